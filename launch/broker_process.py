@@ -1,4 +1,4 @@
-"""A broker: observer of the metadata log, replicas, and the Kafka listener, put together."""
+"""A broker process: metadata observer, replicas, and the Kafka listener."""
 
 from __future__ import annotations
 
@@ -45,19 +45,22 @@ logger = logging.getLogger("kvorum.broker")
 LISTENER_NAME = "PLAINTEXT"
 CATCH_UP_TIMEOUT_MS = 60_000
 SERVE_FENCED_AFTER_S = 1.0
-"""A broker that is still fenced then serves all the same: clients must hear what is wrong."""
+"""After this time a broker that is still fenced serves clients, so that they hear what is wrong."""
 FAILURE_CHECK_S = 0.1
-"""Between two looks whether the controller has heard of a failed directory."""
+"""Pause between two checks that the controller knows of a failed directory."""
 WARM_UP_DELAY_S = 2.0
 WARM_UP_PAUSE_S = 0.05
-"""Between two schemas, so that requests never wait for more than one import."""
+"""Pause between two schemas, so that a request waits for one import at most."""
 
 
 class BrokerProcess:
     """Implements `launch.process.NodeProcess`.
 
-    Start: recover, follow the metadata log, register, wait until the own registration shows in
-    the image, load the replicas it names, ask to be unfenced, and serve once that shows.
+    Steps of a start:
+    1. Recover, and follow the metadata log.
+    2. Register, and wait until the registration appears in the image.
+    3. Load the replicas that the image names.
+    4. Ask to be unfenced, and serve once the image shows that.
     """
 
     def __init__(
@@ -131,8 +134,8 @@ class BrokerProcess:
             cluster_id=config.cluster_id,
             rng=self._rng,
         )
-        # Before the registration: a broker that cannot be reached must not take a place in the
-        # cluster, and with it the place of the process that has its port.
+        # Bind before the registration. A broker that cannot be reached must not register, and so
+        # fence the process that has its port.
         host, port = config.listen
         try:
             await self._server.bind(host, port, listener_name=LISTENER_NAME)
@@ -172,34 +175,35 @@ class BrokerProcess:
         self._tell_ignored(None, image)
         self._replicas.start()
         self._tasks.spawn(self._lifecycle.run_heartbeats(), "heartbeats")
-        # What this broker tells clients comes from its image. Clients that have waited for a
-        # cluster to start would be told of one without brokers, and librdkafka rests for a second
-        # or two on that; after a restart partitions that wait for this broker would have no leader.
+        # Clients get the cluster from this broker's image. Without the wait, clients of a starting
+        # cluster would see no brokers, after which librdkafka pauses for a second or two. After a
+        # restart, partitions that wait for this broker would have no leader.
         with suppress(TimeoutError):
             await asyncio.wait_for(self._shown_active.wait(), SERVE_FENCED_AFTER_S)
         self._server.serve()
         await self._unfenced.wait()
-        # The image is a fetch behind the answer to the heartbeat.
+        # The image lags the heartbeat response by one fetch.
         await self._shown_active.wait()
         self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
 
     async def _take_place(self, own: OwnDirectories) -> None:
-        """Register, wait until that shows, and remove the clean-shutdown markers: from then on this
-        process answers for the logs.
+        """Register, wait until the image shows it, and remove the clean-shutdown markers. From then
+        on this process is responsible for the logs.
 
-        A start that ends before has opened no log, and leaves the markers to the next one. The
-        controller compares their epoch with that of the registration it knows, so they get the new
-        one. A kill in between leaves the old one: the controller then takes the next start for an
-        unclean one, which is safe, and its logs are rightly taken for closed.
+        A start that ends earlier has opened no log and leaves the markers to the next start. The
+        controller compares their broker epoch with that of the last registration, so they are
+        rewritten with the new epoch. If the process is killed before that, they keep the old epoch.
+        The controller then treats the next start as unclean, which is safe, and the broker rightly
+        treats the logs as closed.
         """
         try:
             await self._lifecycle.register()
         except RegistrationFailed as error:
             raise ConfigError(str(error)) from error
         try:
-            # Before its own registration shows, the image may still name an earlier process of
-            # this id as leader; acting on that would revive a leadership that is being taken away.
+            # Until its own registration appears, the image may name an earlier process of this id
+            # as leader; acting on that would revive a leadership that is being taken away.
             shows_at = self._lifecycle.broker_epoch + 1
             if not await self._publisher.wait_for(shows_at, CATCH_UP_TIMEOUT_MS):
                 raise ConfigError(
@@ -217,7 +221,8 @@ class BrokerProcess:
             raise
 
     def _remove_markers(self, own: OwnDirectories) -> None:
-        """Durable on return; a directory whose marker stays goes offline. Raises ConfigError."""
+        """Remove the clean-shutdown markers, durably. A directory whose marker cannot be removed
+        goes offline. Raises ConfigError."""
         has_failed = False
         for item in self._replicas.directories.items:
             if own.found[item.path].failure is not None:
@@ -229,7 +234,7 @@ class BrokerProcess:
                     has_failed = True
                     self._refuse_loss()
         if has_failed:
-            # It was registered as online.
+            # The directory was registered as online.
             self._on_directory_failed()
 
     def _refuse_loss(self) -> None:
@@ -257,7 +262,7 @@ class BrokerProcess:
         self._lifecycle.stop()
         await ended(self._client.close(), timeout_ms=1_000)
         if self._is_serving:
-            # Every log of these is closed and fsynced by now; only then may the next start trust
+            # All logs of these directories are closed and fsynced, so the next start may trust
             # them.
             self._mark_clean(item for item in self._replicas.directories.items if item.is_closed)
         if self._own is not None:
@@ -273,7 +278,7 @@ class BrokerProcess:
                 logger.exception("no clean-shutdown marker in %s", directory.path)
 
     def _on_directory_failed(self) -> None:
-        """Tell the controller at once; end, if there is no going on with what is left."""
+        """Tell the controller at once; exit if the remaining directories are not enough."""
         lost = self._replicas.directories.loss(self._config.directory)
         if lost is not None:
             self._on_failure(lost)
@@ -282,8 +287,11 @@ class BrokerProcess:
         self._tasks.spawn(self._ended_untold(), "directory-failure")
 
     async def _ended_untold(self) -> None:
-        """A controller that does not hear of a failed directory goes on counting on what lies
-        there: better that this broker ends and is fenced as a whole (KIP-112)."""
+        """Exit if the controller does not hear of a failed directory in time (KIP-112).
+
+        Until it knows, the controller counts on the replicas in that directory. It is better that
+        this broker exits and is fenced as a whole.
+        """
         failed = frozenset(self._replicas.directories.failed_ids())
         deadline_ms = monotonic_ms() + self._failure_timeout_ms
         while not failed <= self._lifecycle.told_offline:
@@ -298,17 +306,17 @@ class BrokerProcess:
             await asyncio.sleep(FAILURE_CHECK_S)
 
     async def _close_replicas(self) -> None:
-        # The image goes on changing, as other brokers leave too. Applied to a manager that has let
-        # go of its replicas it would open their logs again while a thread closes them.
+        # The image still changes, because other brokers stop too. A replica manager that applied it
+        # after closing its replicas would open logs again while a thread closes them.
         self._is_publishing = False
         try:
             await self._replicas.stop()
         except OSError:
-            # The disk refused: the next start must not trust what lies there.
+            # The disk failed, so the next start must not trust these logs.
             logger.exception("not all logs could be closed cleanly")
 
     async def _warm_up(self) -> None:
-        """Import what clients will ask for, in a thread, once the start is over."""
+        """Import the schemas that clients will need, in a thread, after the start."""
         await asyncio.sleep(WARM_UP_DELAY_S)
         for name, version in usual_schemas():
             await asyncio.to_thread(warm_up, name, version)
@@ -323,7 +331,7 @@ class BrokerProcess:
                 self._lifecycle.wake()
 
     def _tell_ignored(self, delta: Delta | None, image: ClusterImage) -> None:
-        """Log what has been set for brokers and changes nothing, once."""
+        """Log once each broker config that is set and has no effect."""
         if delta is None or any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             lines = ignored_configs(image, self._config.node_id)
             for name in lines.keys() - self._ignored.keys():
@@ -336,8 +344,7 @@ class BrokerProcess:
             self._shown_active.set()
 
     def _on_election(self, leader_id: int, epoch: int) -> None:
-        # The log's own fetches have found the leader; it need not be one that the configuration
-        # names.
+        # The log's fetches have found this leader; the configuration may not name it.
         address = self._config.address_of(leader_id)
         if address is None and self._raft is not None:
             address = self._raft.address_of(leader_id)
@@ -375,8 +382,8 @@ class BrokerProcess:
 
 
 def _controllers(config: NodeConfig) -> dict[int, str]:
-    """Where to look for the active controller at first; with dynamic voters their own ids are not
-    known yet."""
+    """The first addresses for finding the active controller. With dynamic voters the controllers'
+    own ids are not known yet."""
     ids = config.raft.bootstrap_ids if config.raft.is_dynamic else tuple(config.controllers)
     found = {i: config.address_of(i) for i in ids}
     return {i: address_text(*a) for i, a in found.items() if a is not None}

@@ -1,7 +1,7 @@
-"""The properties of a node's file that no class of `launch.properties` binds.
+"""Properties in a node's file that no class in `launch.properties` binds.
 
-They come with files carried over from Apache Kafka: older names of what is bound, configs that
-nothing here obeys, configs of the other role, names of plug-ins. Pure: the node logs the lines.
+They come with files of Apache Kafka: other names of bound properties, configs without an effect
+here, configs of the other role, names of plug-ins. Pure: the node logs the lines.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NODE_ID, BROKER_ID = "node.id", "broker.id"
 
 
 def in_own_words(properties: Mapping[str, Any]) -> Properties:
-    """The properties with what the classes bind in place of Kafka's other names for it: node.id
-    for broker.id, times in ms for those in minutes and hours. Raises ConfigError."""
+    """The properties with Kafka's alternative names replaced by the bound ones: broker.id by
+    node.id, times in minutes and hours by those in ms. Raises ConfigError."""
     own = dict(properties)
     if BROKER_ID in own:
         broker_id = own.pop(BROKER_ID)
@@ -49,8 +49,8 @@ def unbound(
 ) -> tuple[str, ...]:
     """A line for the log for each property that this node does not bind, by name.
 
-    bound: the names that it binds; other: those of the other role, which a shared file may have.
-    Raises ConfigError for what cannot be taken: bad values, and what would be a lie.
+    bound: the names that it binds. other: names of the other role, which a shared file may have.
+        Raises ConfigError for invalid values, and for settings that would be misleading if ignored.
     """
     lines = []
     problems = []
@@ -71,9 +71,10 @@ def unbound(
 
 
 def reject_unheard_of(settings: Mapping[str, Any], bound: Collection[str]) -> None:
-    """Raise ConfigError for settings of a command line whose name neither Kafka nor Kvorum has.
+    """Raise ConfigError for command-line settings whose names neither Kafka nor Kvorum has.
 
-    In a file such a name may be a plug-in's; typed by hand it is a mistake."""
+    In a file such a name may belong to a plug-in; on a command line it is a mistake.
+    """
     unheard_of = [
         f"unknown property {name!r}{_hint(name, bound)}"
         for name in sorted(set(settings) - set(bound))

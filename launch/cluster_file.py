@@ -1,6 +1,6 @@
-"""cluster.json: what runs in a data directory, for people, tools and experiments.
+"""cluster.json: the processes of a data directory, for people, tools and experiments.
 
-Written atomically by the launcher alone at every change; anybody may read it at any time.
+Only the launcher writes it, atomically and at every change; anyone may read it at any time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ VERSION = 1
 class NodeEntry:
     """One node. pid: None unless it runs. state: running, dead (unasked) or stopped.
 
-    is_ready: it serves, as far as the launcher has written this file since. reason: why it is dead,
-    in its own last words if it had any. starts: how often this launcher has started it.
+    is_ready: it serves, as of the last write of this file. reason: why it is dead, if possible in
+        its own words. starts: how often this launcher has started it.
     """
 
     name: str
@@ -60,7 +60,7 @@ class ClusterFile:
 def read_cluster_file(data_dir: str) -> ClusterFile | None:
     """The cluster in a data directory, None if there is none.
 
-    Raises ConfigError for a file that is not one of ours.
+    Raises ConfigError for a file that is not a valid cluster file.
     """
     path = os.path.join(data_dir, FILE_NAME)
     try:
@@ -81,7 +81,7 @@ def read_cluster_file(data_dir: str) -> ClusterFile | None:
 
 
 def write_cluster_file(data_dir: str, cluster: ClusterFile) -> None:
-    """Replace the file as a whole, so that no reader sees half of it."""
+    """Replace the file atomically, so that no reader sees a part of it."""
     path = os.path.join(data_dir, FILE_NAME)
     temporary = f"{path}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:

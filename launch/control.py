@@ -1,6 +1,7 @@
-"""Asking a running launcher for something: a request file and a signal.
+"""Requests to a running launcher, by a request file and a signal.
 
-A file and not a socket, so that any data directory works, however long its path.
+A file is used instead of a socket, because it works in any data directory, however long its path
+is.
 """
 
 from __future__ import annotations
@@ -17,31 +18,31 @@ from kvorum.runtime.errors import ConfigError, KvorumError, required
 REQUESTS_FOLDER = "requests"
 _RESTART = "restart-"
 DEATH_NOTICE_MS = 500
-"""How long the launcher may take to notice a dead process and say so in cluster.json."""
+"""Time for the launcher to notice a dead process and write that to cluster.json."""
 
 _POLL_S = 0.005
 
 
 class LauncherDidNotAnswer(KvorumError):
-    """The launcher took no notice of a request in the time given."""
+    """The launcher did not react to a request in time."""
 
 
 class NotReady(KvorumError):
-    """A node that was started again died, or does not serve yet."""
+    """A restarted node died, or does not serve yet."""
 
 
 def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
-    """Have the launcher of data_dir start dead nodes again, on their data; their entries as dead.
+    """Ask the launcher of data_dir to restart dead nodes with their data; return their entries.
 
-    Returns at once; `wait_restarted` tells what became of each. Raises ConfigError, and asks for
-    nothing, if there is no such node, one runs already, or no launcher is there.
+    Returns at once; `wait_restarted` waits for the results. Raises ConfigError, and requests
+    nothing, if there is no such node, if one is running already, or if no launcher is running.
     """
     pid: int | None = None
     for name in names:
         cluster, _ = _find(data_dir, name)
         pid = cluster.launcher_pid
-        # The lock and not the pid says that it is there: a stranger with that pid would get a
-        # signal. And the file may be older than the launcher's end, if the disk was full.
+        # The lock, and not the pid, shows that the launcher runs: a reused pid would send the
+        # signal to a stranger, and on a full disk the file may be older than the launcher's end.
         if pid is None or not is_locked(data_dir):
             raise ConfigError(
                 f"no launcher is running for {data_dir}; start the cluster with `kvorum dev "
@@ -59,11 +60,12 @@ def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
 def wait_restarted(
     data_dir: str, name: str, *, deadline_ms: int, starts_before: int = -1
 ) -> NodeEntry:
-    """Wait until a node that `request_restart` has asked for is ready; its entry.
+    """Wait until a node that `request_restart` asked for is ready; return its entry.
 
-    deadline_ms: by `time.monotonic`. starts_before: of the entry that `request_restart` gave.
-    Raises NotReady if the node died, saying why, or runs and is not ready by then, or if nobody
-    can tell, LauncherDidNotAnswer if it was not started.
+    deadline_ms: by `time.monotonic`. starts_before: `starts` of the entry from `request_restart`.
+
+    Raises NotReady if the node died (with the reason), if it runs and is not ready by then, or if
+    its state is unknown. Raises LauncherDidNotAnswer if it was not started.
     """
     request = _request_path(data_dir, name)
     while os.path.exists(request) and time.monotonic() * 1000 < deadline_ms:
@@ -71,7 +73,7 @@ def wait_restarted(
     is_answered = not os.path.exists(request)
     _, entry = _find(data_dir, name)
     if is_answered and entry.starts <= starts_before:
-        # The file may be older than the node's last death, and so may the reason in it.
+        # The file, and the reason in it, may be older than the node's last death.
         raise NotReady(
             f"{name} was started again, and its launcher cannot write {FILE_NAME} (is the disk "
             f"full?); what became of it is in the launcher's output and in {entry.log_file}"
@@ -90,7 +92,7 @@ def _request_path(data_dir: str, name: str) -> str:
 
 
 def take_restart_requests(data_dir: str) -> list[str]:
-    """Names of nodes that somebody wants restarted; the requests stay until `finish_restart`."""
+    """Names of the nodes with a restart request; a request stays until `finish_restart`."""
     try:
         names = os.listdir(os.path.join(data_dir, REQUESTS_FOLDER))
     except FileNotFoundError:
@@ -99,16 +101,16 @@ def take_restart_requests(data_dir: str) -> list[str]:
 
 
 def finish_restart(data_dir: str, name: str) -> None:
-    """The node is ready, or dead again; the request's sender watches for this."""
+    """Remove a request, because the node is ready or dead again; the requester waits for this."""
     os.unlink(_request_path(data_dir, name))
 
 
 def _find_dead(data_dir: str, name: str) -> NodeEntry:
-    """The node once it is dead; one killed a moment ago is given time to be noticed."""
+    """The entry of a dead node. A node killed a moment ago may not have been noticed yet."""
     deadline = time.monotonic() + DEATH_NOTICE_MS / 1000
     while True:
         cluster, entry = _find(data_dir, name)
-        # The file may be older than the node's end, if the disk was full.
+        # On a full disk the file may be older than the node's end.
         if entry.state != "running" or not _lives(entry.pid, cluster.launcher_pid):
             return entry
         if time.monotonic() > deadline:
@@ -117,9 +119,10 @@ def _find_dead(data_dir: str, name: str) -> NodeEntry:
 
 
 def _lives(pid: int | None, launcher_pid: int | None) -> bool:
-    """True if that is a process of the launcher, and none that has ended and is yet to be reaped.
+    """True if this is a living process of the launcher, and not a zombie.
 
-    A stranger may have the number by now. Without /proc (macOS) any process of the number counts.
+    The pid may belong to another process by now. Without /proc (macOS) any process with the pid
+    counts.
     """
     if pid is None:
         return False

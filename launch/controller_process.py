@@ -1,4 +1,4 @@
-"""A controller: one voter of the quorum with its controller loop and its gRPC server."""
+"""A controller process: a quorum voter with its controller loop and its gRPC server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Node processes forked from a parent that has imported everything and opened nothing.
+"""Forks node processes from a parent that has imported all code and opened nothing.
 
-Forking shares the imported code between all nodes of a cluster and saves each its import time.
-The parent must never make a gRPC object or an event loop: neither survives a fork.
+All nodes of a cluster then share the imported code, and none spends time on imports. The parent
+must never create a gRPC object or an event loop, because neither survives a fork.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ READY = b"ready\n"
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A node's process. ready_fd: becomes readable with READY, or end of file if it died first."""
+    """A node's process. ready_fd: gives READY, or end of file if the node died first."""
 
     pid: int
     ready_fd: int
 
 
 def preload_controllers() -> None:
-    """Import what controllers run, so that the forked ones find it in memory."""
+    """Import the controllers' code before they are forked."""
     import kvorum.launch.controller_process
     import kvorum.launch.node  # noqa: F401
 
@@ -38,8 +38,9 @@ def preload_controllers() -> None:
 
 
 def preload_brokers() -> None:
-    """As `preload_controllers`, with the schemas of a client's first requests: three brokers that
-    import them one by one, while their first clients wait, take three times as long."""
+    """Import the brokers' code before they are forked, with the schemas of a client's first
+    requests. If three brokers import these one by one while their first clients wait, it takes
+    three times as long."""
     import kvorum.launch.broker_process  # noqa: F401
     from kvorum.broker.api.registry import preload
 
@@ -48,7 +49,7 @@ def preload_brokers() -> None:
 
 
 def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
-    """Fork a process that runs `node`; close_fds are the parent's own and closed in the child."""
+    """Fork a process that runs `node`. close_fds: the parent's own, closed in the child."""
     os.makedirs(os.path.dirname(node.log_file), exist_ok=True)
     ready_read, ready_write = os.pipe()
     pid = os.fork()
@@ -62,7 +63,7 @@ def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
             os.close(fd)
         code = _run_child(node, ready_write)
     except BaseException:
-        # Nobody above will print it; by now the node's log takes what goes to stderr.
+        # No caller will print it; by now stderr goes to the node's log file.
         traceback.print_exc()
         raise
     finally:
@@ -76,8 +77,8 @@ def _run_child(node: NodePlan, ready_fd: int) -> int:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)
-    # A session of its own: Ctrl-C in the terminal reaches the launcher, which stops the nodes in
-    # order. And should the launcher be killed, no node lingers.
+    # With a session of its own, the node does not get Ctrl-C from the terminal; the launcher does,
+    # and stops the nodes in order. If the launcher is killed, the node ends too.
     os.setsid()
     _die_with_parent()
     _redirect_output(node.log_file)

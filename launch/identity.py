@@ -1,6 +1,6 @@
-"""Whose data directory is this: meta.properties (KIP-631, KIP-858).
+"""The owner of a data directory: meta.properties (KIP-631, KIP-858).
 
-A node writes its identity on first start and refuses any directory of another node or cluster.
+A node writes its identity at its first start, and refuses the directory of another node or cluster.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ANEW = (
 )
 _RESTORE = f"restore the file from a copy, or {_ANEW}"
 _NOBODYS = (LOCK_NAME, "logs", "lost+found")
-"""Files that a directory may hold before its first use; mkfs makes the last one."""
+"""Files that a new directory may contain; mkfs creates the last one."""
 _PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")
 
 
 class DirectoryLock:
-    """The exclusive lock on a data directory; held until the process ends or `release`."""
+    """The exclusive lock on a data directory, held until `release` or the end of the process."""
 
     def __init__(self, directory: str) -> None:
         self._fd = os.open(f"{directory}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
@@ -72,10 +72,10 @@ def claim_directory(
     rng: random.Random,
     has_log: bool = True,
 ) -> bytes:
-    """Make the directory this node's, or check that it is; the directory id (16 bytes).
+    """Give the directory this node's identity, or check it; return the directory id (16 bytes).
 
-    has_log: the metadata log lies in it, or will; not so in a broker's further data directories.
-    Raises ConfigError naming directory and mismatch, or why it cannot be written.
+    has_log: the directory holds the metadata log; False for a broker's further data directories.
+        Raises ConfigError with directory and mismatch, or if the directory cannot be written.
     """
     try:
         disk.make_dirs(directory)
@@ -87,7 +87,8 @@ def claim_directory(
     directory_id = new_uuid(rng)
     try:
         if has_log:
-            # Before the identity: from then on a missing folder is a lost log (`check_log_folder`).
+            # The log folder is created before the identity, so that later a missing folder means a
+            # lost log (`check_log_folder`).
             disk.make_dirs(f"{directory}/{FOLDER_NAME}")
             disk.sync_dir(directory)
     except OSError as error:
@@ -100,7 +101,7 @@ def claim_directory(
     }
     try:
         write_meta_properties(disk, directory, properties)
-        # The folder's own name must survive a power cut, or all in it goes with it.
+        # The folder's own name must survive a power loss, or its content is lost with it.
         disk.sync_dir(os.path.dirname(directory))
     except OSError as error:
         raise _cannot("write to", directory, error) from error
@@ -108,7 +109,7 @@ def claim_directory(
 
 
 def _cannot(what: str, directory: str, failure: OSError) -> ConfigError:
-    """For a disk call that failed when the directory was looked at for the first time."""
+    """The error for a disk call that failed on first access to the directory."""
     refused = f"cannot {what} data directory {directory}"
     if failure.errno == errno.EEXIST:
         return ConfigError(f"{refused}: it is no directory")
@@ -122,10 +123,10 @@ def _cannot(what: str, directory: str, failure: OSError) -> ConfigError:
 def require_formatted(
     disk: Disk, directory: str, *, node_id: int, cluster_id: str, rng: random.Random
 ) -> bytes:
-    """The directory id of a directory that `kvorum init` has prepared for this node.
+    """The directory id of a directory that `kvorum init` prepared for this node.
 
-    A controller whose disk was wiped gets no new identity by itself: its vote is bound to the
-    old one (KIP-853). Raises ConfigError; makes nothing (rng is not used).
+    A controller with a wiped disk must not get a new identity automatically, because its vote
+    belongs to the old one (KIP-853). Raises ConfigError; creates nothing (rng is not used).
     """
     owned = check_owner(disk, directory, node_id=node_id, cluster_id=cluster_id)
     if owned is None:
@@ -138,9 +139,9 @@ def require_formatted(
 
 
 def check_log_folder(disk: Disk, directory: str) -> None:
-    """Raise DirectoryUnusable if a controller's metadata log was taken away from its identity.
+    """Raise DirectoryUnusable if a controller's directory has an identity but no metadata log.
 
-    Without it the node has forgotten what it voted and what it acknowledged, and its directory id
+    Without the log the node has forgotten its votes and acknowledgements, while its directory id
     would still let it vote.
     """
     if not disk.exists(f"{directory}/{FOLDER_NAME}"):
@@ -151,10 +152,10 @@ def check_log_folder(disk: Disk, directory: str) -> None:
 
 
 def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) -> bytes | None:
-    """The directory id if the directory is this node's, None if it is nobody's. Changes nothing.
+    """The directory id if this node owns the directory, None if no node does. Changes nothing.
 
-    Raises ConfigError if it is another node's, another cluster's, or no data directory at all,
-    CorruptData if its meta.properties is damaged.
+    Raises ConfigError if the directory belongs to another node or cluster or is not a data
+    directory, CorruptData if its meta.properties is damaged.
     """
     try:
         known = read_meta_properties(disk, directory)
@@ -166,7 +167,7 @@ def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) ->
     if known is None:
         strangers = [name for name in names if name not in _NOBODYS]
         if FOLDER_NAME in strangers and not disk.list_dir(f"{directory}/{FOLDER_NAME}"):
-            strangers.remove(FOLDER_NAME)  # a crash between the two steps of claim_directory
+            strangers.remove(FOLDER_NAME)  # claim_directory was interrupted between its two steps
         if FOLDER_NAME in strangers:
             raise DirectoryUnusable(
                 f"{directory} holds a metadata log but no meta.properties, which says whose it is; "

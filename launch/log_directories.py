@@ -1,7 +1,7 @@
-"""A broker takes its data directories (KIP-112, KIP-858): identity, lock and clean-shutdown marker.
+"""The data directories of a broker (KIP-112, KIP-858): identity, lock, clean-shutdown marker.
 
-One that cannot be read is noted and passed over, unless the metadata log lies in it; one that
-belongs to somebody else is a mistake of the configuration and stops the start.
+An unreadable directory is noted and skipped, unless it holds the metadata log. A directory of
+another node is a configuration error and stops the start.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ UNCLEAN = -1
 
 
 class OwnDirectories:
-    """What the start found. found: by path, of the data directories only.
+    """The directories found at the start. found: by path, for data directories only.
 
-    metadata_id: id of the directory with the metadata log. epoch_before: broker epoch at the last
-    shutdown if that closed every log of every directory, else UNCLEAN.
+    metadata_id: id of the directory with the metadata log.
+    epoch_before: the broker epoch at the last shutdown if every log of every directory was closed,
+        else UNCLEAN.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class OwnDirectories:
         self._locks: list[DirectoryLock] = []
 
     def read_markers(self, disk: Disk) -> None:
-        """See what the clean-shutdown markers say. They stay: a start that is refused must leave
+        """Read the clean-shutdown markers. They stay, because a start that is refused must leave
         them to the next one."""
         epochs: set[int] = set()
         for path, claim in self.found.items():
@@ -65,8 +66,8 @@ class OwnDirectories:
         self._mark_new(disk)
 
     def _mark_new(self, disk: Disk) -> None:
-        """Without a marker the next start would take them for directories that were not closed,
-        should this one be refused."""
+        """Write clean-shutdown markers into new directories. If this start is refused, the next one
+        would otherwise treat them as not closed."""
         for path in sorted(self._new):
             claim = self.found[path]
             if claim.failure is None and self.epoch_before != UNCLEAN:
@@ -78,14 +79,18 @@ class OwnDirectories:
                     self.found[path] = dataclasses.replace(claim, is_clean=True)
 
     def note_first_start(self, disk: Disk, metadata_directory: str) -> None:
-        """Look whether the node has run before; then its metadata directory says whose it is."""
-        # A directory that cannot be read is named by `claim_directory`.
+        """Note if this is the node's first start: its metadata directory then has no
+        meta.properties."""
+        # `claim_directory` reports a directory that cannot be read.
         with suppress(OSError):
             self._is_first_start = not disk.exists(f"{metadata_directory}/{META_PROPERTIES}")
 
     def warn_of_new(self, metadata_directory: str) -> None:
-        """A node that has run before gets a further directory: that is how one is added, and also
-        how one looks that is not mounted. It stays allowed, as in Kafka, and is said."""
+        """Warn of a new, empty directory of a node that has run before.
+
+        It may have been added, or it may be the mount point of a disk that is not mounted. It is
+        allowed, as in Kafka.
+        """
         if self._is_first_start:
             return
         ids = {metadata_directory: self.metadata_id}
@@ -110,10 +115,12 @@ class OwnDirectories:
             )
 
     def warn_of_loss(self, metadata_directory: str, replicas: Callable[[], int]) -> None:
-        """After `warn_of_new` was silent, as nothing on disk tells of an earlier run: the cluster
-        does, if it has replicas of this broker. Then a disk was wiped, or is not mounted.
+        """Warn of new, empty directories at a first start if the cluster knows this broker.
 
-        replicas: how many the cluster has; asked on a first start only.
+        `warn_of_new` did not warn, because no directory shows an earlier run. But the cluster has
+        replicas of this broker, so it has run before: a disk was wiped or is not mounted.
+
+        replicas: returns the number of these replicas; called only at a first start.
         """
         new = {path for path in self.found if path in self._new or path == metadata_directory}
         count = replicas() if self._is_first_start and new else 0
@@ -135,11 +142,11 @@ class OwnDirectories:
         self._locks.clear()
 
     def lock(self, path: str) -> None:
-        """Raises ConfigError if another process has it, OSError."""
+        """Lock a directory. Raises ConfigError if another process holds the lock, OSError."""
         self._locks.append(DirectoryLock(path))
 
     def claim(self, disk: Disk, path: str, *, owner: tuple[int, str], rng: random.Random) -> None:
-        """Claim and lock a further directory; see `take_directories`."""
+        """Claim and lock a further directory (see `take_directories`)."""
         node_id, cluster_id = owner
         try:
             disk.make_dirs(path)
@@ -176,14 +183,14 @@ def take_directories(
     cluster_id: str,
     rng: random.Random,
 ) -> OwnDirectories:
-    """Claim and lock all of them, and read their markers.
+    """Claim and lock all directories, and read their markers.
 
-    Raises ConfigError naming the directory that is another node's, is used by another process, is
-    a copy of another one, or, of the metadata log's, cannot be read.
+    Raises ConfigError with a directory that belongs to another node, is in use, or is a copy of
+    another one; also if the metadata log's directory cannot be read.
     """
     own = OwnDirectories()
     own.note_first_start(disk, metadata_directory)
-    # First the one that has to be: a mistake found there leaves the others untouched.
+    # The metadata directory first, as it is required: an error there leaves the others untouched.
     own.metadata_id = claim_directory(
         disk, metadata_directory, node_id=node_id, cluster_id=cluster_id, rng=rng
     )

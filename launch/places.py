@@ -1,6 +1,6 @@
-"""The places of a new cluster's nodes: `ID@host[:port]`, counts, and the ports they get.
+"""Ids and addresses of a new cluster's nodes: `ID@host[:port]`, counts, port assignment.
 
-Pure: nothing is resolved and no port is tried, as the hosts may be other machines.
+Pure: no host is resolved and no port is tried, because the hosts may be other machines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SEVERAL_HOSTS = "for several hosts give each node with --controller ID@HOST and 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlace:
-    """One node. role: controller or broker; host: without brackets; port: 0 until it has one."""
+    """One node. role: controller or broker. host: without brackets. port: 0 if not assigned yet."""
 
     role: str
     node_id: int
@@ -38,7 +38,7 @@ class NodePlace:
 
 
 def counted(role: str, count: int, host: str, *, least: int) -> list[NodePlace]:
-    """So many nodes on one host, with the usual ids. Raises ConfigError."""
+    """`count` nodes on one host, with the usual ids. Raises ConfigError."""
     if not least <= count <= NODES_MAX:
         raise ConfigError(f"--{role}s={count} must lie between {least} and {NODES_MAX}")
     first_id = 1 if role == "controller" else BROKER_ID_BASE + 1
@@ -47,7 +47,7 @@ def counted(role: str, count: int, host: str, *, least: int) -> list[NodePlace]:
 
 
 def parse_place(role: str, text: str) -> NodePlace:
-    """`ID@host[:port]`, an IPv6 address in brackets. Raises ConfigError naming the option."""
+    """The node of `ID@host[:port]`; an IPv6 address has brackets. Raises ConfigError."""
     digits, separator, rest = text.partition("@")
     node_id = whole_number(digits)
     option = f"--{role}"
@@ -65,9 +65,10 @@ def parse_place(role: str, text: str) -> NodePlace:
 
 
 def parse_host(option: str, text: str) -> str:
-    """A host that others, and clients, can connect to; brackets are taken off.
+    """A host to which other nodes and clients can connect, without brackets.
 
-    Raises ConfigError for what is no name and no address, and for an address of all interfaces.
+    Raises ConfigError for text that is neither a name nor an address, and for the address of all
+    interfaces.
     """
     if "," in text:
         raise ConfigError(f"{option}={text!r} must be one host; {SEVERAL_HOSTS}")
@@ -94,9 +95,9 @@ def parse_host(option: str, text: str) -> str:
 def with_ports(
     places: Sequence[NodePlace], first_port: int, taken: Collection[tuple[str, int]] = ()
 ) -> list[NodePlace]:
-    """Each with a port: its own, or the first from `first_port` on that is free on its host.
+    """The nodes with their ports: their own, or the next free one on the host from `first_port` on.
 
-    taken: addresses of other nodes. Raises ConfigError for a port past the last one.
+    taken: addresses of other nodes. Raises ConfigError if no port is left.
     """
     used = {*taken, *((place.host, place.port) for place in places if place.port)}
     done = []
@@ -114,7 +115,7 @@ def with_ports(
 
 
 def check_places(places: Sequence[NodePlace]) -> None:
-    """Raise ConfigError for two nodes with one id, or at one address."""
+    """Raise ConfigError for two nodes with the same id or address."""
     ids: dict[int, str] = {}
     addresses: dict[str, str] = {}
     for place in places:

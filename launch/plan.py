@@ -1,7 +1,7 @@
 """The layout of a cluster on one machine: ids, ports, folders and each node's properties.
 
-Controllers have the ids 1, 2, ...; brokers 101, 102, ... Pure but for what `check_directory`,
-`check_ports` and `check_nodes` look at.
+Controllers have the ids 1, 2, ...; brokers 101, 102, ... Pure, except for `check_directory`,
+`check_ports` and `check_nodes`.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ GIVEN_BY_THE_PLAN = (
     "log.dirs",
     "peer.address.overrides",
 )
-"""Properties that follow from which nodes there are; nobody may set them for all."""
+"""Properties that the plan sets for each node; a caller may not set them for all nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Where nodes find their peers and what brokers advertise, if not the plain addresses.
+    """Addresses to use instead of the nodes' own, as with proxies.
 
-    advertised: node name to host:port; peers: node name to (peer name to host:port).
+    advertised: node name to the host:port that clients get. peers: node name to (peer name to
+        host:port), for its connections to peers.
     """
 
     advertised: Mapping[str, str]
@@ -81,7 +82,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """A whole cluster. is_new: its data directory holds nothing yet."""
+    """A whole cluster. is_new: its data directory is still empty."""
 
     cluster_id: str
     data_dir: str
@@ -113,12 +114,14 @@ def plan_cluster(
     free_ports: Sequence[int] = (),
     rng: random.Random | None = None,
 ) -> ClusterPlan:
-    """Plan a new cluster in data_dir, or the one that lives there.
+    """Plan a new cluster in data_dir, or the one that exists there.
 
-    port, controller_port: of the first broker and controller; with 0 their ports are taken from
-    free_ports, which must be enough. settings: node properties for every node that knows them; one
-    that no node knows, or that the plan itself decides, is an error. Raises ConfigError for
-    whatever cannot work.
+    port, controller_port: of the first broker and controller. If 0, the ports come from free_ports,
+        which must be enough.
+    settings: properties for every node that knows them. A property that no node knows, or that the
+        plan sets itself, is an error.
+
+    Raises ConfigError for invalid input.
     """
     settings = dict(settings or {})
     _check_counts(controllers, brokers)
@@ -151,7 +154,7 @@ def plan_cluster(
         "cluster.id": cluster_id,
         "controller.quorum.voters": voters,
         **internal_topic_factors(brokers),
-        # A topic that a client makes outlives a broker too, as a consumer's offsets do.
+        # A topic that a client creates should survive the loss of a broker, as offsets do.
         "default.replication.factor": str(min(brokers, 3)),
         **DEV_SETTINGS,
         **settings,
@@ -163,10 +166,10 @@ def plan_cluster(
 def reserve_ports(
     *, controllers: int, brokers: int, port: int, controller_port: int | None
 ) -> list[socket.socket]:
-    """A bound socket for each node whose port is to be any free one, for `plan_cluster`.
+    """A bound socket for each node without a fixed port, for `plan_cluster`.
 
-    Nobody else is given these ports until the sockets are closed; they do not listen, so the nodes
-    can. Raises ConfigError for counts that cannot be.
+    No other process gets these ports until the sockets are closed. The sockets do not listen, so
+    the nodes can. Raises ConfigError for invalid counts.
     """
     _check_counts(controllers, brokers)
     count = brokers if port == 0 else 0
@@ -175,35 +178,35 @@ def reserve_ports(
     for _ in range(count):
         guard = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         guard.bind((HOST, 0))
-        # Only now: the kernel may give one port to two sockets that both allow it from the start.
+        # Set this after bind: the kernel may give one port to two sockets that both had it before.
         guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.append(guard)
     return reserved
 
 
 def _first_controller_port(port: int, controller_port: int | None) -> int:
-    """0: any free ports."""
+    """The first controller's port; 0 means any free ports."""
     if controller_port is not None:
         return controller_port
     return port + CONTROLLER_PORT_SHIFT if port else 0
 
 
 def internal_topic_factors(brokers: int) -> dict[str, str]:
-    """Replication of the internal topics in a cluster of so many brokers.
+    """Replication settings of the internal topics, for this number of brokers.
 
-    Kafka's defaults ask for three replicas, which fewer brokers can never place.
+    Kafka's defaults require three replicas, which fewer brokers can never hold.
     """
     factor = str(min(brokers, 3))
     return {
         "offsets.topic.replication.factor": factor,
         "transaction.state.log.replication.factor": factor,
-        # With two replicas the loss of one broker would stop every transaction.
+        # With two replicas and a minimum of 2, the loss of a broker would stop all transactions.
         "transaction.state.log.min.isr": "2" if brokers >= 3 else "1",
     }
 
 
-#: A cluster to try things on: nobody wants to wait three seconds for the second consumer of a group
-#: that has none yet (Kafka's quickstart has it so too).
+#: For a cluster to try things on, without a wait of three seconds for a group's second consumer;
+#: Kafka's quickstart has the same setting.
 DEV_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
@@ -221,7 +224,7 @@ def read_links(path: str) -> Links:
 
 
 def check_ports(plan: ClusterPlan) -> None:
-    """Raise ConfigError naming every port of the plan that cannot be listened on."""
+    """Raise ConfigError that names every port of the plan that cannot be used."""
     taken = []
     users: dict[int, str] = {}
     for node in plan.nodes:
@@ -244,9 +247,9 @@ def check_ports(plan: ClusterPlan) -> None:
 
 
 def check_directory(data_dir: str) -> ClusterFile | None:
-    """The cluster that lives in data_dir, None if the directory is free.
+    """The cluster in data_dir; None if the directory is empty.
 
-    Raises ConfigError if it is something else's, cannot be written, or is in use.
+    Raises ConfigError if the directory has other content, cannot be written, or is in use.
     """
     try:
         os.makedirs(data_dir, exist_ok=True)
@@ -256,7 +259,7 @@ def check_directory(data_dir: str) -> ClusterFile | None:
     if not os.access(data_dir, os.W_OK | os.X_OK):
         raise ConfigError(f"cannot write to data directory {data_dir}: permission denied")
     known = read_cluster_file(data_dir)
-    # The lock decides, and not the pid in the file: that may be anybody's by now.
+    # The lock decides, and not the pid in the file, which another process may have by now.
     if is_locked(data_dir):
         holder = f" (launcher pid {known.launcher_pid})" if known is not None else ""
         raise ConfigError(
@@ -275,7 +278,7 @@ def check_directory(data_dir: str) -> ClusterFile | None:
 
 
 def check_nodes(plan: ClusterPlan) -> None:
-    """Raise ConfigError for a node that would refuse to start: its properties or its directory."""
+    """Raise ConfigError for a node that would refuse to start, for its properties or directory."""
     disk = OsDisk()
     for node in plan.nodes:
         check = controller_config if node.role == "controller" else broker_config
@@ -316,7 +319,7 @@ def _check_shape(data_dir: str, known: ClusterFile, controllers: int, brokers: i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """ports, ids: by node name."""
+    """Ports and ids of all nodes by node name; each node's plan refers to those of its peers."""
 
     data_dir: str
     ports: Mapping[str, int]

@@ -1,8 +1,8 @@
-"""The way out when a majority of the voters is gone for good: one survivor goes on alone.
+"""Recovery after a majority of the voters is lost for good: one survivor continues alone.
 
-Unsafe, and offline: it gives up what Raft promises. Records that only the lost voters held are
-lost, records that were never committed may come true, and if lost voters return they may elect a
-leader of their own beside this one. So the caller says what it costs before anything is changed.
+It is unsafe, and done offline, because it gives up Raft's guarantees. Records that only the lost
+voters had are lost. Records that were never committed may become committed. Lost voters that return
+may elect a second leader. So the caller must state this cost before anything is changed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from kvorum.storage.log.log import Log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survivor:
-    """What a directory holds and what making it the only voter means.
+    """The state of a directory, and the effect of making its node the only voter.
 
-    end_offset: exclusive; the log kept. epoch: of its last record. committed_offset: what is
-    surely committed (exclusive), by the newest snapshot. next_epoch: the epoch that the recovery
-    takes, above any that this node has seen.
+    end_offset: of the log, exclusive. epoch: of its last record.
+    committed_offset: end (exclusive) of the surely committed records, by the newest snapshot.
+    next_epoch: the epoch after the recovery, above any that this node has seen.
     """
 
     node_id: int
@@ -52,14 +52,14 @@ class Survivor:
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """Voters that are given up."""
+        """The voters that are given up."""
         return tuple(i for i in self.voters.ids if i != self.node_id)
 
 
 def inspect(config: NodeConfig) -> Survivor:
-    """What lies in a controller's directory; changes nothing, not even a torn tail.
+    """Examine a controller's directory; changes nothing, not even a torn tail.
 
-    Raises ConfigError if the directory is not this node's or a process uses it, CorruptData.
+    Raises ConfigError if the directory is not this node's or is in use, CorruptData.
     """
     directory_id = _directory_id(config)
     with _locked(config.directory), tempfile.TemporaryDirectory() as folder:
@@ -73,11 +73,11 @@ def inspect(config: NodeConfig) -> Survivor:
 
 
 def recover(config: NodeConfig) -> Survivor:
-    """Make this node the only voter; what it was before. Durable on return.
+    """Make this node the only voter; return its state before. Durable on return.
 
-    Dynamic voters: a VotersRecord that names this node alone goes to the end of the log, in an
-    epoch above all that it knows. Static voters: the configuration names them, so it must name
-    this node alone already; the epoch is raised. Raises ConfigError, CorruptData, OSError.
+    Dynamic voters: a VotersRecord with only this node is appended to the log, in an epoch above all
+    known ones. Static voters: the configuration must name only this node already, and the epoch is
+    raised. Raises ConfigError, CorruptData, OSError.
     """
     directory_id = _directory_id(config)
     with _locked(config.directory):
@@ -90,7 +90,8 @@ def recover(config: NodeConfig) -> Survivor:
             raise ConfigError(
                 f"node {config.node_id} is the only voter already: nothing to recover"
             )
-        # Before the log, as always; after a crash in between a second try takes one epoch more.
+        # The vote state before the log, as always; a second attempt after a crash in between uses
+        # one more epoch.
         vote_store.save(VoteState(epoch=before.next_epoch))
         if config.raft.is_dynamic:
             voters = VoterSet.of([Voter(config.node_id, directory_id, *config.advertised)])
@@ -116,7 +117,7 @@ def _check_static_voters(config: NodeConfig) -> None:
 
 
 def _voters_of_last_epoch(log: Log) -> tuple[int, ...]:
-    """Ids of the voters that the newest LeaderChange record in a log names."""
+    """Ids of the voters in the newest LeaderChange record of a log."""
     found: tuple[int, ...] = ()
     offset = log.start_offset
     while offset < log.end_offset:
@@ -164,7 +165,7 @@ def _survivor(config: NodeConfig, directory_id: bytes, opened: MetadataLog) -> S
     if config.raft.is_dynamic:
         voters = tail.voters.last
     else:
-        # The configuration may name the survivor alone already; the log knows who voted.
+        # The configuration may name only the survivor already; the log knows the earlier voters.
         known = _voters_of_last_epoch(opened.replica_log.log)
         voters = VoterSet.static(sorted({*config.raft.voters, *known}))
     if config.raft.is_dynamic and directory_id == UUID_ZERO:

@@ -1,6 +1,6 @@
-"""Starts a planned cluster, watches its processes, restarts on request, stops in order.
+"""Starts a planned cluster, watches its processes, restarts them on request, stops them in order.
 
-Runs in the launcher: no event loop, no thread, no gRPC, so that it can fork at any time.
+It runs in the launcher, without event loop, threads or gRPC, so that it can fork at any time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kvorum.launch.plan import HOST, ClusterPlan, NodePlan
 from kvorum.runtime.errors import KvorumError
 
 STOP_TIMEOUT_MS = 8_000
-"""After this a node that was told to stop is killed; it recovers from disk next time."""
+"""A node that takes longer to stop is killed; it recovers from disk at its next start."""
 
 STARTUP_TIMEOUT_MS = 60_000
 _TELL_AGAIN_S = 1.0
@@ -31,7 +31,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
 
 
 class StartupFailed(KvorumError):
-    """A node ended, or did not get ready, before the cluster was usable."""
+    """A node ended, or did not become ready, during the start of the cluster."""
 
 
 @dataclass(slots=True)
@@ -41,17 +41,17 @@ class _Process:
     state: str = "stopped"
     is_ready: bool = False
     ready_fd: int | None = None
-    """Where the child will say READY; None once it is closed, as the number is then another's."""
+    """The child writes READY to it. None once it is closed, because its number is then reused."""
     log_position: int = 0
     reason: str = ""
-    """Why it is dead."""
+    """The cause of its death."""
     starts: int = 0
     is_restarting: bool = False
-    """Somebody waits for it to be ready, or to die again."""
+    """True while a requester waits until the node is ready or dead again."""
 
 
 class Supervisor:
-    """One cluster's processes. Use: start, wait_ready, run (until told to stop), stop."""
+    """The processes of one cluster. Use: start, wait_ready, run (until told to stop), stop."""
 
     def __init__(self, plan: ClusterPlan, *, say: Callable[[str], None]) -> None:
         self._plan = plan
@@ -65,13 +65,13 @@ class Supervisor:
 
     @property
     def is_stopping(self) -> bool:
-        """Somebody asked for the end."""
+        """True if a stop was requested."""
         return self._stop_asked
 
     def start(self) -> None:
-        """Fork every node. Nothing is awaited.
+        """Fork every node, without waiting for them.
 
-        Controllers come first: they elect a leader while the brokers' code is imported.
+        Controllers come first: they elect a leader while the parent imports the brokers' code.
         """
         preload_controllers()
         for fd in (self._wake_read, self._wake_write):
@@ -80,7 +80,7 @@ class Supervisor:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in _SIGNALS:
             self._had_handlers[number] = signal.signal(number, self._on_signal)
-        # Before the first node: a directory with nodes and no cluster file is refused for ever.
+        # Before the first node: node data without a cluster file would be refused for ever.
         self._write_cluster_file()
         for process in self._of_role("controller"):
             self._spawn(process)
@@ -90,7 +90,7 @@ class Supervisor:
         self._write_cluster_file()
 
     def wait_ready(self) -> None:
-        """Return when every node is ready. Raises StartupFailed naming the one that is not."""
+        """Return once every node is ready. Raises StartupFailed with the node that is not."""
         deadline = time.monotonic() + STARTUP_TIMEOUT_MS / 1000
         while not all(p.is_ready for p in self._processes.values()):
             self._turn(deadline - time.monotonic())
@@ -105,18 +105,18 @@ class Supervisor:
         self._tell_of_nodes()
 
     def run(self) -> None:
-        """Watch until SIGTERM or SIGINT."""
+        """Watch the processes until SIGTERM or SIGINT."""
         while not self._stop_asked:
             self._turn(_TELL_AGAIN_S if self._is_untold else None)
 
     def stop(self) -> None:
-        """Stop brokers, then controllers, each in good order; kill what takes too long."""
+        """Stop brokers, then controllers, in good order; kill those that take too long."""
         for role in ("broker", "controller"):
             self._stop_group(self._of_role(role))
         try:
             self._write_cluster_file(is_running=False)
         except OSError as failure:
-            # All nodes have ended, and what is below ends the rest.
+            # All nodes have ended; the rest of this function must still run.
             self._say(f"cannot write to {FILE_NAME} that the cluster has stopped: {failure}")
         signal.set_wakeup_fd(-1)
         for number, handler in self._had_handlers.items():
@@ -125,7 +125,7 @@ class Supervisor:
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    # Inside.
+    # Helpers.
 
     def _of_role(self, role: str) -> list[_Process]:
         return [p for p in self._processes.values() if p.node.role == role]
@@ -134,7 +134,7 @@ class Supervisor:
         for process in group:
             if process.child is not None and process.state == "running":
                 process.state = "stopping"
-                # A paused node would never see the SIGTERM.
+                # A paused node (SIGSTOP) would not handle the SIGTERM.
                 os.kill(process.child.pid, signal.SIGCONT)
                 os.kill(process.child.pid, signal.SIGTERM)
         deadline = time.monotonic() + STOP_TIMEOUT_MS / 1000
@@ -153,7 +153,7 @@ class Supervisor:
             self._stop_asked = True
 
     def _turn(self, timeout_s: float | None) -> None:
-        """Wait for something, then deal with all that happened."""
+        """Wait for an event or the timeout, then handle all events."""
         for key, _ in self._selector.select(timeout_s):
             if key.fd == self._wake_read:
                 with contextlib.suppress(BlockingIOError):
@@ -178,9 +178,10 @@ class Supervisor:
                 self._finish_restart(process)
 
     def _close_ready_fd(self, process: _Process) -> None:
-        """Once only. Bad sequence: 1. a child is ready, its pipe closed, 2. another child is forked
-        and its pipe gets the number, 3. the first dies and the number is closed again: the second
-        dies too, of a broken pipe, when it wants to say READY.
+        """Close the descriptor, only once. Bad sequence otherwise:
+        1. Child A is ready, and its pipe is closed.
+        2. Child B is forked, and its pipe gets the same number.
+        3. A dies, and the number is closed again. B dies of a broken pipe when it writes READY.
         """
         if process.ready_fd is not None:
             self._selector.unregister(process.ready_fd)
@@ -222,7 +223,7 @@ class Supervisor:
                 self._tell_of_nodes()
                 self._say(f"{name} restarted")
             elif process is None or not process.is_restarting:
-                # A leftover.
+                # The request is a leftover.
                 finish_restart(self._plan.data_dir, name)
 
     def _finish_restart(self, process: _Process) -> None:
@@ -230,7 +231,7 @@ class Supervisor:
         finish_restart(self._plan.data_dir, process.node.name)
 
     def _spawn(self, process: _Process) -> None:
-        # The selector's files, the read end of the wake-up pipe among them, are the parent's own.
+        # The selector's files, with the read end of the wake-up pipe, belong to the parent.
         watched = [key.fd for key in self._selector.get_map().values()]
         process.log_position = _size_of(process.node.log_file)
         process.child = spawn(process.node, close_fds=(self._wake_write, *watched))
@@ -242,10 +243,12 @@ class Supervisor:
         self._selector.register(process.ready_fd, selectors.EVENT_READ, process)
 
     def _tell_of_nodes(self) -> None:
-        """Write the cluster file; a disk that is full must not take the nodes with it: later, then.
+        """Write the cluster file; on a full disk, try again later.
 
-        Bad sequence: 1. a disk fills up, 2. a broker ends, as it should, 3. the launcher cannot
-        write that down and ends, and with it all nodes that went on.
+        Bad sequence if the launcher failed instead:
+        1. A disk fills up.
+        2. A broker ends, as it should.
+        3. The launcher cannot record that and ends, and with it all healthy nodes.
         """
         was_untold, self._is_untold = self._is_untold, False
         try:
@@ -300,7 +303,7 @@ def _size_of(path: str) -> int:
 
 
 def _why_it_died(node: NodePlan, log_position: int, status: int) -> str:
-    """The node's own last words since it was started, or how it ended and where to look."""
+    """The node's own last message since its start, or how it ended and where to look."""
     try:
         with open(node.log_file, "rb") as file:
             file.seek(log_position)

@@ -13,7 +13,7 @@ from kvorum.raft.core import RaftCore
 
 
 def quorum_metrics(core: RaftCore) -> Iterator[Metric]:
-    """Of the node's own place in the quorum."""
+    """Metrics of the node's own part in the quorum."""
     yield GaugeMetricFamily(
         "kvorum_raft_is_leader", "1: this node leads the quorum.", value=int(core.is_leader)
     )
@@ -29,10 +29,10 @@ def quorum_metrics(core: RaftCore) -> Iterator[Metric]:
 
 
 def image_metrics(image: ClusterImage, age_ms: int | None) -> Iterator[Metric]:
-    """Of the cluster, by the image of this node.
+    """Metrics of the cluster, from this node's image.
 
-    age_ms: for how long this node has not heard of a leader of the quorum; None: it never has.
-    Without the age, figures from before an outage would pass for those of now.
+    age_ms: time since this node last heard of a leader of the quorum; None if it never has. Without
+        this metric, figures from before an outage would look current.
     """
     yield GaugeMetricFamily(
         "kvorum_metadata_age_seconds",

@@ -1,8 +1,8 @@
-"""Between the quorum's messages and their protobuf form. No rule lives here.
+"""Conversion between the quorum's messages and their protobuf form. It holds no rule.
 
-Two things travel beside a message: the correlation id of a fetch, and the leader's address, which
-the core has no use for. `raft.transport` keeps the address, so that a node can reach a leader of
-whom its own log has not told it yet.
+Two fields travel beside a message, because the core does not use them: the correlation id of a
+fetch, and the leader's address. `raft.transport` keeps the address, so that a node can reach a
+leader that its own log does not name yet.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def encode_request(
 ) -> Any:
     """The protobuf message of a request; only fetches carry the correlation id.
 
-    leader_address: of the sender of a BeginQuorumEpoch.
+    leader_address: the listener of the leader that sends a BeginQuorumEpoch.
     """
     if isinstance(request, m.FetchRequest):
         return _MAPPERS[m.FetchRequest].encode(request, correlation_id=correlation_id)
@@ -88,10 +88,10 @@ def encode_response(
 
 
 def decode(message: Any) -> Any:
-    """The request or response of a protobuf message.
+    """The request or response in a protobuf message.
 
-    Raises WireError for an error code that is not known, records that are damaged or cut, and a
-    voter set that names a voter twice.
+    Raises WireError for an unknown error code, for damaged or cut-off records, and for a voter set
+    with two voters of one id.
     """
     return _MAPPER_OF_MESSAGE[type(message)].decode(message)
 

@@ -1,6 +1,6 @@
 """Control records of the quorum, in Kafka's own format (KIP-595, KIP-853).
 
-A control record has the key int16 version, int16 type and as value a flexible struct.
+The key of a control record is an int16 version and an int16 type; its value is a flexible struct.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _KEY = struct.Struct(">hh")
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """The first record of an epoch: who leads it, the voters, and who of them voted for it."""
+    """The first record of an epoch: the leader, the voters, and the voters that voted for the
+    leader."""
 
     leader_id: int
     voters: VoterSet
@@ -32,7 +33,7 @@ class LeaderChange:
 
 
 class ParsedLeaderChange(NamedTuple):
-    """As it stands in a log, where voters are ids."""
+    """A LeaderChange record as it is read from a log, with voters as ids."""
 
     version: int
     leader_id: int
@@ -48,7 +49,7 @@ def leader_change_batch(
     timestamp_ms: int,
     has_voter_set: bool = False,
 ) -> bytearray:
-    """The control batch that opens an epoch; with has_voter_set, kraft.version and voters too."""
+    """The control batch that opens an epoch; has_voter_set adds kraft.version and the voter set."""
     records = [(_KEY.pack(0, LEADER_CHANGE), _leader_change(change))]
     if has_voter_set:
         # KRaftVersionRecord version 0: kraft.version 1.
@@ -85,7 +86,8 @@ def parse_voters(key: bytes, value: bytes) -> VoterSet | None:
 
 
 def parsed_set(voters: Sequence[Voter]) -> VoterSet:
-    """A set that came from outside. Raises WireError if it names a voter twice."""
+    """A voter set that came from outside this process. Raises WireError if two voters have one
+    id."""
     ids = [voter.node_id for voter in voters]
     if len(set(ids)) != len(ids):
         raise WireError(f"voters named twice: {ids}")
@@ -111,8 +113,8 @@ def parse_leader_change(key: bytes, value: bytes) -> ParsedLeaderChange | None:
 
 
 def _leader_change(change: LeaderChange) -> bytes:
-    # LeaderChangeMessage version 0, without directory ids, for dynamic voters too: Apache Kafka
-    # 4.1 writes and reads no other. The directory ids stand in the VotersRecord.
+    # LeaderChangeMessage version 0, without directory ids, for dynamic voters too: Apache Kafka 4.1
+    # reads and writes no other version. The VotersRecord holds the directory ids.
     granting = [change.voters.get(i) or Voter(i) for i in change.granting_voters]
     return (
         struct.pack(">hi", 0, change.leader_id)
@@ -123,7 +125,7 @@ def _leader_change(change: LeaderChange) -> bytes:
 
 
 def _ids(voters: Sequence[Voter]) -> bytes:
-    # A compact array: count + 1, then per voter its id and an empty tagged-field section.
+    # A compact array: count + 1, then for each voter its id and an empty tagged-field section.
     invariant(len(voters) <= VOTERS_MAX, f"{len(voters)} voters are more than a quorum has")
     entries = b"".join(struct.pack(">i", voter.node_id) + b"\x00" for voter in voters)
     return bytes((len(voters) + 1,)) + entries

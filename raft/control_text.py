@@ -1,4 +1,4 @@
-"""Control records of the quorum in the words of Apache Kafka's dump tool."""
+"""Control records of the quorum as text, in the form of Apache Kafka's dump tool."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kvorum.runtime.ids import uuid_text
 
 
 def control_text(key: bytes, value: bytes) -> str | None:
-    """The text that kafka-dump-log prints behind such a record, None for one that is not the
-    quorum's."""
+    """The text that kafka-dump-log prints for such a record; None if it is not a record of the
+    quorum."""
     kind = int.from_bytes(key[2:4], "big", signed=True)
     try:
         change = parse_leader_change(key, value)

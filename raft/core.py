@@ -55,14 +55,14 @@ from kvorum.runtime.ids import NO_NODE
 
 
 class RaftCore(RaftState):
-    """The state of a node with the events that change it."""
+    """The state of one node of the quorum, and the transition that each event makes on it."""
 
     @property
     def is_leader(self) -> bool:
         return isinstance(self.role, Leader)
 
     def next_deadline_ms(self) -> int | None:
-        """When a Tick is due if nothing else happens, None for never."""
+        """The time at which a Tick is due if no other event comes first; None if none is due."""
         deadline_ms = self.role.deadline_ms
         return None if deadline_ms >= NEVER_MS else deadline_ms
 
@@ -76,7 +76,7 @@ class RaftCore(RaftState):
         )
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Let one event happen at now_ms; what must be done about it, in order."""
+        """Take in one event at now_ms and return its effects, in the order to carry them out."""
         invariant(not self._effects, "step is not re-entrant")
         match event:
             case RequestReceived(request, token):
@@ -113,7 +113,8 @@ class RaftCore(RaftState):
         return effects
 
     def _hasten_election(self, now_ms: int) -> None:
-        """Stand soon: the first question is a pre-vote, which harms nobody."""
+        """Draw the short start-up deadline: a pre-vote disturbs no leader, so there is no need to
+        wait."""
         if isinstance(self.role, Unattached) and self.is_electable:
             self.role.election_deadline_ms = self.random_startup_deadline_ms(now_ms)
 
@@ -207,8 +208,9 @@ class RaftCore(RaftState):
         self._learn_leader(request.epoch, request.leader_id, now_ms)
         role = self.role
         if isinstance(role, Follower) and self.is_electable:
-            # The leader itself says it is gone. The best successor stands at once; each one
-            # after it waits twice as long (KIP-595, EndQuorumEpoch).
+            # The leader announced its resignation. The first preferred successor stands for
+            # election at once; each later one waits twice as long as the one before it (KIP-595,
+            # EndQuorumEpoch).
             role.is_leader_lost = True
             successors = request.preferred_successors
             if self.config.node_id in successors:
@@ -221,7 +223,7 @@ class RaftCore(RaftState):
         self._refuse(request, token, ErrorCode.NONE)
 
     def _learn_leader(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        """Somebody names the leader of an epoch not below this node's."""
+        """Take over the leader that a peer names for an epoch that is not below this node's."""
         if epoch > self.epoch:
             if leader_id not in (NO_NODE, self.config.node_id):
                 become_follower(self, epoch, leader_id, now_ms)
@@ -241,7 +243,7 @@ class RaftCore(RaftState):
             self.role, Unattached | Prospective | Candidate
         ):
             if isinstance(self.role, Prospective) and known != NO_NODE:
-                return  # it has lost this very leader and is asking the others about it
+                return  # a prospective has just lost this leader; the pre-vote must go on
             become_follower(self, epoch, leader_id, now_ms)
 
     def _is_distrusted(self, role: Unattached, leader_id: int, now_ms: int) -> bool:
@@ -254,11 +256,11 @@ class RaftCore(RaftState):
             self._note_stranger(sender_id)
             self._on_request_failed(correlation_id, now_ms)
             if isinstance(self.role, Unattached):
-                # It will not change its cluster soon.
+                # The peer belongs to another cluster, which will not change soon: discover later.
                 self.role.discover_at_ms = now_ms + self.config.fetch_timeout_ms
             return
         if response.epoch < self.epoch:
-            # A stale answer says nothing, but the peer is free for the next request.
+            # A response of an older epoch is ignored, but the peer can take the next request.
             self._on_request_failed(correlation_id, now_ms, is_lost=False)
             return
         epoch_before = self.epoch
@@ -277,7 +279,7 @@ class RaftCore(RaftState):
             case FetchResponse(), Unattached() as role if role.correlation_id == correlation_id:
                 follower.on_discovery_response(self, role, sender_id, response, now_ms)
             case _:
-                pass  # the role that asked is no more
+                pass  # the role that sent the request has ended
 
     def _note_stranger(self, sender_id: int) -> None:
         if sender_id in self._strangers:
@@ -301,7 +303,7 @@ class RaftCore(RaftState):
             case Unattached() as role if role.correlation_id == correlation_id:
                 follower.on_discovery_failed(self, role, now_ms)
             case _:
-                pass  # a resend is due anyway, or the role that asked is no more
+                pass  # a resend is due anyway, or the role that sent the request has ended
 
     def _on_log_flushed(self, end_offset: int, generation: int, now_ms: int) -> None:
         if not self.log.flushed(end_offset, generation):

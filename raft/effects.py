@@ -1,7 +1,7 @@
-"""What the core wants done, in the order in which it must be done.
+"""The effects that the core asks for, in the order in which they must be carried out.
 
-A Reply or SendRequest behind a PersistVoteState waits for that write's fsync. The disk's answer
-to FlushLog comes back as the event LogFlushed.
+A Reply or SendRequest that follows a PersistVoteState waits for the fsync of that write. A finished
+FlushLog comes back as the event LogFlushed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kvorum.raft.voters import VoterSet
 
 @dataclass(frozen=True, slots=True)
 class PersistVoteState:
-    """Write and fsync before the next effect is carried out."""
+    """Write the vote state and fsync it before the next effect is carried out."""
 
     state: VoteState
 
@@ -33,7 +33,8 @@ class AppendProposed:
 class AppendLeaderChange:
     """Append the control batch that opens an epoch (KIP-595).
 
-    has_voter_set: KRaftVersion and VotersRecord follow the LeaderChange record in it (KIP-853).
+    has_voter_set: the batch also holds KRaftVersion and VotersRecord, behind the LeaderChange
+        record (KIP-853).
     """
 
     base_offset: int
@@ -46,7 +47,7 @@ class AppendLeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class AppendVoters:
-    """Append a VotersRecord; the set is in force from now on."""
+    """Append a VotersRecord. The new set is in force from the append on, before it is committed."""
 
     base_offset: int
     epoch: int
@@ -55,7 +56,7 @@ class AppendVoters:
 
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
-    """Append batches as the leader sent them."""
+    """Append batches unchanged, as the leader sent them."""
 
     base_offset: int
     records: bytes
@@ -70,10 +71,10 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True)
 class FlushLog:
-    """fsync the log up to end_offset, then tell with LogFlushed. Need not block what follows.
+    """Fsync the log up to end_offset, then deliver LogFlushed. Later effects need not wait for it.
 
-    Several may be answered at once by the last. generation counts truncations: a flush that
-    began before one says nothing of what was appended after it.
+    One LogFlushed may answer several of these. generation counts truncations: an fsync that began
+    before a truncation does not cover the records appended after it.
     """
 
     end_offset: int
@@ -82,7 +83,8 @@ class FlushLog:
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Send to a peer; the outcome is ResponseReceived or RequestFailed with correlation_id."""
+    """Send a request to a peer. The outcome comes back with correlation_id, as ResponseReceived or
+    RequestFailed."""
 
     receiver_id: int
     correlation_id: int
@@ -99,7 +101,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class ReplyWithRecords:
-    """Answer a fetch with log bytes from fetch_offset, not reaching end_offset (exclusive)."""
+    """Answer a fetch with log bytes from fetch_offset up to end_offset (exclusive)."""
 
     token: int
     epoch: int
@@ -112,7 +114,7 @@ class ReplyWithRecords:
 
 @dataclass(frozen=True, slots=True)
 class ReplyWithSnapshot:
-    """Answer a FetchSnapshot with bytes of that file, or with SNAPSHOT_NOT_FOUND or
+    """Answer a FetchSnapshot with bytes of the snapshot file, or with SNAPSHOT_NOT_FOUND or
     POSITION_OUT_OF_RANGE."""
 
     token: int
@@ -125,9 +127,9 @@ class ReplyWithSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshotChunk:
-    """Append to the part file of a snapshot being fetched; SnapshotChunkWritten follows.
+    """Append to the part file of the snapshot being fetched; SnapshotChunkWritten follows.
 
-    position 0 begins a new part file; one of another snapshot is dropped.
+    Position 0 begins a new part file and drops the part file of any other snapshot.
     """
 
     snapshot: OffsetAndEpoch
@@ -137,16 +139,18 @@ class WriteSnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class FinishSnapshot:
-    """The part file is complete: check it, fsync it, name it; SnapshotReceived follows."""
+    """Check the complete part file, fsync it and give it its final name; SnapshotReceived
+    follows."""
 
     snapshot: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceLog:
-    """Begin the log anew at the end of a received snapshot, and load the state from it.
+    """Replace the log by an empty one that starts at the end of a received snapshot, and load the
+    state from that snapshot.
 
-    Older snapshots go with the old log.
+    Snapshots older than this one are removed with the old log.
     """
 
     snapshot: OffsetAndEpoch
@@ -154,9 +158,11 @@ class ReplaceLog:
 
 @dataclass(frozen=True, slots=True)
 class DropSnapshots:
-    """Remove these snapshot files, then the log below start_offset, where the next one ends.
+    """Remove these snapshot files, then the log below start_offset, the end of the oldest snapshot
+    kept.
 
-    In this order: a crash in between leaves too much log and never a gap behind a snapshot.
+    In this order a crash in between leaves too much log, and never a gap between a snapshot and the
+    log behind it.
     """
 
     snapshots: tuple[OffsetAndEpoch, ...]
@@ -165,17 +171,17 @@ class DropSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarkAdvanced:
-    """Everything below high_watermark is committed and will never change."""
+    """Every record below high_watermark is committed and will never change."""
 
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """This node sees another leader (NO_NODE: none) or epoch than before.
+    """This node knows another leader (NO_NODE: none) or another epoch than before.
 
-    epoch_start_offset: only if this node itself leads: where its epoch begins. It may act as
-    leader once the high watermark has passed that offset.
+    epoch_start_offset: the first offset of the epoch, given only if this node is the leader. The
+        node may act as leader once the high watermark has passed that offset.
     """
 
     epoch: int
@@ -185,7 +191,7 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A line of the election timeline."""
+    """A line for the election timeline, which people read."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""The events of a node of the quorum."""
+"""The events that a node of the quorum steps through."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kvorum.raft.voters import VoterSet
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passed: some deadline of the core may be due."""
+    """Time has passed: a deadline of the core may be due."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A peer asks. token: names the caller in the Reply effect."""
+    """A request of a peer or a client. token: names the caller in the Reply effect."""
 
     request: Request
     token: int
@@ -24,7 +24,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class CallerGone:
-    """The caller of a parked request hung up; no Reply will be heard."""
+    """The caller of a parked request has hung up; a Reply would reach nobody."""
 
     token: int
 
@@ -40,10 +40,10 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The connection refused or broke, so no answer will come for this SendRequest effect.
+    """The connection was refused or broke, so this SendRequest effect will have no response.
 
-    A fact about the peer, not yet a verdict on it. Silence is no failure: the core's own
-    deadlines deal with that.
+    This says that the connection failed, not that the peer is down. A missing response alone is not
+    reported as a failure: the core's own deadlines cover it.
     """
 
     receiver_id: int
@@ -52,7 +52,8 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class LogFlushed:
-    """All of the log below end_offset survives a power cut, as of that FlushLog's generation."""
+    """The log below end_offset survives a power loss. generation: of the FlushLog that asked for
+    it."""
 
     end_offset: int
     generation: int
@@ -67,14 +68,15 @@ class SnapshotTaken:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotsExpired:
-    """Retention lets the oldest `count` snapshots go, and the log up to the next one with them."""
+    """Retention releases the oldest `count` snapshots, and the log up to the next snapshot with
+    them."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunkWritten:
-    """The answer to WriteSnapshotChunk: everything below end_position lies in the part file."""
+    """The answer to WriteSnapshotChunk: the part file holds every byte below end_position."""
 
     snapshot: OffsetAndEpoch
     end_position: int
@@ -84,8 +86,8 @@ class SnapshotChunkWritten:
 class SnapshotReceived:
     """The answer to FinishSnapshot.
 
-    is_good: it passed every check and is on disk under its final name; otherwise its bytes are
-    gone. voters: the voter set it holds, if any.
+    is_good: True if the snapshot passed every check and is on disk under its final name; False if
+        its bytes have been removed. voters: the voter set in the snapshot, None if it has none.
     """
 
     snapshot: OffsetAndEpoch
@@ -95,7 +97,8 @@ class SnapshotReceived:
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """The state machine has batches to append; record_counts: records in each batch."""
+    """The state machine has batches to append. record_counts: the number of records in each
+    batch."""
 
     batches: tuple[bytes | bytearray, ...]
     record_counts: tuple[int, ...]
@@ -103,7 +106,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Step down if leading: the process is going to stop, or the state machine failed."""
+    """Step down if this node leads: the process is about to stop, or the state machine failed."""
 
 
 Event = (

@@ -1,9 +1,9 @@
-"""Values of the core as JSON and back: what the flight recorder writes.
+"""Conversion of the core's values to JSON and back, for the flight recorder.
 
-Generic over dataclasses, plain classes and the usual containers, so that a new message, event or
-role needs no line here. Bytes longer than `BYTES_KEPT_MAX` are written as length and CRC-32C
-only: the core never looks into a payload. `encode(decode(text)) == text` for every text that
-`encode` has made. Form: ../docs/protocol/flight-recorder.md.
+It handles any dataclass, plain class and usual container, so that a new message, event or role
+needs no code here. Of a byte string longer than `BYTES_KEPT_MAX`, only length and CRC-32C are
+written, because the core never reads a payload. `encode(decode(text)) == text` for every text that
+`encode` made. Format: ../docs/protocol/flight-recorder.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crc32c import crc32c
 from kvorum.runtime.errors import KvorumError, invariant
 
 BYTES_KEPT_MAX = 32
-"""Ids of disks and the like stay readable; records do not."""
+"""Directory ids and the like stay readable; records do not."""
 
 MODULES = (
     "kvorum.raft.model",
@@ -38,20 +38,20 @@ MODULES = (
     "kvorum.raft.roles.states",
     "kvorum.runtime.errors",
 )
-"""Classes of these modules go by their bare names, all others by module and name."""
+"""Classes of these modules are written by their bare names, all others by module and name."""
 
 PACKAGES = ("kvorum.raft.", "kvorum.runtime.")
-"""A record may name classes from here and no others: to read one must not run strange code."""
+"""A record may only name classes of these packages, so that reading it runs no foreign code."""
 
 _RANDOM_STATE = struct.Struct(">625I")
 
 
 class UndecodableValue(KvorumError):
-    """A text that `encode` of this version cannot have made; says what is wrong with it."""
+    """A text that `encode` of this version cannot have made; the message says why."""
 
 
 class ElidedBytes(bytes):
-    """Stands for a payload that was not kept: it has its length and CRC-32C, not its content."""
+    """Stands for a payload that was not kept: it has its length and CRC-32C but not its content."""
 
     size: int
     checksum: int
@@ -78,12 +78,12 @@ class ElidedBytes(bytes):
 
 
 def dumps(value: Any) -> str:
-    """The JSON text of an already encoded value, in one line and always the same."""
+    """The JSON text of an encoded value: one line, and always the same for the same value."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def encode(value: Any) -> Any:
-    """The JSON form of a value. Raises InvariantViolated for a kind that has none."""
+    """The JSON form of a value. Raises InvariantViolated for a type that has none."""
     kind: Any = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -96,7 +96,7 @@ def encode(value: Any) -> Any:
     encoder = _CONTAINERS.get(kind)
     if encoder is not None:
         return encoder(value)
-    # Not json.dumps(default=...): a frozen dataclass would come as itself, a tuple as a list.
+    # json.dumps(default=...) would not do: it writes a tuple as a list and loses the type.
     return {"$": _name_of(kind)} | encode_attributes(value)
 
 
@@ -132,7 +132,8 @@ def decode(form: Any) -> Any:
 
 
 def restore_attributes(target: Any, form: dict[str, Any]) -> None:
-    """Give `target`, made without its constructor, the attributes of an encoded object."""
+    """Set the attributes of an encoded object on `target`, which was made without its
+    constructor."""
     for name, item in form.items():
         if name != "$":
             object.__setattr__(target, name, decode(item))
@@ -153,7 +154,7 @@ def _decode_elided(form: dict[str, Any]) -> ElidedBytes:
     return ElidedBytes(int(form["$bytes"]), int(form["crc32c"]))
 
 
-# Containers. A tuple is a plain JSON list, as it is by far the most frequent.
+# Containers. A tuple is a plain JSON list, because it is by far the most frequent.
 
 
 def _encode_set(tag: str) -> Callable[[Iterable[Any]], dict[str, Any]]:
@@ -171,7 +172,7 @@ def _encode_random(value: random.Random) -> dict[str, Any]:
 
 def _decode_random(form: dict[str, Any]) -> random.Random:
     version, packed, gauss_next = form["$random"]
-    # The seed is replaced at once; a fixed one spares reading the system's entropy.
+    # The seed is replaced at once; a fixed one avoids reading the system's entropy.
     rng = random.Random(0)
     rng.setstate((version, _RANDOM_STATE.unpack(base64.b64decode(packed)), gauss_next))
     return rng
@@ -179,7 +180,7 @@ def _decode_random(form: dict[str, Any]) -> random.Random:
 
 _CONTAINERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     list: lambda value: {"$list": [encode(item) for item in value]},
-    # Pairs, as keys may be of any kind. The order is kept: the core may go by it.
+    # Pairs, because keys may have any type. The order is kept: the core may depend on it.
     dict: lambda value: {"$dict": [[encode(k), encode(v)] for k, v in value.items()]},
     set: _encode_set("$set"),
     frozenset: _encode_set("$frozenset"),

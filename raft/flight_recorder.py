@@ -1,12 +1,12 @@
-"""What a node's core was told and what it answered, kept and run again.
+"""The flight recorder: keeps the last events and effects of a node's core, and replays them.
 
-The ring holds the last events in chapters. Each chapter begins with a checkpoint of the whole core,
-so that a replay can begin there once older chapters have fallen out. Nothing is written in
-normal life; `lines` and `dump_to` encode the ring when somebody asks. Form of the lines:
+The events lie in a ring of chapters. Each chapter begins with a checkpoint of the whole core, so
+that a replay can start there once older chapters have been dropped. Nothing is encoded or written
+in normal operation; `lines` and `dump_to` encode the ring on request. Line format:
 ../docs/protocol/flight-recorder.md.
 
-The core must change by `step` alone: what a driver changed past it shows as a difference at the
-next checkpoint.
+Only `step` may change the core. A change that the driver makes in another way appears as a
+difference at the next checkpoint.
 """
 
 from __future__ import annotations
@@ -41,25 +41,26 @@ FORMAT_VERSION = 1
 EVENTS_MAX = 5_000
 PAYLOAD_BYTES_MAX = 4 << 20
 CHAPTERS = 8
-"""A full ring loses an eighth of its events at a time, and pays for a checkpoint as often."""
+"""A full ring drops an eighth of its events at a time, and takes a new checkpoint as often."""
 
 DUMPS_MAX = 8
-"""Files that `dump_to` leaves in a folder, lest a node that fails at each start fill the disk."""
+"""Number of files that `dump_to` leaves in a folder. A node that fails at each start must not fill
+the disk."""
 
 DUMP_PREFIX, DUMP_SUFFIX = "flight-", ".jsonl"
 
 
 class FlightRecordError(KvorumError):
-    """A record that cannot be replayed; the message names the line and what is wrong with it."""
+    """A record that cannot be replayed; the message names the line and its fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayDifference:
-    """The first point at which the core does now what it did not then.
+    """The first point at which the replayed core differs from the record.
 
-    line_number: of the record, from 1. event: JSON text of what happened there, empty for a
-    checkpoint. recorded, now: JSON texts of the effects in order, or of the attributes of the
-    core, or the error that was raised.
+    line_number: of the record, from 1. event: JSON text of the event, empty for a checkpoint.
+    recorded, now: JSON texts of the effects in order, of the core's attributes, or of the error
+        that was raised.
     """
 
     line_number: int
@@ -71,7 +72,8 @@ class ReplayDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """events: how many were stepped. is_whole: the record's last line was there."""
+    """The result of a replay. events: number of events stepped. is_whole: the record's last line
+    was read."""
 
     node_id: int
     version: str
@@ -83,7 +85,7 @@ class ReplayOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """Instead of effects: the step ended in an error."""
+    """Takes the place of the effects of a step that ended in an error."""
 
     text: str
 
@@ -99,9 +101,9 @@ class _Chapter:
 
 
 class FlightRecorder:
-    """The ring of one core. Make it before the core's first step.
+    """The ring of one core. Create it before the core's first step.
 
-    events_max: events kept at most. payload_bytes_max: bytes of records that they may hold.
+    events_max: maximum number of events kept. payload_bytes_max: limit of the record bytes in them.
     """
 
     def __init__(
@@ -111,8 +113,8 @@ class FlightRecorder:
         events_max: int = EVENTS_MAX,
         payload_bytes_max: int = PAYLOAD_BYTES_MAX,
     ) -> None:
-        # A generator shared with other parts would be drawn from between two steps, and what the
-        # core then draws could not be had again from its checkpoint.
+        # If other parts drew from the same generator between two steps, the core's draws could not
+        # be repeated from its checkpoint.
         core.rng = random.Random(core.rng.getrandbits(128))
         self._core = core
         self._events_max = events_max
@@ -126,16 +128,16 @@ class FlightRecorder:
         self._begin_chapter()
 
     def __len__(self) -> int:
-        """Events in the ring."""
+        """The number of events in the ring."""
         return self._events + len(self._chapter.entries)
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of records that the events in the ring hold."""
+        """The record bytes in the events of the ring."""
         return self._payload_bytes + self._chapter.payload_bytes
 
     def note(self, now_ms: int, event: Event, effects: list[Effect]) -> None:
-        """Keep a step that has just been made. `effects` must not change afterwards."""
+        """Keep a step that has just been made. The caller must not change `effects` afterwards."""
         chapter = self._chapter
         chapter.entries.append((now_ms, event, effects))
         size = _payload_bytes_of(event)
@@ -148,18 +150,20 @@ class FlightRecorder:
             self._begin_chapter()
 
     def note_failure(self, now_ms: int, event: Event, error: BaseException) -> None:
-        """Keep a step that ended in an error. It is the last: the core is of no more use."""
+        """Keep a step that ended in an error. It is the last step of this core."""
         self._chapter.entries.append((now_ms, event, _Raised(_error_text(error))))
 
     def lines(self, *, reason: str = "asked for") -> Iterator[str]:
-        """The ring as it is now, a JSON text a line, oldest first; encoded as it is read."""
+        """The ring as it is now, one JSON text a line, oldest first; each line is encoded when it
+        is read."""
         chapters = [(c.checkpoint, list(c.entries)) for c in (*self._chapters, self._chapter)]
         return _encoded(self._header(reason), chapters)
 
     def dump_to(self, directory: str, reason: str, *, disk: Disk | None = None) -> str:
-        """Write the ring to `directory`/flight-<milliseconds since 1970>.jsonl; its path.
+        """Write the ring to `directory`/flight-<milliseconds since 1970>.jsonl and return that
+        path.
 
-        The file is on disk (fsync) on return; of older ones the newest `DUMPS_MAX` - 1 stay.
+        The file is fsynced on return. Of the older files the newest `DUMPS_MAX` - 1 are kept.
         Raises OSError.
         """
         disk = disk or OsDisk()
@@ -199,15 +203,15 @@ class FlightRecorder:
             oldest = self._chapters.popleft()
             self._events -= len(oldest.entries)
             self._payload_bytes -= oldest.payload_bytes
-        # Encoded now, as the core goes on changing what it refers to.
+        # The checkpoint is encoded at once, because the core goes on changing the objects in it.
         self._chapter = _Chapter(dumps(encode_attributes(self._core)))
 
 
 def replay(lines: Iterable[str]) -> ReplayOutcome:
-    """Run a record through the core again, up to the first difference.
+    """Step a core through a record again, up to the first difference.
 
-    Raises FlightRecordError for a line that is damaged, of a newer format or of values that this
-    version does not know.
+    Raises FlightRecordError for a line that is damaged, that has a newer format, or whose values
+    this version does not know.
     """
     return _Replay().run(lines)
 
@@ -236,7 +240,7 @@ def _encoded(header: dict[str, Any], chapters: list[tuple[str, list[_Entry]]]) -
 
 
 class _Replay:
-    """One run over the lines of a record."""
+    """One replay of the lines of a record."""
 
     def __init__(self) -> None:
         self._header: dict[str, Any] = {}
@@ -346,7 +350,7 @@ class _Replay:
 
 
 class _BadLine(Exception):
-    """The fault of the line that is being read."""
+    """The line being read has a fault."""
 
 
 def _error_text(error: BaseException) -> str:
@@ -357,7 +361,7 @@ _PAYLOAD_FIELDS: dict[type, tuple[str, ...]] = {}
 
 
 def _payload_bytes_of(event: Event) -> int:
-    """Bytes of records in an event, by the fields whose type is bytes or a tuple of them."""
+    """The record bytes in an event: the fields of type bytes, or tuple of bytes."""
     carrier: Any = event
     if isinstance(event, ResponseReceived):
         carrier = event.response

@@ -1,7 +1,7 @@
-"""The core's own knowledge of the log: where it begins and ends and which epochs it holds.
+"""The core's own model of the log: where it begins, where it ends, and the epochs in it.
 
-Mirrors what the log on disk will hold once the effects issued so far are carried out; the core
-asks nobody else, so a recorded run replays without a disk.
+It mirrors the log on disk as it will be once all effects issued so far are carried out. The core
+reads nothing else of the log, so a recorded run can be replayed without a disk.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ NO_SNAPSHOT = OffsetAndEpoch(0, 0)
 
 
 class LogTail:
-    """epochs: (epoch, start offset) pairs, both ascending. end_offset is exclusive.
+    """The log as the core knows it.
 
-    flushed_end_offset: what this node may vouch for; never above end_offset.
-    generation: how often the log was cut or replaced.
-    snapshots: what this node has on disk, ascending. The log begins where the oldest of them
-        ends, so that each of them and the log behind it give the same state.
-    voters: the voter sets of the log; see `raft.voters`.
+    epochs: (epoch, start offset) pairs, both ascending. end_offset: exclusive.
+    flushed_end_offset: the end of what is fsynced, and so may be acknowledged; never above
+        end_offset.
+    generation: how often the log was truncated or replaced.
+    snapshots: the snapshots on this node's disk, ascending. The log begins at the end of the
+        oldest, so that any of them plus the log behind it gives the same state.
+    voters: the voter sets in the log; see `raft.voters`.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class LogTail:
 
     @property
     def base(self) -> OffsetAndEpoch:
-        """Where the log begins, and the epoch of the record before that."""
+        """Where the log begins, and the epoch of the record just below."""
         return self.snapshots[0] if self.snapshots else NO_SNAPSHOT
 
     @property
@@ -62,7 +64,8 @@ class LogTail:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def append(self, span: BatchSpan) -> None:
-        """Take a batch that continues the log. Raises InvariantViolated if it does not."""
+        """Append a batch that continues the log. Raises InvariantViolated if it does not continue
+        it."""
         if span.base_offset != self.end_offset or span.last_offset < span.base_offset:
             raise InvariantViolated(f"batch {span} does not continue the log at {self.end_offset}")
         if span.epoch < self.last_epoch:
@@ -89,7 +92,8 @@ class LogTail:
         self.generation += 1
 
     def add_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """This node has made a snapshot of a prefix of its log; nothing below goes yet."""
+        """Add a snapshot that this node made of a prefix of its log. Only the first one trims the
+        log."""
         invariant(
             self.is_prefix(snapshot), f"{snapshot} names no prefix of the log at {self.end_offset}"
         )
@@ -99,13 +103,13 @@ class LogTail:
             self._trim()
 
     def drop_snapshots(self, count: int) -> None:
-        """Forget the oldest `count` snapshots; the log begins at the next one."""
+        """Drop the oldest `count` snapshots; the log then begins at the end of the next one."""
         invariant(0 < count < len(self.snapshots), f"cannot drop {count} of {self.snapshots}")
         del self.snapshots[:count]
         self._trim()
 
     def replace(self, snapshot: OffsetAndEpoch, voters: VoterSet | None) -> None:
-        """Begin anew behind a snapshot that another node made."""
+        """Replace the log by an empty one at the end of a snapshot that another node made."""
         invariant(
             snapshot.offset > self.start_offset, f"{snapshot} is not ahead of {self.snapshots}"
         )
@@ -125,11 +129,14 @@ class LogTail:
         return index > 0 and self._epochs[index - 1] == snapshot.epoch
 
     def flushed(self, end_offset: int, generation: int) -> bool:
-        """Note a finished flush; False if it says nothing new.
+        """Note a finished flush. Return False if it changes nothing.
 
-        Bad sequence that `generation` prevents: a leader's flush of 10 is under way; it becomes
-        a follower, truncates to 5 and appends the new leader's records up to 8; the old flush
-        ends and 8 would count as on disk although nothing after 5 was synced.
+        Bad sequence that `generation` prevents:
+        1. A leader's flush up to offset 10 is under way.
+        2. The leader becomes a follower, truncates to 5 and appends the new leader's records up to
+           8.
+        3. The old flush finishes. Offset 8 would count as on disk, although nothing above 5 was
+           fsynced.
         """
         if generation != self.generation or end_offset <= self.flushed_end_offset:
             return False
@@ -137,9 +144,10 @@ class LogTail:
         return True
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch held that is not above `epoch`, and where it ends (exclusive).
+        """The largest epoch in the log that is not above `epoch`, and its end offset (exclusive).
 
-        The base counts as held. (start of the log, 0) if all epochs held are above it.
+        The epoch of the record just below the log counts too. The result is (start of the log, 0)
+        if every known epoch is above `epoch`.
         """
         index = bisect_right(self._epochs, epoch)
         if index == 0:
@@ -149,9 +157,10 @@ class LogTail:
         return OffsetAndEpoch(end, self._epochs[index - 1])
 
     def snapshot_for(self, fetch_offset: int, last_fetched_epoch: int) -> OffsetAndEpoch | None:
-        """The newest snapshot, if a log ending there can no longer be continued from this log.
+        """The newest snapshot, if a log that ends there cannot be continued from this log; else
+        None.
 
-        Its next record, or the one to compare its last with, went with the trimmed prefix
+        This log has been trimmed: it lacks the record to send next, or the last record to compare
         (KIP-595, Fetch).
         """
         base = self.base
@@ -159,10 +168,10 @@ class LogTail:
         return self.snapshots[-1] if behind and self.snapshots else None
 
     def divergence(self, fetch_offset: int, last_fetched_epoch: int) -> OffsetAndEpoch | None:
-        """None if a log ending at (fetch_offset, last_fetched_epoch) is a prefix of this one.
+        """None if a log ending at (fetch_offset, last_fetched_epoch) is a prefix of this log.
 
-        Otherwise where this log's largest epoch not above it ends: the other log cannot agree
-        beyond that (KIP-595, Fetch).
+        Otherwise the largest epoch in this log that is not above last_fetched_epoch, and its end.
+        The two logs cannot agree beyond that (KIP-595, Fetch).
         """
         end = self.end_of_epoch(last_fetched_epoch)
         if end.epoch != last_fetched_epoch or end.offset < fetch_offset:
@@ -170,10 +179,10 @@ class LogTail:
         return None
 
     def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
-        """Where to cut this log, given the leader's answer `diverging`.
+        """The offset to truncate this log to, given the leader's answer `diverging`.
 
-        Same epoch held here: the lesser of both ends. Else the end of the next smaller epoch held
-        here, as nothing later can be the leader's.
+        If this log has that epoch, the smaller of its two ends. If not, the end of the next smaller
+        epoch in this log, because no later record can be in the leader's log.
         """
         own = self.end_of_epoch(diverging.epoch)
         if own.epoch == diverging.epoch:

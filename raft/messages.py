@@ -1,8 +1,8 @@
 """Requests and responses between nodes of the quorum (KIP-595, KIP-630, KIP-853).
 
-Every response carries the sender's epoch and the leader it knows, so that any answer can
-correct a node that is behind. A directory id names a disk; zero in a request means that the
-sender does not know it.
+Every response carries the sender's epoch and the leader that the sender knows, so that any response
+brings a node that is behind up to date. A directory id names a disk; a zero in a request means that
+the sender does not know it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kvorum.runtime.ids import NO_NODE, UUID_ZERO, Uuid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    """A candidate asks for a vote, or with is_pre_vote for the promise of one (KIP-996).
+    """A candidate asks for a vote or, with is_pre_vote, whether it would get one (KIP-996).
 
-    voter_id, voter_directory_id: who is meant to receive it; last_epoch, end_offset: the
-    candidate's log.
+    voter_id, voter_directory_id: the voter that is asked. last_epoch, end_offset: the epoch of the
+        last record in the candidate's log, and the end of that log.
     """
 
     cluster_id: str
@@ -36,7 +36,10 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
-    """reason: why a vote was refused, for the election timeline; empty when granted."""
+    """The answer to a VoteRequest.
+
+    reason: why the vote was refused, for the election timeline; empty if granted.
+    """
 
     epoch: int
     leader_id: int = NO_NODE
@@ -47,7 +50,7 @@ class VoteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochRequest:
-    """A new leader makes itself known to a voter."""
+    """A new leader announces its epoch to a voter."""
 
     cluster_id: str
     epoch: int
@@ -58,7 +61,7 @@ class BeginQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochRequest:
-    """A leader steps down; preferred_successors: voters by how much they hold, best first."""
+    """A leader resigns. preferred_successors: the voters, the one with the longest log first."""
 
     cluster_id: str
     epoch: int
@@ -77,11 +80,13 @@ class QuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """A replica asks for what follows (fetch_offset, last_fetched_epoch).
+    """A replica asks for the records from fetch_offset on.
 
-    By asking, a voter says that everything below fetch_offset is on its disk, fsynced.
-    high_watermark: the one the replica knows, so that the leader can tell it of a newer one.
-    address: the controller listener of a replica that could become a voter, None otherwise.
+    last_fetched_epoch: leader epoch of the record before fetch_offset in the replica's log.
+    high_watermark: as the replica knows it, so that the leader can tell whether it has a newer one.
+    address: the controller listener of a replica that could become a voter; None otherwise.
+
+    A voter's fetch also states that everything below fetch_offset is on its disk, fsynced.
     """
 
     cluster_id: str
@@ -96,11 +101,12 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """records: whole batches from the fetch offset on, described by spans.
+    """The answer to a fetch. records: whole batches from the fetch offset on, described by spans.
 
-    diverging: the leader's log ends for the largest epoch it knows not above the fetcher's at
-    this offset; the fetcher truncates and asks again.
-    snapshot: what the fetcher needs is no longer in the log; it must fetch this snapshot first.
+    diverging: the largest epoch in the leader's log that is not above last_fetched_epoch, and the
+        offset at which it ends there. The replica truncates and fetches again.
+    snapshot: the records asked for are no longer in the leader's log; the replica must fetch this
+        snapshot first.
     """
 
     epoch: int
@@ -115,7 +121,7 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotRequest:
-    """A replica asks for a piece of a snapshot, from byte `position` on (KIP-630)."""
+    """A replica asks for a chunk of a snapshot, from byte `position` on (KIP-630)."""
 
     cluster_id: str
     epoch: int
@@ -128,7 +134,8 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotResponse:
-    """data: bytes of the file from `position` on; size: of the whole file."""
+    """The answer to a FetchSnapshot. data: bytes of the file from `position` on. size: of the whole
+    file."""
 
     epoch: int
     leader_id: int = NO_NODE
@@ -140,7 +147,8 @@ class FetchSnapshotResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoterRequest:
-    """Let a replica that has caught up vote (KIP-853). is_dry_run: check, change nothing."""
+    """Make a voter of an observer that has caught up (KIP-853). is_dry_run: only check the
+    request."""
 
     cluster_id: str
     voter: Voter
@@ -149,7 +157,7 @@ class AddVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveVoterRequest:
-    """Take a voter out of the set. directory_id zero: whatever disk votes under that id."""
+    """Remove a voter from the set. directory_id: zero matches any disk that votes under node_id."""
 
     cluster_id: str
     node_id: int
@@ -159,7 +167,7 @@ class RemoveVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateVoterRequest:
-    """A voter's listener has moved."""
+    """A voter reports that its listener has changed."""
 
     cluster_id: str
     epoch: int
@@ -168,9 +176,10 @@ class UpdateVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterChangeResponse:
-    """Outcome of a change to the voter set, given once it is committed.
+    """The outcome of a change to the voter set, sent once the change is committed.
 
-    message: why not, for people. voters: the set after the change, or the one in force.
+    message: the reason of a refusal, for people. voters: the set after the change, or the set in
+        force if the change was refused.
     """
 
     epoch: int

@@ -1,7 +1,8 @@
-"""A node's metadata log as it is found on disk: log, vote and snapshots, made to fit each other.
+"""A node's metadata log as found on disk: log, vote and snapshots, made consistent.
 
-Run before a node takes part. Whatever a crash left in the middle of trimming or of replacing the
-log by a snapshot is settled here, without a guess about anything that was acknowledged.
+This runs before the node takes part in the quorum. A crash may have interrupted a trim, or the
+replacement of the log by a snapshot. This module completes either, and never guesses about a record
+that was acknowledged.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from kvorum.storage.log.log import Log, LogConfig
 logger = logging.getLogger("kvorum.raft")
 
 FOLDER_NAME = "__cluster_metadata-0"
-"""Of the metadata log in a node's data directory."""
+"""Folder of the metadata log in a node's data directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataLog:
-    """What a node starts from. newest: the snapshot to load the state from, None for none.
+    """The state on disk that a node starts from.
 
-    damaged: snapshots that were refused, for the node's log. was_dynamic: whether what lies there
-    was written with dynamic voters; None for a directory that says nothing of that yet.
+    newest: the snapshot to load the state from, None for none. damaged: snapshots that failed their
+        check, for the node to report.
+    was_dynamic: True if the directory was written with dynamic voters; None if nothing in it tells.
     """
 
     replica_log: ReplicaLog
@@ -49,11 +51,11 @@ def recover_log(
     now_ms: int,
     segment_bytes: int,
 ) -> tuple[ReplicaLog, OffsetAndEpoch | None]:
-    """Open log and vote behind the snapshots found; all of it is flushed.
+    """Open log and vote store and make them fit the snapshots found; all of the log is flushed.
 
-    The clean-shutdown shortcut is never taken (KIP-595): what a voter acknowledged
-    must be proven whole before it votes or fetches again. Raises CorruptData for damage that is
-    not a torn tail, also for a trimmed log whose snapshots are all gone or damaged.
+    A clean shutdown shortens nothing here (KIP-595): the records that a voter acknowledged must be
+    proven whole before it votes or fetches again. Raises CorruptData for damage that is not a torn
+    tail, also for a trimmed log whose snapshots are all gone or damaged.
     """
     config = LogConfig(
         segment_bytes=segment_bytes,
@@ -66,8 +68,8 @@ def recover_log(
     log = Log.open(disk, directory, config, now_ms=now_ms)
     _check_nothing_is_gone(log, written)
     first_offset = log.start_offset
-    # 1. ReplaceLog cut the old log, 2. crash before the older snapshots went: they have no log
-    # behind them and say nothing that the newest does not say.
+    # A crash between ReplaceLog and the removal of the older snapshots leaves snapshots with no log
+    # behind them. The newest snapshot contains all that they hold.
     good = [snapshot for snapshot in found.good if snapshot.offset >= first_offset]
     if not good and first_offset > 0:
         reasons = "; ".join(str(error) for error in found.damaged) or "there is none"
@@ -78,14 +80,15 @@ def recover_log(
             f"it ({reasons})",
         )
     if good and not _is_prefix(log, good[-1]):
-        # 1. A snapshot came from the leader, 2. crash before the log was replaced. All in the
-        # snapshot is committed, so nothing in the log that parts from it can be.
+        # A crash between the arrival of a leader's snapshot and ReplaceLog leaves the old log. All
+        # records in the snapshot are committed, so a record of the log that differs from it cannot
+        # be.
         log.truncate_fully_and_start_at(good[-1].offset, now_ms=now_ms)
         good = good[-1:]
     if good:
         log.advance_start_offset(good[0].offset)
     gap = log.last_gap
-    # Nothing is missed below a snapshot, and a log that was replaced is empty.
+    # A snapshot covers a gap below the start offset, and a replaced log is empty.
     if gap is not None and log.start_offset < gap.next_offset <= log.end_offset:
         raise CorruptData(
             gap.path,
@@ -107,7 +110,8 @@ def recover_log(
 
 
 def _written_epochs(disk: Disk, directory: str) -> list[tuple[int, int]]:
-    """(epoch, start offset) pairs as the checkpoint has them; none if it cannot say."""
+    """(epoch, start offset) pairs of the leader epoch checkpoint; none if it is missing or
+    damaged."""
     path = f"{directory}/{CHECKPOINT_NAME}"
     if not disk.exists(path):
         return []
@@ -119,8 +123,11 @@ def _written_epochs(disk: Disk, directory: str) -> list[tuple[int, int]]:
 
 
 def _check_nothing_is_gone(log: Log, written: list[tuple[int, int]]) -> None:
-    """An epoch comes into the checkpoint after its first record was fsynced, and leaves it before
-    that record is cut. One that the log does not reach was lost: by hand, or by the disk."""
+    """Refuse a log that ends below the start of an epoch in its checkpoint.
+
+    An epoch enters the checkpoint after its first record was fsynced, and leaves it before that
+    record is truncated. So the records of such an epoch were lost, by hand or by the disk.
+    """
     for epoch, start_offset in written:
         if start_offset > log.end_offset or log.end_offset == 0:
             raise CorruptData(
@@ -134,7 +141,7 @@ def _check_nothing_is_gone(log: Log, written: list[tuple[int, int]]) -> None:
 async def open_metadata_log(
     disk: Disk, directory: str, files: SnapshotFiles, *, is_dynamic: bool, now_ms: int
 ) -> MetadataLog:
-    """Recover what lies in `directory`, which exists. Raises CorruptData, OSError."""
+    """Recover the metadata log in `directory`, which exists. Raises CorruptData, OSError."""
     found = await files.open()
     replica_log, newest = recover_log(
         disk,
@@ -145,7 +152,8 @@ async def open_metadata_log(
         segment_bytes=files.policy.metadata_log_segment_bytes,
     )
     if replica_log.log.end_offset > 0 and replica_log.vote_store.stored_version() is None:
-        # It is written before the first record. Without it the node has forgotten its votes.
+        # The quorum-state file is written before the first record; without it the votes are
+        # forgotten.
         raise CorruptData(
             f"{directory}/{FILE_NAME}", 0, "the file is missing, and with it what this node voted"
         )
@@ -156,8 +164,11 @@ async def open_metadata_log(
 
 
 def _check_state(directory: str, replica_log: ReplicaLog) -> None:
-    """An epoch is on disk before its first record is. So a state file below the log is a copy from
-    earlier, and what this node has voted since is forgotten."""
+    """Refuse a quorum-state file whose epoch is below that of the last record.
+
+    An epoch is written to that file before its first record is appended. So the file is an older
+    copy, and the votes that this node has cast since are forgotten.
+    """
     epoch = replica_log.vote_store.load().epoch
     if epoch < replica_log.log.epochs.latest_epoch:
         raise CorruptData(
@@ -180,7 +191,7 @@ def _was_dynamic(found: FoundSnapshots, replica_log: ReplicaLog) -> bool | None:
 
 
 def _is_prefix(log: Log, snapshot: OffsetAndEpoch) -> bool:
-    """True if the log agrees with the snapshot on the last record of its prefix."""
+    """True if the log has the last record that the snapshot covers, with the same epoch."""
     if snapshot.offset > log.end_offset:
         return False
     if snapshot.offset == log.start_offset:

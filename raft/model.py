@@ -11,7 +11,7 @@ from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
-    """A position of the log named so that two nodes can compare it."""
+    """A log position, named so that two nodes can compare it: a log end and the epoch before it."""
 
     offset: int
     epoch: int
@@ -19,9 +19,10 @@ class OffsetAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """What the core may know of a batch: its offsets (both inclusive) and its leader's epoch.
+    """All that the core knows of a batch: its offsets (both inclusive) and its leader epoch.
 
-    voters: the voter set of the VotersRecord in it, if there is one, and voters_offset where.
+    voters: the voter set of the VotersRecord in the batch, None if it holds none. voters_offset:
+        the offset of that record.
     """
 
     base_offset: int
@@ -33,11 +34,11 @@ class BatchSpan:
 
 @dataclass(frozen=True, slots=True)
 class VoteState:
-    """What a node must remember over a crash (KRaft's quorum-state file).
+    """The state that a node must keep across a crash (KRaft's quorum-state file).
 
-    leader_id: leader of `epoch` if known; voted_id: whom this node voted for in `epoch`.
-    Both may be NO_NODE. voted_directory_id: the disk voted for, zero if it was not named.
-    Written and fsynced before any answer that rests on it.
+    leader_id: the leader of `epoch`. voted_id: the candidate that this node voted for in `epoch`.
+        Both may be NO_NODE. voted_directory_id: the directory id of that candidate, zero if it
+        named none. The state is written and fsynced before any response that depends on it leaves.
     """
 
     epoch: int = 0
@@ -48,26 +49,27 @@ class VoteState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """Who this node is and how patient it is. All times in milliseconds.
+    """The identity and the timeouts of this node. All times in milliseconds.
 
     voters: ids of a static voter set; a node that is not among them is an observer. Empty: the
         voter set is dynamic and comes from the log (KIP-853).
     directory_id: names this node's disk; zero only in tests.
-    address: (host, port) of this node's controller listener, None for a broker. Only a node with
-        one may become a voter; it fsyncs before each fetch, as voters do.
-    bootstrap_ids: stand-ins (-2, -3, ...) for the bootstrap servers, whom a node asks that knows
-        no voter yet.
+    address: (host, port) of this node's controller listener, None for a broker. Only a node with an
+        address may become a voter; it fsyncs before each fetch, as voters do.
+    bootstrap_ids: stand-in ids (-2, -3, ...) for the bootstrap servers. A node that knows no voter
+        yet asks them.
     election_timeout_ms: base of the randomised election timeout, drawn from [base, 2 * base).
-    startup_election_timeout_ms: upper bound of the first timeout after start; a pre-vote harms
-        nobody, so a fresh quorum need not wait a whole timeout for its first leader.
-    fetch_timeout_ms: a follower without an answer from its leader for so long stands for election.
-    check_quorum_timeout_ms: a leader that a majority has not fetched from for so long resigns.
-    leader_loss_grace_ms: after the stream to the leader broke, wait [grace, 2 * grace) for it to
-        come back before a pre-vote.
-    fetch_wait_max_ms: how long a leader parks a fetch that has nothing to return.
+    startup_election_timeout_ms: upper bound of the first timeout after start. A pre-vote disturbs
+        no leader, so a fresh quorum need not wait a whole election timeout for its first leader.
+    fetch_timeout_ms: a follower that had no response from its leader for this long stands for
+        election.
+    check_quorum_timeout_ms: a leader that no majority has fetched from for this long resigns.
+    leader_loss_grace_ms: after the stream to the leader broke, a follower waits [grace, 2 * grace)
+        for it to come back before it starts a pre-vote.
+    fetch_wait_max_ms: the longest time for which a leader parks a fetch that has nothing to return.
     retry_backoff_ms: pause before a failed request is sent again.
-    request_timeout_ms: an answer that took longer is not waited for any more.
-    snapshot_chunk_bytes: most that one FetchSnapshot brings.
+    request_timeout_ms: a response that takes longer is no longer waited for.
+    snapshot_chunk_bytes: upper limit of one FetchSnapshot response.
     """
 
     node_id: int
@@ -89,7 +91,7 @@ class RaftConfig:
 
     @property
     def is_dynamic(self) -> bool:
-        """The voter set comes from the log: kraft.version 1, else 0."""
+        """True if the voter set comes from the log (kraft.version 1), False if it is configured."""
         return not self.voters
 
     def __post_init__(self) -> None:

@@ -1,7 +1,8 @@
 """The driver of one node of the quorum: waits, reads clocks, moves bytes, decides nothing.
 
-Walk 3: events in, `RaftCore.step`, effects out in order. The log is flushed by a thread; one
-fsync covers all that was appended before it began (group commit).
+Walk 3: events in, `RaftCore.step`, effects out in order. One fsync covers all records that were
+appended before it began (group commit); it runs in a thread unless the disk is quick
+(`flush_pace`).
 """
 
 from __future__ import annotations
@@ -65,40 +66,41 @@ from kvorum.storage.log.flush import FlushTicket
 logger = logging.getLogger("kvorum.raft")
 
 PROPOSAL_BYTES_MAX = 8 << 20
-"""Proposals gathered for one append; more wait for the next turn of the loop."""
+"""Limit of the proposals gathered for one append; the rest waits for the next turn of the loop."""
 
 STANDBY_DELAY_MS = 20
-"""How far behind its log a voter that does not lead lets its listener fall; of one that comes to
-lead, the listener hears of all that is committed first."""
+"""How long a voter that does not lead may delay telling its listener of commits. When such a voter
+becomes leader, the listener hears of every known commit first."""
 
 HAND_OVER_TIMEOUT_MS = 200
-"""How long a stopping leader waits for the voters to hear of it."""
+"""How long a stopping leader waits for its EndQuorumEpoch requests to be answered."""
 
 TIMELINE_LINES = 1_000
-"""Election timeline kept in memory."""
+"""Lines of the election timeline that are kept in memory."""
 
 
 class RaftListener(Protocol):
-    """The state machine above the log. Called on the loop; must not block."""
+    """The state machine above the log. Its methods are called on the event loop and must not
+    block."""
 
     def on_committed(self, high_watermark: int) -> None:
-        """Everything below high_watermark is committed."""
+        """Every record below high_watermark is committed."""
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
-        """Another leader or epoch."""
+        """This node knows another leader or epoch than before."""
 
     def on_voters_changed(self, voters: VoterSet) -> None:
         """Another voter set is in force, committed or not. Dynamic voters only."""
 
     def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """The log begins anew behind this snapshot, which the leader sent: load the state from it.
+        """The log now begins at the end of this snapshot from the leader: load the state from it.
 
-        Never on the leader. What `on_committed` names from now on lies behind it.
+        Never called on the leader. Every later `on_committed` names records behind this snapshot.
         """
 
 
 class RaftNode:
-    """One voter or observer of the metadata quorum."""
+    """One voter or observer of the metadata quorum, with its log, connections and timers."""
 
     def __init__(
         self,
@@ -110,13 +112,13 @@ class RaftNode:
         on_failure: Callable[[BaseException], None],
         rng: random.Random,
     ) -> None:
-        """peer_address: where the configuration says that a node is, None if it does not."""
+        """peer_address: the configured address of a node, None if it has none."""
         self.config = config
         replica_log = self.replica_log = metadata_log.replica_log
         self.log = replica_log.log
         self.files = metadata_log.files
         self._configured_address = peer_address
-        # Beside the log's folder, where nothing else reads.
+        # Flight records lie one folder above the log, where no other reader looks.
         self._record_directory = os.path.dirname(self.log.directory)
         self._learnt_addresses: dict[int, Address] = {}
         self.timeline: deque[str] = deque(maxlen=TIMELINE_LINES)
@@ -146,7 +148,7 @@ class RaftNode:
         self._proposals: list[tuple[bytes | bytearray, int]] = []
         self._proposed_records = 0
         self._is_stopped = False
-        # The high watermark, and how much of it the state machine has heard of.
+        # The high watermark, and the part of it that the listener has been told of.
         self._committed = self._told_committed = -1
         self._telling: asyncio.TimerHandle | None = None
         self._snapshot_work: deque[Coroutine[Any, Any, Event | None]] = deque()
@@ -161,10 +163,10 @@ class RaftNode:
         self._voters = NO_VOTERS
         self.recorder = FlightRecorder(self.core)
 
-    # The methods for the state machine.
+    # Methods for the state machine.
 
     def start(self) -> None:
-        """Begin to take part. The servicer must be reachable from now on."""
+        """Begin to take part. From here on, peers must be able to reach the servicer."""
         self._deliver(Tick())
 
     @property
@@ -173,15 +175,15 @@ class RaftNode:
 
     @property
     def next_offset(self) -> int:
-        """Offset that the next proposed record gets, while this node leads."""
+        """The offset that the next proposed record gets, while this node leads."""
         return self.core.log.end_offset + self._proposed_records
 
     def propose(self, batch: bytes | bytearray, record_count: int) -> int:
-        """Append a batch as leader; the offset its first record gets.
+        """Append a batch as leader and return the offset of its first record.
 
-        All proposals of one turn of the loop become one append, one wake-up of each follower
-        and one fsync. They are committed when `on_committed` passes their last offset, or never
-        if the leadership is lost first, which `on_leader_changed` tells.
+        All proposals of one turn of the loop become one append, one wake-up of each follower and
+        one fsync. They are committed when `on_committed` passes their last offset. If the
+        leadership is lost first, which `on_leader_changed` tells, they may never be.
         """
         base_offset = self.next_offset
         if not self._proposals:
@@ -197,10 +199,11 @@ class RaftNode:
         payloads: Iterable[bytes],
         on_done: Callable[[bool], None],
     ) -> None:
-        """Write the state at end_offset, which is committed and held by this log, as a snapshot.
+        """Write a snapshot of the state at end_offset, which is committed and within this log.
 
-        In the background; payloads are taken one at a time, the loop runs in between. on_done
-        hears whether it is durable. The log before it goes as retention says.
+        The work runs in the background; the loop runs between two payloads. on_done gets True once
+        the snapshot is durable, False if it could not be written. Retention decides when the log
+        below it is trimmed.
         """
         voters = self.core.log.voters.at(end_offset)
         header = SnapshotHeader(
@@ -218,7 +221,7 @@ class RaftNode:
         try:
             taken = await self.files.take(header, payloads)
         except OSError as error:
-            # Nothing rests on a snapshot that is not there; the log just stays longer.
+            # Nothing depends on this snapshot yet; the log just stays longer.
             logger.error("node=%d cannot write a snapshot: %s", self.config.node_id, error)
             on_done(False)
             return
@@ -231,7 +234,8 @@ class RaftNode:
         on_done(True)
 
     def address_of(self, node_id: int) -> Address | None:
-        """Where a node listens, by the configuration, else by the voter set, else by hearsay."""
+        """A node's address: from the configuration, else the voter set, else a message that named
+        it."""
         if node_id == self.config.node_id:
             return self.config.address
         configured = self._configured_address(node_id)
@@ -243,11 +247,11 @@ class RaftNode:
         return self._learnt_addresses.get(node_id)
 
     def resign(self) -> None:
-        """Hand leadership over, if this node has it."""
+        """Hand leadership over if this node leads."""
         self._deliver(Resign())
 
     async def stop(self) -> None:
-        """Hand over, then end. The log is flushed; closing it is its owner's business."""
+        """Hand leadership over, then end. The caller closes the log, which is flushed."""
         if self.core.is_leader:
             self.resign()
             await self._transport.drain(HAND_OVER_TIMEOUT_MS)
@@ -261,21 +265,23 @@ class RaftNode:
             self._snapshot_work.popleft().close()
         await self._transport.stop()
         self._flusher.stop()
-        # A turn for what the thread did last: a log whose flush is not completed cannot be closed.
+        # Give the loop one turn for the thread's last result: a log with an open flush cannot be
+        # closed.
         await asyncio.sleep(0)
 
-    # Events in.
+    # Take in events.
 
     def _deliver(self, event: Event) -> None:
-        """Step the core; an event that arrives while it steps waits its turn."""
+        """Step the core with an event, or queue it if the core is being stepped already."""
         if self._is_stopped:
             return
         if isinstance(event, RequestReceived) and isinstance(event.request, VoterChangeRequest):
-            # It may append a record of its own: behind the proposals, whose offsets are promised.
+            # A voter change may append a record of its own. Append the proposals first, because
+            # their offsets have been promised already.
             while self._proposals and self.core.is_leader:
                 self._append_proposals()
             if self._is_stopped:
-                return  # the disk took none of them: the node has failed, and fails once
+                return  # the append failed, so the node has failed already
         self._events.append(event)
         if self._is_stepping:
             return
@@ -305,7 +311,7 @@ class RaftNode:
         return effects
 
     def _fail(self, error: BaseException) -> None:
-        """The end of this node; its flight record stays, to be replayed."""
+        """Stop this node for good. Its flight record is written, to be replayed later."""
         self._is_stopped = True
         try:
             path = self.recorder.dump_to(self._record_directory, f"{type(error).__name__}: {error}")
@@ -318,7 +324,7 @@ class RaftNode:
         self._learnt_addresses[node_id] = address
 
     def _queue_work(self, work: Coroutine[Any, Any, Event | None]) -> None:
-        """Let a piece of work on snapshot files run behind those before it."""
+        """Queue work on the snapshot files; it runs after the work queued before it."""
         self._snapshot_work.append(work)
         if not self._is_working:
             self._is_working = True
@@ -335,7 +341,7 @@ class RaftNode:
         deadline_ms = self.core.next_deadline_ms()
         if self._timer is not None:
             if deadline_ms is not None and 0 <= deadline_ms - self._timer_ms < REARM_MS:
-                return  # it fires in time and looks again; deadlines mostly move away
+                return  # the timer fires in time and is armed again then; most deadlines move away
             self._timer.cancel()
             self._timer = None
         if deadline_ms is not None:
@@ -370,7 +376,7 @@ class RaftNode:
             self._loop.call_soon(self._append_proposals)
         self._deliver(Propose(tuple(b for b, _ in now), tuple(c for _, c in now)))
 
-    # Effects out.
+    # Carry out effects.
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -390,13 +396,14 @@ class RaftNode:
                 if self.core.is_leader:
                     self._tell_committed()
                 elif self.core.is_voter:
-                    # Nobody waits for the image of a standby. Told of each commit alone, it would
-                    # take as much of the machine for that as for the votes.
+                    # Nobody waits for the image of a standby. Telling it of each commit separately
+                    # would cost as much CPU as the votes do.
                     if self._telling is None:
                         delay_s = STANDBY_DELAY_MS / 1000
                         self._telling = self._loop.call_later(delay_s, self._tell_standby)
                 else:
-                    # Behind what the leader waits for: the fsync and the next fetch.
+                    # The leader waits for this observer's fsync and next fetch, so those come
+                    # first.
                     self._loop.call_soon(self._tell_committed)
             case LeaderChanged():
                 self._tell_committed()
@@ -446,8 +453,8 @@ class RaftNode:
             return
         self._is_flushing = True
         if self._flush_pace.is_quick and self.core.is_voter:
-            # Of a leader, the answers that take the records to the voters have left: FlushLog
-            # comes last, and they fsync meanwhile.
+            # FlushLog is the last effect. So a leader has already answered the voters' fetches, and
+            # the voters fsync at the same time.
             self._flush_in_place()
         else:
             ticket, generation = self._take_flush()
@@ -482,8 +489,9 @@ class RaftNode:
     ) -> None:
         self._is_flushing = False
         if error is not None:
-            # A failed fsync may have dropped the pages it could not write; trying again would
-            # vouch for what is not on disk. The process ends and recovers from what is there.
+            # A failed fsync may have dropped the pages that it could not write, so a second fsync
+            # would acknowledge records that are not on disk. The process ends and recovers from the
+            # disk.
             self._fail(error)
             return
         self._flush_pace.note(took_us or 0.0)
@@ -493,7 +501,7 @@ class RaftNode:
 
 
 def _timed(ticket: FlushTicket) -> float:
-    """Flush; how many microseconds that took. Raises OSError."""
+    """Run the flush and return how many microseconds it took. Raises OSError."""
     began = time.perf_counter()
     ticket.run()
     return (time.perf_counter() - began) * 1e6

@@ -1,4 +1,5 @@
-"""A leader's knowledge of one replica: progress, parked fetches, and a snapshot on its way."""
+"""A leader's view of its replicas and of their parked fetches, and a replica's snapshot
+transfer."""
 
 from __future__ import annotations
 
@@ -8,19 +9,19 @@ from kvorum.raft.model import OffsetAndEpoch
 from kvorum.runtime.ids import UUID_ZERO
 
 ReplicaKey = tuple[int, bytes]
-"""(node id, directory id): one disk that follows the log."""
+"""(node id, directory id): one disk that replicates the log."""
 
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """Progress of one replica, voter or observer, as its fetches told it.
+    """Progress of one replica, voter or observer, according to its fetches.
 
-    end_offset: everything below is on the replica's disk; -1 before its first valid fetch.
-    last_caught_up_ms: the last time at which it had all that the leader had then
-    (KIP-595: lastCaughtUpTimestamp).
-    last_contact_ms: the last request of any kind in this epoch; check-quorum goes by it, as a
-    replica that fetches a snapshot is alive though its log does not move.
-    address: its controller listener, None for a broker.
+    end_offset: the replica's disk holds everything below; -1 before its first valid fetch.
+    last_caught_up_ms: the last time at which the replica had all records that the leader had then
+        (KIP-595: lastCaughtUpTimestamp).
+    last_contact_ms: time of the last request of any kind in this epoch. Check-quorum uses it,
+        because a replica that fetches a snapshot is alive although its end_offset does not move.
+    address: the replica's controller listener, None for a broker.
     """
 
     node_id: int
@@ -33,7 +34,8 @@ class ReplicaProgress:
     leader_end_at_last_fetch: int = -1
 
     def on_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Note a valid fetch. Its offset may be lower than before: the disk was wiped."""
+        """Note a valid fetch. Its offset may be lower than before if the replica's disk was
+        wiped."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif fetch_offset >= self.leader_end_at_last_fetch >= 0:
@@ -45,7 +47,7 @@ class ReplicaProgress:
 
 @dataclass(frozen=True, slots=True)
 class ParkedFetch:
-    """A fetch with nothing to return yet; answered by an append, a commit or its deadline."""
+    """A fetch that has nothing to return yet: an append, a commit or its deadline answers it."""
 
     token: int
     replica: ReplicaKey
@@ -56,7 +58,7 @@ class ParkedFetch:
 
 @dataclass(slots=True)
 class PendingChange:
-    """A change of the voter set that waits for its commit at end_offset (exclusive)."""
+    """A change of the voter set that is committed once the high watermark reaches end_offset."""
 
     token: int
     end_offset: int
@@ -64,10 +66,10 @@ class PendingChange:
 
 @dataclass(slots=True)
 class SnapshotFetch:
-    """A snapshot being fetched; it outlives a lost connection, a role and a leader.
+    """A snapshot transfer. It outlives a lost connection, a change of role and a change of leader.
 
-    position: bytes asked for and received so far. is_writing: the disk still works on the last
-    piece, or on the final check.
+    position: bytes received so far, where the next chunk begins. is_writing: the disk is busy with
+        the last chunk or with the final check.
     """
 
     snapshot: OffsetAndEpoch

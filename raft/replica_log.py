@@ -1,6 +1,6 @@
 """The disk half of a node: carries out the core's disk effects on a real log and vote store.
 
-Holds no rule. The driver and the simulator share it, so that both move the same bytes.
+It holds no rule. The driver and the simulator share it, so that both write the same bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DiskEffect = (
 )
 
 KEPT_BYTES_MAX = 64 << 10
-"""Records that were read for one follower are kept for the next up to here."""
+"""Up to this size, the records read for one follower's fetch are kept for the next follower."""
 
 _SCAN_BYTES = 1 << 20
 
@@ -62,10 +62,10 @@ def spans_of(records: bytes) -> tuple[BatchSpan, ...]:
 
 
 def fetched_spans(records: bytes) -> tuple[BatchSpan, ...]:
-    """The batches that a peer sent, checked. Raises WireError if they are cut or damaged.
+    """The batches that a peer sent, checked. Raises WireError if they are cut off or damaged.
 
-    A leader whose disk returns other bytes than were written must not stop its followers: for
-    them it is a peer that speaks garbage, and as good as gone.
+    A leader whose disk returns damaged bytes must not stop its followers. They treat it as a peer
+    that breaks the protocol, and as if it were gone.
     """
     spans = []
     end = 0
@@ -98,7 +98,7 @@ def _span(records: bytes, position: int, header: BatchHeader) -> BatchSpan:
 
 
 def voter_sets_in(log: Log) -> list[tuple[int, VoterSet]]:
-    """Every voter set in a log, with the offset of its record.
+    """Every voter set in a log, with the offset of its VotersRecord.
 
     Raises CorruptData for a record that this build cannot read.
     """
@@ -118,7 +118,7 @@ def voter_sets_in(log: Log) -> list[tuple[int, VoterSet]]:
 
 
 class ReplicaLog:
-    """One node's metadata log and vote, and how effects act on them."""
+    """The metadata log and the vote store of one node, and the effects that change them."""
 
     def __init__(
         self,
@@ -128,22 +128,24 @@ class ReplicaLog:
         snapshots: Sequence[OffsetAndEpoch] = (),
         base_voters: VoterSet | None = None,
     ) -> None:
-        """snapshots: the good ones on disk, ascending; the log must begin where the first ends.
+        """snapshots: the undamaged snapshots on disk, ascending; the log must begin at the end of
+        the first.
 
-        base_voters: the set before the log's first record, of the oldest snapshot or the bootstrap
-        checkpoint; None for static voters.
+        base_voters: the voter set before the log's first record, from the oldest snapshot or the
+            bootstrap checkpoint; None for static voters.
         """
         self.log = log
         self.vote_store = vote_store
         self.snapshots = tuple(snapshots)
         self.base_voters = base_voters
-        #: Bytes appended since the node started; what a snapshot is due by.
+        #: Bytes appended since the node started; they decide when a snapshot is due.
         self.appended_bytes = log.size_bytes
-        # The last answer's records: what is new goes to every follower. Until the log changes.
+        # The records of the last fetch response, for the other followers that ask for the same;
+        # dropped when the log changes.
         self._last_read: tuple[tuple[int, int, int], bytes] | None = None
 
     def tail(self) -> LogTail:
-        """The core's view of the log as it is now; all of it must be flushed already."""
+        """The core's model of the log as it is now; the whole log must be flushed already."""
         log = self.log
         invariant(
             log.durable_end_offset == log.end_offset,
@@ -165,7 +167,8 @@ class ReplicaLog:
         )
 
     def carry_out(self, effect: DiskEffect, *, wall_ms: int) -> None:
-        """Do it before returning. PersistVoteState is fsynced; appends are not (FlushLog)."""
+        """Carry out the effect before returning. PersistVoteState is fsynced; appends wait for
+        FlushLog."""
         self._last_read = None
         match effect:
             case PersistVoteState(state):
@@ -194,11 +197,12 @@ class ReplicaLog:
             case TruncateLog(end_offset):
                 self.log.truncate_to(end_offset)
             case ReplaceLog(snapshot):
-                # The snapshot is on disk under its final name, fsynced: the old log may go.
+                # The snapshot is on disk under its final name, fsynced, so the old log may be
+                # removed.
                 self.log.truncate_fully_and_start_at(snapshot.offset, now_ms=wall_ms)
 
     def fetch_response(self, effect: ReplyWithRecords) -> FetchResponse:
-        """The fetch answer with its bytes read from the log."""
+        """The response to a fetch, with its records read from the log."""
         records = b""
         if effect.end_offset > effect.fetch_offset:
             key = (effect.fetch_offset, effect.end_offset, effect.bytes_max)
@@ -217,16 +221,16 @@ class ReplicaLog:
         )
 
     def trim(self, start_offset: int, *, wall_ms: int) -> None:
-        """Drop whole segments below start_offset, which a snapshot on disk covers."""
+        """Drop the segments that lie wholly below start_offset; a snapshot on disk covers them."""
         self._last_read = None
         if start_offset > self.log.end_offset:
-            return  # the log was replaced meanwhile by one that begins later
+            return  # the log ends below start_offset, so there is nothing to trim
         self.log.advance_start_offset(start_offset)
         apply_retention(self.log, now_ms=wall_ms, high_watermark=start_offset)
         remove_deleted(self.log, wall_ms)
 
     def timestamp_before(self, end_offset: int) -> int:
-        """Timestamp of the last record below end_offset, which the log holds."""
+        """Timestamp of the last record below end_offset, which the log must hold."""
         data = self.log.read(end_offset - 1, bytes_max=1, end_offset=end_offset).read()
         return max(header.max_timestamp_ms for _, header in iter_headers(data))
 

@@ -1,6 +1,7 @@
-"""The quorum's gRPC as it is served: requests go to the node, its replies to the callers.
+"""The serving side of the quorum's gRPC: passes requests to the node and its replies to the
+callers.
 
-Decides nothing. The calling side is `raft.transport`.
+It decides nothing. The calling side is `raft.transport`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from kvorum.rpc import raft_pb2_grpc as pb_grpc
 from kvorum.runtime.errors import WireError
 
 NO_TOKEN = 0
-"""Of no request."""
+"""The token that belongs to no request."""
 
 
 class RaftServicer(pb_grpc.RaftServicer):
-    """Hands requests to the node and waits for its reply."""
+    """Passes each request to the node and waits for its reply."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class RaftServicer(pb_grpc.RaftServicer):
         self._waiting: dict[int, asyncio.Future[m.Response] | _Fetches] = {}
 
     def reply(self, token: int, response: m.Response) -> None:
-        """Answer the caller named by token; nothing happens if it hung up."""
+        """Answer the caller that `token` names; do nothing if it has hung up."""
         caller = self._waiting.pop(token, None)
         if isinstance(caller, _Fetches):
             caller.answer(response)
@@ -50,7 +51,7 @@ class RaftServicer(pb_grpc.RaftServicer):
             caller.set_result(response)
 
     def stop(self) -> None:
-        """Turn away whoever waits, and all that come: the node is stopping."""
+        """Refuse every waiting and every later request, because the node is stopping."""
         self._is_stopped = True
         for caller in self._waiting.values():
             if isinstance(caller, _Fetches):
@@ -105,10 +106,10 @@ class RaftServicer(pb_grpc.RaftServicer):
         finally:
             self.forget(token)
 
-    # The functions for conversations.
+    # Functions for the streams of fetches.
 
     def ask(self, request: m.Request, caller: asyncio.Future[m.Response] | _Fetches) -> int:
-        """Hand a request to the node; the token of its answer. Raises _Stopping."""
+        """Pass a request to the node and return the token of its reply. Raises _Stopping."""
         if self._is_stopped:
             raise _Stopping
         self._next_token += 1
@@ -118,12 +119,12 @@ class RaftServicer(pb_grpc.RaftServicer):
         return token
 
     def forget(self, token: int) -> None:
-        """Nobody waits for this answer any more; the node hears it if it was still to come."""
+        """Drop a waiting caller, and tell the node if it has not replied yet."""
         if self._waiting.pop(token, None) is not None:
             self._deliver(CallerGone(token))
 
     def encode(self, response: m.Response, correlation_id: int = 0) -> Any:
-        """The message of an answer."""
+        """The protobuf message of a response, with the leader's address if it is known."""
         leader_address = None
         if response.leader_id >= 0:
             leader_address = self._peer_address(response.leader_id)
@@ -133,8 +134,8 @@ class RaftServicer(pb_grpc.RaftServicer):
 class _Fetches:
     """One peer's stream of fetches, one under way at a time.
 
-    A fetch is delivered from within the socket's callback, and its answer leaves from where the
-    node decides it.
+    A fetch is delivered to the node from within the socket's callback. Its response is sent
+    directly from the node's reply, without a task in between.
     """
 
     def __init__(self, servicer: RaftServicer, context: Any) -> None:
@@ -147,7 +148,8 @@ class _Fetches:
         self._large: asyncio.Task[None] | None = None
 
     def on_message(self, message: Any) -> None:
-        """The next fetch. Raises WireError for one that does not wait for its turn."""
+        """Take the next fetch. Raises WireError if the fetch before it has not been answered
+        yet."""
         if not self.is_answered.is_set():
             raise WireError("a fetch while the one before it is under way")
         request = codec.decode(message)
@@ -156,7 +158,7 @@ class _Fetches:
         self._token = self._servicer.ask(request, self)
 
     def answer(self, response: m.Response) -> None:
-        """Send the answer to the fetch under way; nothing happens if the caller hung up."""
+        """Send the response to the fetch under way; do nothing if the caller has hung up."""
         message = self._servicer.encode(response, self._correlation_id)
         try:
             if self.context.try_write(message):
@@ -175,7 +177,7 @@ class _Fetches:
             self.is_answered.set()
 
     def close(self) -> None:
-        """The stream is over."""
+        """End the stream and drop the fetch under way."""
         if self._large is not None:
             self._large.cancel()
         self._servicer.forget(self._token)
@@ -186,4 +188,4 @@ async def _abort(context: Any) -> None:
 
 
 class _Stopping(Exception):
-    """No answer will come."""
+    """The node is stopping; the request gets no reply."""

@@ -1,7 +1,6 @@
-"""The snapshot half of a node's disk: carries out the core's snapshot effects, one after the other.
+"""The snapshot half of a node's disk: carries out the core's snapshot effects one at a time.
 
-Holds no rule. The driver and the simulator share it; both drive the same coroutines, the one on
-the loop, the other in virtual time.
+It holds no rule. The driver runs these coroutines on the event loop, the simulator in virtual time.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from kvorum.snapshots.transfer import SnapshotReceiver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPolicy:
-    """When a node snapshots and what it keeps, under Kafka's names (snapshots.retention).
+    """When a node takes snapshots and which it keeps; the names are Kafka's configs.
 
-    metadata_log_segment_bytes: the log is trimmed by whole segments, so they are far smaller than
-    Kafka's 1 GiB; 8 MiB is the least that Kafka takes.
+    metadata_log_segment_bytes: whole segments are trimmed, so this is far smaller than Kafka's 1
+        GiB; 8 MiB is the minimum that Kafka accepts.
     """
 
     metadata_log_segment_bytes: int = 8 << 20
@@ -39,9 +38,11 @@ class SnapshotPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSnapshots:
-    """What lies in a folder at start. good: ascending; headers: of each; damaged: what was wrong.
+    """The snapshots found in a folder at start.
 
-    bootstrap_voters: the set that the bootstrap checkpoint gives, None if there is none.
+    good: undamaged snapshots, ascending. headers: the header of each of them. damaged: the fault of
+        each other one.
+    bootstrap_voters: the voter set of the bootstrap checkpoint, None if there is none.
     """
 
     good: tuple[OffsetAndEpoch, ...]
@@ -61,12 +62,12 @@ def voters_of(header: SnapshotHeader) -> VoterSet | None:
 
 
 def header_voters(voters: VoterSet) -> tuple[tuple[int, str, str, int], ...]:
-    """A voter set in the form that a snapshot's header has."""
+    """A voter set in the form used by a snapshot's header."""
     return tuple((v.node_id, uuid_text(v.directory_id), v.host, v.port) for v in voters.voters)
 
 
 class SnapshotFiles:
-    """Snapshots of one node's metadata log."""
+    """The snapshot files of one node's metadata log."""
 
     def __init__(self, store: SnapshotStore, policy: SnapshotPolicy | None = None) -> None:
         self.store = store
@@ -75,9 +76,10 @@ class SnapshotFiles:
         self._files: dict[OffsetAndEpoch, SnapshotFile] = {}
 
     async def open(self) -> FoundSnapshots:
-        """Clear leftovers away and check what is there, whole. Raises OSError, CorruptData.
+        """Remove leftovers of a crash and check every snapshot as a whole. Raises OSError,
+        CorruptData.
 
-        A damaged snapshot is reported and left alone; the next older one serves.
+        A damaged snapshot is reported and left in place; the next older one is used instead.
         """
         store = self.store
         await store.clean_up()
@@ -110,17 +112,17 @@ class SnapshotFiles:
         return self.store.path(_id(snapshot))
 
     async def take(self, header: SnapshotHeader, payloads: Iterable[bytes]) -> SnapshotTaken:
-        """Write the state machine's snapshot; durable on return. Raises OSError."""
+        """Write a snapshot of the state machine; durable on return. Raises OSError."""
         id = await self.store.write(header, payloads)
         snapshot = OffsetAndEpoch(id.end_offset, id.epoch)
         await self._note(snapshot, header.timestamp_ms)
         return SnapshotTaken(snapshot)
 
     def expired(self, snapshots: Iterable[OffsetAndEpoch], *, log_bytes: int, now_ms: int) -> int:
-        """How many of the oldest of `snapshots` retention lets go. now_ms: wall clock.
+        """The number of the oldest `snapshots` that retention releases. now_ms: wall clock.
 
-        snapshots: those that the log rests on. One that was received and is not wanted any more
-        lies here too until it is removed, and must not be taken for one of them.
+        snapshots: those in the core's log. The folder may also hold a received snapshot that is
+            waiting for its removal; it must not be counted.
         """
         policy = self.policy
         gone = to_remove(
@@ -133,7 +135,7 @@ class SnapshotFiles:
         return len(gone)
 
     async def write_chunk(self, effect: WriteSnapshotChunk) -> SnapshotChunkWritten:
-        """Append a piece that came from the leader. Raises OSError."""
+        """Append a chunk from the leader to the part file. Raises OSError."""
         receiver = self._receiver
         if effect.position == 0:
             if receiver is not None:
@@ -147,7 +149,8 @@ class SnapshotFiles:
         return SnapshotChunkWritten(effect.snapshot, receiver.position)
 
     async def finish(self, effect: FinishSnapshot) -> SnapshotReceived:
-        """Check, fsync and name what came. Raises OSError; damage is an answer, not an error."""
+        """Check, fsync and name the received file. Raises OSError; damage is reported in the
+        result."""
         receiver, self._receiver = self._receiver, None
         if receiver is None:
             return SnapshotReceived(effect.snapshot, is_good=False)
@@ -164,7 +167,7 @@ class SnapshotFiles:
         return SnapshotReceived(effect.snapshot, is_good=True, voters=voters)
 
     async def read(self, effect: ReplyWithSnapshot) -> FetchSnapshotResponse:
-        """The answer to a FetchSnapshot with its bytes. Raises OSError."""
+        """The response to a FetchSnapshot, with its bytes. Raises OSError."""
         error = ErrorCode.NONE
         data, size = b"", 0
         try:
@@ -185,7 +188,7 @@ class SnapshotFiles:
         )
 
     async def remove(self, snapshots: Iterable[OffsetAndEpoch]) -> None:
-        """Remove snapshot files; one that is gone already is fine. Raises OSError."""
+        """Remove snapshot files; a missing file is no error. Raises OSError."""
         for snapshot in snapshots:
             self._files.pop(snapshot, None)
             try:
@@ -194,13 +197,14 @@ class SnapshotFiles:
                 continue
 
     async def remove_older(self, snapshot: OffsetAndEpoch) -> None:
-        """Remove every snapshot below this one: the log behind them is gone. Raises OSError."""
+        """Remove every snapshot older than this one; the log behind them is gone. Raises
+        OSError."""
         for id in await self.store.list():
             if id < _id(snapshot):
                 await self.remove([OffsetAndEpoch(id.end_offset, id.epoch)])
 
     async def header(self, snapshot: OffsetAndEpoch) -> SnapshotHeader:
-        """Raises CorruptData, OSError."""
+        """The header of a snapshot file. Raises CorruptData, OSError."""
         return await read_header(self.store.disk, self.path(snapshot))
 
     async def _note(self, snapshot: OffsetAndEpoch, timestamp_ms: int) -> None:

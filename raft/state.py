@@ -1,7 +1,7 @@
-"""What one node of the quorum knows, and the effects of the event at hand.
+"""The state of one node of the quorum, and the effects of the event that it is stepping.
 
-The rules of each role (`raft.roles`) read and change this; `raft.core` brings them the events. A
-change of role goes through `raft.transitions`.
+The roles (`raft.roles`) hold the rules that read and change this state; `raft.core` hands them the
+events. Every change of role goes through `raft.transitions`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class RaftState:
     """A node's whole state of consensus.
 
     epoch, voted_id, persisted_leader_id: as last emitted by PersistVoteState.
-    high_watermark: end (exclusive) of what is known to be committed, -1 if not known yet.
+    high_watermark: end (exclusive) of the records known to be committed; -1 if not known yet.
     """
 
     def __init__(
@@ -54,27 +54,30 @@ class RaftState:
 
     @property
     def leader_id(self) -> int:
-        """The node that this node takes for the leader, NO_NODE if none."""
+        """The leader that this node acknowledges; NO_NODE if it knows none."""
         return self._leadership.leader_id
 
     @property
     def voter_set(self) -> VoterSet:
-        """The voters in force here: of the configuration, or of the log, committed or not."""
+        """The voter set in force on this node: the configured one, or the last one in the log,
+        committed or not."""
         return self.log.voters.last if self.config.is_dynamic else self._static_voters
 
     @property
     def is_voter(self) -> bool:
-        """True if this node, with this disk, is in the voter set it knows."""
+        """True if this node, with its directory id, is in the voter set in force."""
         return self.voter_set.has(self.config.node_id, self.config.directory_id)
 
     @property
     def is_electable(self) -> bool:
         """True if this node stands for election when it loses the leader.
 
-        A node that is out of its own latest set must still stand until that is committed (Ongaro's
-        thesis, 4.2.2). Bad sequence: 1. leader 1 of {1, 2} removes itself and is cut off before 2
-        has the record, 2. it resigns, 3. node 2 needs its vote and does not get it, as its log
-        is shorter: without node 1 standing nobody would ever lead.
+        A node that the latest voter set leaves out must still stand until that set is committed
+        (Ongaro's thesis, 4.2.2). Bad sequence without this:
+        1. Leader A of {A, B} removes itself and is cut off before B has the VotersRecord.
+        2. A resigns.
+        3. B needs A's vote and does not get it, because B's log is shorter. If A did not stand, the
+           quorum would never have a leader again.
         """
         if self.is_voter:
             return True
@@ -87,7 +90,7 @@ class RaftState:
 
     @property
     def own_voter(self) -> Voter | None:
-        """This node as a voter entry, None for a broker."""
+        """This node's own voter entry; None for a broker."""
         config = self.config
         if config.address is None:
             return None
@@ -95,17 +98,17 @@ class RaftState:
 
     @property
     def is_voter_entry_stale(self) -> bool:
-        """The voter set names another listener for this voter than it has."""
+        """True if the voter set in force names another listener for this voter than its own."""
         if not self.config.is_dynamic or self.own_voter is None or not self.is_voter:
             return False
         return self.voter_set.get(self.config.node_id) != self.own_voter
 
     def is_own(self, voter: Voter) -> bool:
-        """True if a voter entry means this node and this disk."""
+        """True if a voter entry has this node's id and directory id."""
         return voter.is_key(self.config.node_id, self.config.directory_id)
 
     def is_meant(self, voter_id: int, voter_directory_id: bytes) -> bool:
-        """True if a request for this voter is meant for this node and this disk."""
+        """True if a request addressed to this voter is meant for this node and its directory id."""
         own = self.config
         return voter_id == own.node_id and voter_directory_id in (UUID_ZERO, own.directory_id)
 
@@ -113,7 +116,7 @@ class RaftState:
         self._effects.append(effect)
 
     def note_leadership(self, leadership: LeaderChanged) -> None:
-        """Tell the driver of another leader or epoch, once."""
+        """Tell the driver of a new leader or epoch, once for each change."""
         if leadership != self._leadership:
             self._leadership = leadership
             self.emit(leadership)
@@ -128,7 +131,8 @@ class RaftState:
         return now_ms + base_ms + self.rng.randrange(base_ms)
 
     def random_fetch_deadline_ms(self, now_ms: int) -> int:
-        # Spread by a tenth, so that followers of a silent leader do not stand in step.
+        # A random tenth is added, so that the followers of a silent leader do not all stand at
+        # once.
         base_ms = self.config.fetch_timeout_ms
         return now_ms + base_ms + self.rng.randrange(base_ms // 10 + 1)
 
@@ -136,7 +140,8 @@ class RaftState:
         return now_ms + self.rng.randrange(self.config.startup_election_timeout_ms + 1)
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Raise the high watermark to offset; False (and nothing done) if that is not higher."""
+        """Raise the high watermark to offset. Return False, with nothing changed, if it is not
+        higher."""
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
@@ -150,8 +155,9 @@ class RaftState:
         if not self.is_electable:
             return Unattached(discover_at_ms=now_ms)
         if self.persisted_leader_id == config.node_id:
-            # It may have appended in this epoch what it no longer has: it must not lead it again,
-            # or one (offset, epoch) could name two records.
+            # This node led the epoch before the restart and may have lost records that it appended
+            # in it. If it led the epoch again, one (offset, epoch) could name two different
+            # records.
             return Resigned(leader_id=config.node_id, election_deadline_ms=deadline_ms)
         if self.voter_set.ids == (config.node_id,):
             return Unattached(election_deadline_ms=now_ms)

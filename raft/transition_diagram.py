@@ -1,6 +1,6 @@
-"""The transition table as the diagram and the table of docs/protocol/election.md.
+"""Prints the transition table as the diagram and the table in docs/protocol/election.md.
 
-`python -m kvorum.raft.transition_diagram` prints both; a test holds the document to it.
+`python -m kvorum.raft.transition_diagram` prints both; a test compares the document with them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def diagram() -> str:
 
 
 def table() -> str:
-    """A Markdown table: from, to, when."""
+    """A Markdown table with the columns from, to and when."""
     lines = ["| from | to | when |", "| --- | --- | --- |"]
     for role, following in TRANSITIONS.items():
         for other, when in following.items():
@@ -29,7 +29,7 @@ def table() -> str:
 
 
 def document() -> str:
-    """Diagram and table, as they stand between the marks of the document."""
+    """The diagram and the table, as they stand between the two marks in the document."""
     return f"```mermaid\n{diagram()}\n```\n\n{table()}"
 
 

@@ -1,8 +1,8 @@
-"""Every change of role, in one place: checked, persisted, told.
+"""Every change of role, in one place: check that it is allowed, persist, then tell the driver.
 
-The state file is written before anything that rests on it leaves the node: PersistVoteState is
-emitted first, and effects are carried out in order. Entering Prospective and Resigned writes
-nothing (KIP-595, KIP-996).
+PersistVoteState is emitted first and effects are carried out in order. So the quorum-state file is
+written before any message that depends on it leaves the node. Becoming Prospective or Resigned
+writes nothing (KIP-595, KIP-996).
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ def become_unattached(
     voted_directory_id: bytes = UUID_ZERO,
     leader_id: int = NO_NODE,
 ) -> None:
-    """A higher epoch was seen, or a vote was granted in this one (voted_id)."""
+    """Become unattached: a higher epoch was seen, or this node votes in its epoch (voted_id)."""
     invariant(epoch >= state.epoch, f"epoch would fall from {state.epoch} to {epoch}")
     election_deadline_ms = NEVER_MS
     discover_at_ms = NEVER_MS
     if state.is_electable:
-        # A node that only saw a higher epoch keeps the time it had left, so that a stream of
-        # would-be candidates cannot put off its own election for ever.
+        # A node that only saw a higher epoch keeps its deadline. Otherwise a stream of candidates
+        # that cannot win could put off its own election for ever.
         if voted_id == NO_NODE and isinstance(state.role, Unattached | Prospective | Candidate):
             election_deadline_ms = state.role.election_deadline_ms
         else:
             election_deadline_ms = state.random_election_deadline_ms(now_ms)
     if not state.is_electable or state.config.bootstrap_ids:
-        # With dynamic voters all that this node knows may have moved, so it asks as well.
+        # Every voter of a dynamic set may have moved since, so an electable node looks for the
+        # leader too.
         discover_at_ms = now_ms
     if epoch == state.epoch and voted_id == NO_NODE:
         voted_id, voted_directory_id = state.voted_id, state.voted_directory_id
@@ -64,7 +65,7 @@ def become_unattached(
 
 
 def become_follower(state: RaftState, epoch: int, leader_id: int, now_ms: int) -> None:
-    """The leader of `epoch` is known: fetch from it."""
+    """Follow the leader of `epoch`, which is now known, and fetch from it."""
     invariant(epoch >= state.epoch, f"epoch would fall from {state.epoch} to {epoch}")
     invariant(leader_id != state.config.node_id, "a node cannot follow itself")
     is_same = epoch == state.epoch
@@ -84,7 +85,7 @@ def become_follower(state: RaftState, epoch: int, leader_id: int, now_ms: int) -
 
 
 def become_prospective(state: RaftState, now_ms: int) -> Prospective:
-    """The leader is lost, or there never was one: ask whether a vote would be granted."""
+    """Start a pre-vote: the leader is lost, or this node never knew one."""
     role = Prospective(
         leader_id=state.role.leader_id,
         election_deadline_ms=state.random_election_deadline_ms(now_ms),
@@ -95,7 +96,7 @@ def become_prospective(state: RaftState, now_ms: int) -> Prospective:
 
 
 def become_candidate(state: RaftState, now_ms: int) -> Candidate:
-    """A majority would vote for this node: raise the epoch and vote for itself, on disk."""
+    """Raise the epoch and vote for this node itself, on disk: it has won the pre-vote."""
     _persist(state, state.epoch + 1, NO_NODE, state.config.node_id, state.config.directory_id)
     role = Candidate(
         election_deadline_ms=state.random_election_deadline_ms(now_ms),
@@ -106,14 +107,14 @@ def become_candidate(state: RaftState, now_ms: int) -> Candidate:
 
 
 def become_leader(state: RaftState, role: Leader) -> None:
-    """A majority voted for this node in this epoch."""
+    """Lead the epoch: a majority has voted for this node in it."""
     config = state.config
     _persist(state, state.epoch, config.node_id, config.node_id, config.directory_id)
     _enter(state, role)
 
 
 def become_resigned(state: RaftState, now_ms: int, reason: str) -> None:
-    """A leader steps down; nothing is written, its epoch is over for it all the same."""
+    """Step down as leader. Nothing is written; this node takes no further part in its epoch."""
     state.emit(Noted(f"epoch={state.epoch} resigned reason={reason!r}"))
     _enter(
         state,
@@ -138,7 +139,7 @@ def _enter(state: RaftState, role: Role) -> None:
 
 
 def _acknowledged_leader(role: Role) -> int:
-    """The leader for requests that need one; NO_NODE once it has resigned."""
+    """The leader to which clients of this node are sent; only a follower acknowledges one."""
     return role.leader_id if isinstance(role, Follower) else NO_NODE
 
 

@@ -1,6 +1,6 @@
-"""The quorum's gRPC: a stream a peer for fetches, unary calls for what is rare.
+"""The calling side of the quorum's gRPC: a stream to each peer for fetches, unary calls otherwise.
 
-Carries messages and facts (an answer, a failure), decides nothing.
+It carries requests and reports a response or a failure; it decides nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kvorum.runtime.text import address_text
 
 Address = tuple[str, int]
 PeerAddress = Callable[[int], Address | None]
-"""(host, port) of a node id, None if unknown."""
+"""Returns (host, port) of a node id, None if it is unknown."""
 
 NoteAddress = Callable[[int, Address], None]
-"""Told where a message says that the leader with this id listens."""
+"""Receives the address of the leader with this id, as a message names it."""
 
 _NO_ANSWER = (
     grpc.aio.AioRpcError,
@@ -34,7 +34,8 @@ _NO_ANSWER = (
     asyncio.InvalidStateError,
     WireError,
 )
-"""How a fetch ends without one: the stream broke, or the peer speaks garbage."""
+"""The errors that end a fetch without a response: a broken stream, or a peer that breaks the
+protocol."""
 
 _METHODS: dict[type, str] = {
     m.VoteRequest: "Vote",
@@ -43,11 +44,11 @@ _METHODS: dict[type, str] = {
     m.FetchSnapshotRequest: "FetchSnapshot",
     m.UpdateVoterRequest: "UpdateVoter",
 }
-"""Unary calls between nodes."""
+"""The unary calls between nodes."""
 
 
 class RaftTransport:
-    """Sends requests to peers; outcomes come back through `deliver` as events."""
+    """Sends requests to peers and delivers the outcomes as events."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class RaftTransport:
         self._calls: set[asyncio.Task[Any]] = set()
 
     def send(self, receiver_id: int, correlation_id: int, request: m.Request) -> None:
-        """Send; ResponseReceived or RequestFailed follows, or silence for a fetch."""
+        """Send a request. ResponseReceived or RequestFailed follows; a fetch may get neither."""
         peer = self._peer(receiver_id)
         if peer is None:
             failed = RequestFailed(receiver_id, correlation_id)
@@ -77,7 +78,7 @@ class RaftTransport:
             return
         if isinstance(request, m.FetchRequest):
             if peer.fetches is not None and peer.fetches.is_busy:
-                # The core gave the earlier fetch up; its stream may hang, so it goes too.
+                # The core gave up the earlier fetch. Its stream may hang, so a new one is opened.
                 peer.close_stream()
             if peer.fetches is None:
                 peer.fetches = _FetchStream(peer, self._deliver, self._note_address, self._tasks)
@@ -89,13 +90,13 @@ class RaftTransport:
             call.add_done_callback(self._calls.discard)
 
     def _peer(self, node_id: int) -> _Peer | None:
-        """The channel to where a node is now; None if nobody knows."""
+        """The channel to a node's current address; None if no address is known."""
         address = self._peer_address(node_id)
         peer = self._peers.get(node_id)
         if peer is not None and peer.address == address:
             return peer
         if peer is not None:
-            # The node has moved. Calls under way on the old channel end as failed.
+            # The node's address has changed. Calls under way on the old channel end as failed.
             del self._peers[node_id]
             peer.close_stream()
             self._tasks.spawn(peer.channel.close(), f"raft-close-{node_id}")
@@ -105,7 +106,7 @@ class RaftTransport:
         return self._peers[node_id]
 
     async def drain(self, timeout_ms: int) -> None:
-        """Wait until the unary calls under way have ended, at most timeout_ms."""
+        """Wait until the unary calls under way have ended, but no longer than timeout_ms."""
         if self._calls:
             await asyncio.wait(list(self._calls), timeout=timeout_ms / 1000)
 
@@ -123,7 +124,7 @@ class RaftTransport:
             _learn(reply, self._note_address)
             event = ResponseReceived(peer.node_id, correlation_id, codec.decode(reply))
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, WireError):
-            # A peer that speaks garbage is as good as gone.
+            # A peer that breaks the protocol is treated as unreachable.
             event = RequestFailed(peer.node_id, correlation_id)
         self._deliver(event)
 
@@ -135,10 +136,11 @@ def _learn(message: Any, note_address: NoteAddress) -> None:
 
 
 class _FetchStream:
-    """One stream to a peer with at most one fetch under way on it.
+    """One stream to a peer, with at most one fetch under way on it.
 
-    An answer is delivered from within the socket's callback, and the next fetch, usually decided
-    while it is delivered, leaves from there: no task and no turn of the loop lies between.
+    A response is delivered from within the socket's callback. The core usually decides on the next
+    fetch during that delivery, so it leaves at once, with no task and no turn of the loop in
+    between.
     """
 
     def __init__(
@@ -158,7 +160,7 @@ class _FetchStream:
         self.is_busy = False
 
     def send(self, correlation_id: int, request: m.FetchRequest) -> None:
-        """Fetch; only while none is under way."""
+        """Send a fetch; only allowed while none is under way."""
         self.is_busy = True
         self._correlation_id = correlation_id
         message = codec.encode_request(request, correlation_id)
@@ -170,11 +172,11 @@ class _FetchStream:
             if self._stream.try_write(message):
                 return
         except _NO_ANSWER:
-            return  # the stream is over; its listener is being told
+            return  # the stream has ended; its listener hears of that separately
         self._tasks.spawn(self._write(message), name)
 
     def close(self) -> None:
-        """End the stream; a fetch under way stays without an answer."""
+        """End the stream; a fetch under way gets no response."""
         self._stream.cancel()
         if self._listener is not None and self._listener is not asyncio.current_task():
             self._listener.cancel()
@@ -184,7 +186,7 @@ class _FetchStream:
             await self._stream.write(first)
             await self._stream.listen(self._on_message)
         except _NO_ANSWER:
-            pass  # as at the stream's end: whatever is under way has no answer
+            pass  # as if the stream had ended: a fetch under way gets no response
         if self._peer.fetches is self:
             self._peer.close_stream()
             if self.is_busy:
@@ -194,7 +196,7 @@ class _FetchStream:
         try:
             await self._stream.write(message)
         except _NO_ANSWER:
-            return  # the listener is told as well
+            return  # the listener hears of the same error
 
     def _on_message(self, message: Any) -> None:
         if self._peer.fetches is not self:
@@ -208,7 +210,7 @@ class _FetchStream:
 
 
 class _Peer:
-    """The channel to one node and the stream of fetches on it."""
+    """The channel to one node, and the stream of fetches on it."""
 
     def __init__(self, node_id: int, address: Address) -> None:
         self.node_id = node_id

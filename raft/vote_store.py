@@ -1,8 +1,8 @@
 """The quorum-state file: epoch, leader and vote, one JSON line (KIP-595).
 
-Version 0 belongs to static voters; version 1, with the voted directory id, to dynamic ones.
+Version 0 is for static voters. Version 1 adds the voted directory id, for dynamic voters.
 
-The write is atomic and fsynced before `save` returns: no answer that rests on a vote or an epoch
+The write is atomic and fsynced before `save` returns. No message that depends on a vote or an epoch
 leaves the node before that.
 """
 
@@ -21,7 +21,7 @@ FILE_NAME = "quorum-state"
 class VoteStore:
     """Keeps one VoteState in `directory`/quorum-state.
 
-    version: of the file it writes, 0 or 1; both are read.
+    version: of the file that `save` writes, 0 or 1; `load` reads both.
     """
 
     def __init__(self, disk: Disk, directory: str, *, version: int = 0) -> None:
@@ -39,9 +39,10 @@ class VoteStore:
             raise CorruptData(self._path, 0, f"not a quorum-state file: {error}") from error
 
     def load(self) -> VoteState:
-        """The state last saved; that of a new node if there is none.
+        """The state last saved, or the state of a new node if the file is missing.
 
-        Raises CorruptData for a file that is not what `save` writes: guessing could vote twice.
+        Raises CorruptData for a file that `save` cannot have written: with a guess, a node could
+        vote twice in an epoch.
         """
         if not self._disk.exists(self._path):
             return VoteState()

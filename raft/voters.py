@@ -1,8 +1,8 @@
-"""The voter set, and which one is in force where (KIP-853).
+"""The voter set, and the history of voter sets in the log (KIP-853).
 
-Static voters come from the configuration and never change. Dynamic ones come from the log: the
-set in force is that of the last VotersRecord a node holds, committed or not, so that two majorities
-of consecutive sets always overlap.
+A static voter set comes from the configuration and never changes. A dynamic one comes from the log:
+the last VotersRecord that a node has is in force, committed or not. So the majorities of
+consecutive sets always overlap.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from kvorum.runtime.ids import UUID_ZERO, Uuid, uuid_text
 from kvorum.runtime.text import address_text
 
 VOTERS_MAX = 126
-"""So that a compact array's count stays in one byte of a VotersRecord."""
+"""The limit that keeps the count of a compact array within one byte of a VotersRecord."""
 
 HOST_BYTES_MAX = 126
-"""The same for a listener's host."""
+"""The limit that keeps the length of a listener's host within one byte of a VotersRecord."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """One voter. directory_id: of the disk that votes; zero for a static voter, whose disk is
-    not known. host, port: its listener, empty and 0 for a static voter."""
+    """One voter.
+
+    directory_id: of the disk that votes; zero for a static voter, whose disk is not known.
+    host, port: the voter's listener; empty and 0 for a static voter.
+    """
 
     node_id: int
     directory_id: Uuid = UUID_ZERO
@@ -33,7 +36,8 @@ class Voter:
     port: int = 0
 
     def is_key(self, node_id: int, directory_id: bytes) -> bool:
-        """True if that replica is this voter; an entry without directory id goes by the id."""
+        """True if this replica is this voter; an entry without directory id is matched by node id
+        alone."""
         return node_id == self.node_id and self.directory_id in (UUID_ZERO, directory_id)
 
     def __str__(self) -> str:
@@ -44,13 +48,13 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """Voters by ascending id. Make one with `of` or `static`."""
+    """Voters by ascending id. `of` and `static` create one."""
 
     voters: tuple[Voter, ...] = ()
 
     @classmethod
     def of(cls, voters: Iterable[Voter]) -> VoterSet:
-        """A set of these voters, whose ids must differ."""
+        """A set of these voters; their ids must differ."""
         ordered = tuple(sorted(voters, key=lambda voter: voter.node_id))
         ids = [voter.node_id for voter in ordered]
         invariant(len(set(ids)) == len(ids), f"voters named twice: {ids}")
@@ -58,7 +62,7 @@ class VoterSet:
 
     @classmethod
     def static(cls, node_ids: Iterable[int]) -> VoterSet:
-        """A set known by ids only."""
+        """A static set, whose voters are known by id only."""
         return cls.of(Voter(node_id) for node_id in node_ids)
 
     @property
@@ -69,18 +73,18 @@ class VoterSet:
         return len(self.voters)
 
     def get(self, node_id: int) -> Voter | None:
-        """The voter with this id."""
+        """The voter with this id; None if there is none."""
         return next((voter for voter in self.voters if voter.node_id == node_id), None)
 
     def has(self, node_id: int, directory_id: bytes) -> bool:
         """True if this replica, by id and disk, is a voter."""
-        for voter in self.voters:  # asked for every fetch: no generator, no further call
+        for voter in self.voters:  # a plain loop, because every fetch calls this
             if voter.node_id == node_id:
                 return voter.directory_id in (UUID_ZERO, directory_id)
         return False
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """This set with a voter added, or replaced if its id is there."""
+        """This set with `voter` added, or put in place of the entry with the same id."""
         return VoterSet.of([*self.without(voter.node_id).voters, voter])
 
     def without(self, node_id: int) -> VoterSet:
@@ -94,10 +98,10 @@ NO_VOTERS = VoterSet()
 
 
 class VoterHistory:
-    """Voter sets by the offset of their record; the last one is in force.
+    """Voter sets by the offset of their VotersRecord; the last one is in force.
 
-    The entry at -1 is the one that the configuration or the bootstrap checkpoint gave; one below
-    the log's start came with a snapshot.
+    The entry at -1 comes from the configuration or the bootstrap checkpoint. An entry below the
+    start of the log comes from a snapshot.
     """
 
     __slots__ = ("_offsets", "_sets")
@@ -119,7 +123,7 @@ class VoterHistory:
 
     @property
     def last_offset(self) -> int:
-        """Where the set in force stands in the log; -1 if it does not come from there."""
+        """Offset of the VotersRecord in force; -1 if the set does not come from the log."""
         return self._offsets[-1] if self._offsets else -1
 
     @property
@@ -127,24 +131,24 @@ class VoterHistory:
         return list(zip(self._offsets, self._sets, strict=True))
 
     def append(self, offset: int, voters: VoterSet) -> None:
-        """A VotersRecord at this offset."""
+        """Put a set in force, from the VotersRecord at this offset."""
         invariant(offset > self.last_offset, f"voters at {offset} after {self.last_offset}")
         self._offsets.append(offset)
         self._sets.append(voters)
 
     def truncate(self, end_offset: int) -> None:
-        """Undo what was appended at and above end_offset."""
+        """Drop the sets whose records are at or above end_offset."""
         keep = bisect_left(self._offsets, end_offset)
         del self._offsets[keep:]
         del self._sets[keep:]
 
     def at(self, end_offset: int) -> VoterSet:
-        """The set in force in the log prefix that ends there (exclusive)."""
+        """The set in force for the part of the log below end_offset."""
         index = bisect_left(self._offsets, end_offset)
         return self._sets[index - 1] if index else NO_VOTERS
 
     def trim(self, start_offset: int) -> None:
-        """Forget sets that are followed by another one below start_offset."""
+        """Drop every set that another one below start_offset has replaced."""
         drop = max(bisect_left(self._offsets, start_offset) - 1, 0)
         del self._offsets[:drop]
         del self._sets[:drop]

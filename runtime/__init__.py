@@ -1,1 +1,1 @@
-"""The only door to the outside: clocks, disks, tasks, RPC plumbing, configuration, errors, ids."""
+"""All access to the outside: clocks, disks, tasks, RPC, configuration; also errors and ids."""

@@ -1,9 +1,10 @@
 """The disk as coroutines, as narrow as snapshots need it.
 
-The second seam between storage and the world, beside `runtime.disk`: a snapshot is long and cold,
-so its writer and reader give way at every disk call. `OsAsyncDisk` runs each call in a thread
-through aiofiles; the simulator brings another in which a crash can come between any two calls.
-The log does not use it: a thread pool keeps no order between calls that are not awaited in turn.
+Beside `runtime.disk`, this is the second interface between storage and the disk. A snapshot is long
+and not urgent, so its writer and reader let the event loop run at every disk call. `OsAsyncDisk`
+runs each call in a thread through aiofiles. The simulator has an implementation in which a crash
+can come between any two calls. The log does not use it: a thread pool keeps no order between calls
+that are not awaited one by one.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from kvorum.runtime.disk import OsDisk
 
 
 class AsyncFile(Protocol):
-    """A file open for writing at its end. Its opener closes it, on every way out."""
+    """A file open for writing at its end. Its opener must close it in every case."""
 
     async def write(self, data: bytes) -> None:
-        """Write all of data. Raises OSError; part may then have been written."""
+        """Write all of data. Raises OSError; a part may have been written then."""
         ...
 
     async def sync(self) -> None:
-        """Return only when every byte written so far survives a power cut (fsync)."""
+        """Return once every byte written so far survives a power loss (fsync)."""
         ...
 
     async def close(self) -> None: ...
@@ -37,21 +38,21 @@ class AsyncDisk(Protocol):
     """A tree of files. Every method may raise OSError."""
 
     async def open_write(self, path: str, *, append: bool) -> AsyncFile:
-        """Open for writing, made if missing (its folder must exist).
+        """Open for writing; create the file if it is missing (its folder must exist).
 
-        append: write behind what is there; else what is there is dropped.
+        append: write behind the present content; otherwise the present content is dropped.
         """
         ...
 
     async def read_range(self, path: str, position: int, count: int) -> bytes:
-        """Up to `count` bytes from `position`; fewer only where the file ends.
+        """Up to `count` bytes from `position`; fewer only at the end of the file.
 
         Raises FileNotFoundError.
         """
         ...
 
     async def size(self, path: str) -> int:
-        """Bytes in a file. Raises FileNotFoundError."""
+        """Size of a file in bytes. Raises FileNotFoundError."""
         ...
 
     async def exists(self, path: str) -> bool: ...
@@ -61,22 +62,22 @@ class AsyncDisk(Protocol):
         ...
 
     async def rename(self, source: str, target: str) -> None:
-        """Atomic replacement of `target` by `source`, within one folder."""
+        """Replace `target` by `source` atomically, within one folder."""
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove a file; missing is fine."""
+        """Remove a file; a missing one is no error."""
         ...
 
     async def sync_dir(self, path: str) -> None:
-        """Make names created, renamed or removed in this folder survive a power cut."""
+        """Return once all names created, renamed or removed in this folder survive a power loss."""
         ...
 
     async def make_dirs(self, path: str) -> None: ...
 
 
 class OsAsyncFile:
-    """A file of the operating system, behind a buffer that `sync` and `close` empty."""
+    """A file of the operating system, with a buffer that `sync` and `close` write out."""
 
     __slots__ = ("_file",)
 
@@ -95,15 +96,16 @@ class OsAsyncFile:
 
 
 class OsAsyncDisk:
-    """The operating system's files; each call runs in the loop's thread pool."""
+    """The file system of the operating system; each call runs in the loop's thread pool."""
 
     async def open_write(self, path: str, *, append: bool) -> OsAsyncFile:
         opening = asyncio.ensure_future(_open(path, "ab" if append else "wb"))
         try:
             return OsAsyncFile(await asyncio.shield(opening))
         except asyncio.CancelledError:
-            # The thread opens the file all the same, and may empty it: wait, lest it does so
-            # after the next writer has begun, and close what nobody else will.
+            # The thread opens the file in any case, and may truncate it. Wait for it, so that it
+            # cannot do so after the next writer has begun, and close the file, which nobody else
+            # will.
             with contextlib.suppress(OSError):
                 await (await opening).close()
             raise
@@ -142,7 +144,7 @@ async def _open(path: str, mode: str) -> Any:
 
 
 def _blocking_read_range(path: str, position: int, count: int) -> bytes:
-    # One trip to the thread, where open, seek, read and close of an aiofiles file are four.
+    # One call in the thread; open, seek, read and close of an aiofiles file would be four.
     with open(path, "rb") as file:
         file.seek(position)
         return file.read(count)

@@ -1,7 +1,7 @@
-"""Time for drivers. Cores take `now_ms` as an argument and never import this.
+"""Time for drivers. Cores take `now_ms` as an argument and never import this module.
 
-`Clock` is the seam between drivers and the world, as `runtime.disk` is for files: `SYSTEM_CLOCK` is
-the real one, the simulator gives each node another that drifts and jumps.
+Drivers read the time through a `Clock`, as they reach files through `runtime.disk`. `SYSTEM_CLOCK`
+is the real one; the simulator gives each node a clock that drifts and jumps.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def wall_ms() -> int:
 
 
 REARM_MS = 100
-"""A timer due so much before a deadline that has moved is set anew; one that is due later is let
-fire and look again, for under load deadlines move with every message."""
+"""A timer is set again only if it is due at least this long before its moved deadline. Otherwise it
+fires and checks the deadline. Under load, deadlines move with every message."""
 
 
 class Clock(Protocol):
-    """The two times of this module, of one node."""
+    """The two times of this module, for one node."""
 
     def monotonic_ms(self) -> int: ...
 
@@ -34,7 +34,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The operating system's."""
+    """The operating system's clock."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
 """Node properties: Kafka's dotted names in TOML files, bound to typed dataclasses.
 
-A dataclass field `log_segment_bytes` is the property `log.segment.bytes`. Values are checked
+The dataclass field `log_segment_bytes` is the property `log.segment.bytes`. Values are checked
 against the field's type.
 """
 
@@ -17,11 +17,11 @@ from kvorum.runtime.errors import ConfigError
 DataclassT = TypeVar("DataclassT")
 
 Properties = dict[str, Any]
-"""Property name to value: str, int, float or bool."""
+"""Property name to value (str, int, float or bool)."""
 
 
 def load_properties(path: str) -> Properties:
-    """The properties of a TOML file; tables are joined by dots, so `[log] dirs` is `log.dirs`.
+    """The properties in a TOML file. Table names become prefixes: `dirs` in `[log]` is `log.dirs`.
 
     Raises ConfigError for a file that cannot be read or is not TOML.
     """
@@ -35,7 +35,7 @@ def load_properties(path: str) -> Properties:
 
 
 def parse_assignment(text: str) -> tuple[str, str]:
-    """`key=value` as given on a command line. Raises ConfigError if it has no `=`."""
+    """Name and value of `key=value` from a command line. Raises ConfigError if there is no `=`."""
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
         raise ConfigError(f"{text!r} is not of the form key=value")
@@ -43,7 +43,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
 
 
 def dump_properties(properties: Mapping[str, Any]) -> str:
-    """The TOML text of properties, one a line, names quoted so that none becomes a table."""
+    """The properties as TOML, one a line; names are quoted, so that none becomes a table."""
     lines = []
     for name in sorted(properties):
         value = properties[name]
@@ -64,9 +64,9 @@ def property_names(*classes: type[Any]) -> list[str]:
 
 
 def bind(cls: type[DataclassT], properties: Mapping[str, Any]) -> DataclassT:
-    """An instance of `cls` from the properties that are its fields; the others are left alone.
+    """An instance of `cls` from the properties that are its fields; other properties are ignored.
 
-    Raises ConfigError naming property, value and expected type, or a missing required one.
+    Raises ConfigError with property, value and expected type, or for a missing required property.
     """
     hints = get_type_hints(cls)
     values: dict[str, Any] = {}

@@ -1,9 +1,8 @@
-"""The disk, as narrow as storage needs it.
+"""The interface between storage and the disk, as narrow as storage needs it.
 
-`Disk` and `DiskFile` are the seam between storage and the world: `OsDisk` is the real one;
-`runtime.memory_disk` is another, which loses unsynced bytes and fails on demand, for the simulator
-and for tests. Every call blocks; a caller that must not block (the event loop on fsync) runs it in
-a thread.
+`OsDisk` implements `Disk` and `DiskFile` with the operating system. `runtime.memory_disk`
+implements them for the simulator and for tests; it loses unsynced bytes and fails on request. Every
+call blocks. A caller that must not block, such as the event loop for an fsync, uses a thread.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ class DiskFile(Protocol):
     def size(self) -> int: ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; shorter only at the end of the file."""
+        """Up to `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        """Write all of `data` at `position`. Raises OSError; part may then have been written."""
+        """Write all of `data` at `position`. Raises OSError; a part may have been written then."""
         ...
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Return only when every byte written so far survives a power cut (fdatasync)."""
+        """Return once every byte written so far survives a power loss (fdatasync)."""
         ...
 
     def close(self) -> None: ...
@@ -47,17 +46,17 @@ class Disk(Protocol):
     """A tree of files."""
 
     def open(self, path: str) -> DiskFile:
-        """Open for reading and writing; made empty if missing (its folder must exist)."""
+        """Open for reading and writing, created if missing; its folder must exist."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, in ms since 1970. Raises FileNotFoundError."""
+        """Time of the last write in ms since 1970. Raises FileNotFoundError."""
         ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Say that it was last written then. Raises FileNotFoundError."""
+        """Set the time of the last write. Raises FileNotFoundError."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
@@ -67,30 +66,32 @@ class Disk(Protocol):
     def make_dirs(self, path: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; missing is fine."""
+        """Remove a file; a missing one is no error."""
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a folder and all in it; missing is fine."""
+        """Remove a folder with its content; a missing one is no error."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic replacement of `target` by `source`, within one folder tree."""
+        """Replace `target` by `source` atomically, within one folder tree."""
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Make names created, renamed or removed in this folder survive a power cut."""
+        """Return once all names created, renamed or removed in this folder survive a power loss."""
         ...
 
     def read_bytes(self, path: str) -> bytes: ...
 
     def boot_id(self) -> str:
-        """The same for as long as the machine runs: what was written since is there, fsynced or
-        not. "" if nobody knows."""
+        """An id that stays the same until the machine restarts; "" if it is unknown.
+
+        While it is the same, everything written is still there, fsynced or not.
+        """
         ...
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        """Replace the file's content so that a crash leaves the old or the new, whole.
+        """Replace the content of a file; a crash leaves the old or the new content, whole.
 
         Writes `path.tmp`, fsyncs it, renames it, fsyncs the folder.
         """
@@ -101,10 +102,10 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def overwrite(disk: Disk, path: str, data: bytes) -> None:
-    """Give the file this content, fsynced on return; a crash before may leave any part of it.
+    """Give the file this content, fsynced on return; a crash before that may leave any part of it.
 
-    For files that are read only once something behind them says that they are whole. The folder
-    is the caller's to fsync. Raises OSError.
+    For files that are read only after something else has marked them as whole. The caller must
+    fsync the folder. Raises OSError.
     """
     file = disk.open(path)
     try:
@@ -116,8 +117,7 @@ def overwrite(disk: Disk, path: str, data: bytes) -> None:
 
 
 class OsDiskFile:
-    """A file of the operating system. Its errors name the file, which errors of calls by descriptor
-    do not."""
+    """A file of the operating system. Its errors name the file, unlike those of a descriptor."""
 
     __slots__ = ("_fd", "path")
 
@@ -179,7 +179,7 @@ class OsDiskFile:
 
 
 class OsDisk:
-    """The operating system's files."""
+    """The file system of the operating system."""
 
     def open(self, path: str) -> OsDiskFile:
         return OsDiskFile(path)
@@ -260,7 +260,7 @@ class OsDisk:
 
 
 def _fdatasync_or_fsync() -> Callable[[int], None]:
-    # macOS has no fdatasync; there fsync is the nearest.
+    # macOS has no fdatasync; fsync is the closest call there.
     return getattr(os, "fdatasync", os.fsync)
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ErrorCode(enum.IntEnum):
-    """Kafka's error codes (Errors.java, 4.1.0), those that Kvorum speaks."""
+    """Kafka's error codes (Errors.java, 4.1.0), as far as Kvorum uses them."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -139,33 +139,33 @@ class ErrorCode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A refusal as a value: the code a client sees and a sentence that names thing and value."""
+    """A refusal as a value: the error code for the client, and a sentence with thing and value."""
 
     code: ErrorCode
     message: str = ""
 
 
 class KvorumError(Exception):
-    """Base of the errors that Kvorum raises on purpose."""
+    """Base class of the errors that Kvorum raises on purpose."""
 
 
 class WireError(KvorumError):
-    """A peer broke the protocol; the only answer is to close its connection."""
+    """A peer broke the protocol; the only possible reaction is to close its connection."""
 
 
 class ConfigError(KvorumError):
-    """Configuration that cannot be used; the message names key, value and way out."""
+    """A configuration that cannot be used; the message names key, value and remedy."""
 
 
 class DirectoryUnusable(ConfigError):
-    """A data directory that its disk, or what lies on it, keeps from use, though nothing that was
-    configured is wrong; the message names the file and the way out."""
+    """A data directory that cannot be used because of its disk or its files, not of the
+    configuration; the message names the file and the remedy."""
 
 
 class CorruptData(KvorumError):
     """Stored bytes that fail their checks.
 
-    path: the file; position: the byte offset in it; reason: what does not hold.
+    path: the file. position: the byte offset in it. reason: the check that failed.
     """
 
     def __init__(self, path: str, position: int, reason: str) -> None:
@@ -176,19 +176,19 @@ class CorruptData(KvorumError):
 
 
 class NewerFormat(CorruptData):
-    """A file that may be whole, but that a newer build wrote: this one cannot read it."""
+    """A file, perhaps undamaged, whose format is newer than this build can read."""
 
 
 class Dismissed(KvorumError):
-    """The cluster will not have this node: it ends, for the reason that was given."""
+    """The cluster refuses this node; the node exits with the given reason."""
 
 
 class InvariantViolated(KvorumError):
-    """A bug of ours. Nobody may catch it and go on; the process exits and recovers from disk."""
+    """A bug of Kvorum. No code may catch it and go on; the process exits and recovers from disk."""
 
 
 def disk_failure(failure: OSError) -> str:
-    """Of a disk call that failed: the file, the error, and what to do before the next start."""
+    """A sentence on a failed disk call: the file, the error, and the remedy before a new start."""
     if failure.errno in (errno.ENOSPC, errno.EDQUOT):
         way_out = "make room on that disk, then start again"
     else:
@@ -197,7 +197,7 @@ def disk_failure(failure: OSError) -> str:
 
 
 def invariant(condition: object, message: str) -> None:
-    """Raise InvariantViolated(message) unless condition holds. Unlike `assert` it survives -O."""
+    """Raise InvariantViolated(message) if condition is false; works with -O, unlike `assert`."""
     if not condition:
         raise InvariantViolated(message)
 

@@ -1,7 +1,7 @@
 """Identifiers and their text form.
 
-A Kafka uuid is 16 bytes; its text is 22 characters of url-safe base64 without padding. Ids are
-made from a `random.Random` given by the caller, so that one seed decides them all in simulation.
+A Kafka uuid is 16 bytes; its text is 22 characters of url-safe base64 without padding. Random ids
+come from the caller's `random.Random`, so that in simulation one seed decides them all.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import random
 from typing import Annotated
 
 Uuid = Annotated[bytes, "uuid"]
-"""The 16 bytes of a Kafka uuid; `runtime.message_mapper` reads anything else as UUID_ZERO."""
+"""The 16 bytes of a Kafka uuid; `runtime.message_mapper` reads other lengths as UUID_ZERO."""
 
 UUID_ZERO = bytes(16)
 #: Topic id that Apache Kafka reserves for `__cluster_metadata` (00..01).
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
 NO_NODE = -1
-"""Node id meaning "nobody": no leader, no vote."""
+"""Node id for "no node": no leader, no vote."""
 
 
 def uuid_text(value: bytes) -> str:
@@ -32,13 +32,13 @@ def uuid_text(value: bytes) -> str:
 def uuid_from_text(text: str) -> bytes:
     """The 16 bytes of a uuid's text.
 
-    Raises ValueError naming the text when it is not 22 characters of url-safe base64.
+    Raises ValueError with the text if it is not 22 characters of url-safe base64.
     """
     try:
         value = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"not a uuid: {text!r} ({error})") from error
-    # One text a uuid: the decoder also takes `+`, `/` and stray bits in the last character.
+    # Each uuid has one text; the decoder also accepts `+`, `/` and stray bits at the end.
     if len(value) != 16 or uuid_text(value) != text:
         raise ValueError(f"not a uuid: {text!r} (need 22 characters of url-safe base64)")
     return value
@@ -47,7 +47,8 @@ def uuid_from_text(text: str) -> bytes:
 def new_uuid(rng: random.Random) -> bytes:
     """A random uuid that is neither zero nor Kafka's reserved metadata topic id.
 
-    As Kafka does, ids whose text begins with a dash are avoided: tools take them for options.
+    As in Kafka, no id has a text that begins with a dash, because tools would take it for an
+    option.
     """
     while True:
         value = rng.randbytes(16)

@@ -1,4 +1,4 @@
-"""Objects that the garbage collector need not look at."""
+"""Exempts objects from garbage collection."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from collections.abc import Iterator
 
 
 def keep_heap() -> None:
-    """The heap at start is code that lives as long as the process: the collector need not walk it,
-    and in forked children it would copy its pages."""
+    """Exempt the present heap: it is code that lives as long as the process.
+
+    The collector need not walk it. In forked children, walking it would also copy its pages.
+    """
     gc.collect()
     gc.freeze()
 
 
 def spare_collections() -> None:
-    """For a process that holds images: `keep_heap`, and rare collections from here on.
+    """`keep_heap`, and rare collections from here on, for a process that holds images.
 
-    Records, images and messages hold no cycles: reference counts free them. The collector would
-    walk all of a large image again and again, and the loop stands still meanwhile.
+    Records, images and messages contain no cycles, so reference counts free them. The collector
+    would walk a large image again and again, and block the event loop meanwhile.
     """
     keep_heap()
     gc.set_threshold(50_000, 20, 1_000)
@@ -26,11 +28,10 @@ def spare_collections() -> None:
 
 @contextlib.contextmanager
 def long_lived_objects() -> Iterator[None]:
-    """What is made inside lives as long as the process: the collector leaves it alone.
+    """Exempt the objects created in this context, which live as long as the process.
 
-    A collection that walks some hundred thousand young objects stands the loop still for tens of
-    milliseconds, again and again while they are being made. They are freed by their reference
-    counts as ever; only cycles among them would stay.
+    While some hundred thousand objects are created, each collection blocks the loop for tens of
+    milliseconds. Reference counts still free the objects; only cycles among them would stay.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,12 +1,13 @@
-"""A disk in memory that behaves like a real one at its worst moment.
+"""A disk in memory that behaves like a real disk in the worst case.
 
-What was written is visible at once but survives `crash()` only as far as it was synced. Of the
-unsynced rest of each file a random prefix, in order, survives, and the write after it may be torn.
-Names obey the same rule per folder: made, renamed and removed names become durable in order, and
-surely only by `sync_dir` (fsync of a file does not save its name). Nothing random happens outside
-`crash()` and injected faults, so one seed decides a run.
+Written bytes are visible at once, but survive `crash()` only if they were synced. Of the unsynced
+writes to a file, a random number survives in their order, and the next one may be torn. Names
+follow the same rule for each folder: created, renamed and removed names become durable in their
+order. Only `sync_dir` makes this certain; the fsync of a file does not save its name. Only
+`crash()` and injected faults are random, so one seed decides a run.
 
-Not modelled: writes of one file reaching the disk out of order, renames between folders (refused).
+Not modelled: writes to one file that reach the disk out of order, and renames between folders
+(refused).
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ Data = bytes | bytearray | memoryview
 
 
 class PowerCut(Exception):
-    """Raised by the operation at which `cut_power_after` ran out; call `crash()` next."""
+    """Raised by the operation that `cut_power_after` chose; the caller must call `crash()` next."""
 
 
 class Killed(PowerCut):
-    """The process ends in the middle of a call; its machine, and what it has written, stay."""
+    """The process ends in the middle of a call; its machine goes on and loses no written byte."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class _Fault:
 
 
 class MemoryFile:
-    """An open file of a MemoryDisk; unusable after close or crash."""
+    """An open file of a MemoryDisk; unusable after `close` or a crash."""
 
     __slots__ = ("_disk", "_inode", "_life", "path")
 
@@ -72,7 +73,7 @@ class MemoryFile:
         try:
             self._disk.before("write", self.path, grows_by=position + len(content) - self.size())
         except OSError:
-            # As on a full disk, a part of the bytes may have been written.
+            # As on a full disk, some of the bytes may have been written.
             inode.apply(position, content[: self._disk.rng.randint(0, len(content))])
             raise
         except PowerCut:
@@ -101,11 +102,11 @@ class MemoryFile:
 
 
 class MemoryDisk:
-    """Implements `runtime.disk.Disk` in memory. See the top of the file.
+    """Implements `runtime.disk.Disk` in memory; see the top of the file.
 
-    rng: decides what a crash keeps. capacity_bytes: ENOSPC beyond, None for no limit.
-    is_withdrawn: every call fails, as for a process that is gone and does not know it.
-    has_lost_power: PowerCut was raised and `crash` has not followed yet.
+    rng: decides what survives a crash. capacity_bytes: ENOSPC above it, None for no limit.
+    is_withdrawn: every call fails, as for a process that has ended without noticing.
+    has_lost_power: PowerCut was raised, and `crash` has not been called yet.
     """
 
     def __init__(self, rng: random.Random, *, capacity_bytes: int | None = None) -> None:
@@ -124,9 +125,9 @@ class MemoryDisk:
     # --- faults ------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Power cut and return: unsynced bytes and names are lost as the rules above say.
+        """Lose power and restart: unsynced bytes and names are lost by the rules above.
 
-        Every open file becomes unusable; injected faults and a set power cut are forgotten.
+        Every open file becomes unusable; injected faults and a planned power cut are cancelled.
         """
         self.crash_count += 1
         self._boots += 1
@@ -136,33 +137,33 @@ class MemoryDisk:
         self._root.crash(self.rng)
 
     def kill_process(self) -> None:
-        """The process ends and the machine lives on: open files are gone, no byte is lost."""
+        """End the process but not the machine: open files become unusable, no byte is lost."""
         self.crash_count += 1
 
     def calm(self) -> None:
-        """Forget injected faults, a set power cut and the capacity."""
+        """Cancel injected faults, a planned power cut and the capacity limit."""
         self._faults.clear()
         self._operations_left = None
         self.capacity_bytes = None
 
     def save(self) -> Saved:
-        """All that is stored and durable, for `restore`; what is unsynced is left out."""
+        """All durable content, for `restore`; unsynced content is left out."""
         return saved_folder(self._root)
 
     def restore(self, saved: Saved) -> None:
-        """Put back what `save` gave; open files become unusable."""
+        """Put back the content from `save`; open files become unusable."""
         self.crash_count += 1
         self._boots += 1
         self._root = restored_folder(saved)
 
     def cut_power_after(self, operations: int) -> None:
-        """Raise PowerCut at the operation after the next `operations` changing ones."""
+        """Let `operations` more changing operations pass; the one after them raises PowerCut."""
         self._operations_left = operations
 
     def fail(
         self, operation: str, *, path_part: str = "", error_number: int = errno.EIO, count: int = 1
     ) -> None:
-        """Let the next `count` operations fail with OSError where the path contains `path_part`.
+        """Make the next `count` operations fail with OSError if their path contains `path_part`.
 
         operation: open, read, write, truncate, sync, sync_dir, set_modified, rename or remove.
         """
@@ -171,7 +172,7 @@ class MemoryDisk:
         )
 
     def flip_bits(self, path: str, position: int, mask: int = 0xFF) -> None:
-        """Damage one stored byte, as a decaying disk does; durable at once."""
+        """Damage one stored byte, as a failing disk does; durable at once."""
         inode = self._inode(path)
         inode.sync()
         inode.durable[position] ^= mask
@@ -181,7 +182,7 @@ class MemoryDisk:
         return used_bytes(self._root)
 
     def before(self, operation: str, path: str, *, grows_by: int = 0) -> None:
-        """Every operation passes here first: the place where faults strike."""
+        """Count an operation before it runs, and raise a fault if one is due."""
         if self.is_withdrawn:
             raise OSError(errno.EIO, "the process has ended", path)
         for fault in self._faults:
@@ -219,7 +220,7 @@ class MemoryDisk:
         return self._find(path) is not None
 
     def modified_ms(self, path: str) -> int:
-        """`clock_ms`, unless it was set since the last write: files keep no other times here."""
+        """The time set since the last write, else `clock_ms`: no other times are kept."""
         modified_ms = self._inode(path).modified_ms
         return self.clock_ms if modified_ms is None else modified_ms
 
@@ -319,7 +320,7 @@ class MemoryDisk:
         if not isinstance(node, Folder):
             if must_exist:
                 raise FileNotFoundError(errno.ENOENT, "no such folder", path)
-            # An unlinked stand-in, in which nothing is found.
+            # An empty folder outside the tree, in which nothing is found.
             node = Folder()
         return node, parts[-1]
 

@@ -1,4 +1,4 @@
-"""The tree of a MemoryDisk: files and folders as seen, as durable, and what lies in between."""
+"""The tree of a MemoryDisk: visible content, durable content, and the changes in between."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import random
 
 
 class Inode:
-    """Content of a file: as seen, as durable, and the operations in between.
+    """A file: visible content, durable content, and the operations in between.
 
-    modified_ms: what somebody set since the last write, None if nobody did.
+    modified_ms: as set since the last write, None if it was not set.
     """
 
     __slots__ = ("data", "durable", "modified_ms", "pending")
@@ -53,14 +53,14 @@ def _apply(target: bytearray, position: int, data: bytes | None) -> None:
 
 
 class Folder:
-    """Names in a folder: as seen, as durable, and the changes in between."""
+    """The names in a folder: visible, durable, and the changes in between."""
 
     __slots__ = ("durable", "names", "pending")
 
     def __init__(self) -> None:
         self.names: dict[str, Inode | Folder] = {}
         self.durable: dict[str, Inode | Folder] = {}
-        # One change is atomic: names removed, then names set.
+        # Each change is atomic: a name removed, then a name set.
         self.pending: list[tuple[str | None, str | None, Inode | Folder | None]] = []
 
     def change(self, removed: str | None, added: str | None, node: Inode | Folder | None) -> None:
@@ -93,11 +93,11 @@ def _change(
 
 
 Saved = dict[str, "bytes | Saved"]
-"""A folder's durable content: names to bytes of a file or to another folder."""
+"""A folder's durable content: name to the bytes of a file, or to another folder."""
 
 
 def saved_folder(folder: Folder) -> Saved:
-    """The durable content of a folder and below it."""
+    """The durable content of a folder and its subfolders."""
     saved: Saved = {}
     for name, node in folder.durable.items():
         saved[name] = bytes(node.durable) if isinstance(node, Inode) else saved_folder(node)
@@ -105,7 +105,7 @@ def saved_folder(folder: Folder) -> Saved:
 
 
 def restored_folder(saved: Saved) -> Folder:
-    """A folder with that content, all of it durable."""
+    """A folder with this content, all of it durable."""
     folder = Folder()
     for name, content in saved.items():
         if isinstance(content, bytes):
@@ -119,7 +119,7 @@ def restored_folder(saved: Saved) -> Folder:
 
 
 def used_bytes(node: Inode | Folder) -> int:
-    """Bytes of all files, as seen."""
+    """Size of all files in bytes, as visible."""
     if isinstance(node, Inode):
         return len(node.data)
     return sum(used_bytes(child) for child in node.names.values())

@@ -1,19 +1,19 @@
-"""Dataclasses to protobuf messages and back, by the names and types of their fields.
+"""Conversion of dataclasses to protobuf messages and back, by field names and types.
 
-A `MessageMapper` is made once for a dataclass and the message that carries it. A field of the one
-is the field of the same name of the other, and its type says how its value is written:
+A `MessageMapper` is made once for a dataclass and its message. Fields with equal names correspond,
+and the type of the dataclass field decides the form in the message:
 
 | type of the field | form in the message |
 | --- | --- |
 | int, str, bool, float, bytes | the scalar |
 | a subclass of IntEnum | its number; an unknown number raises WireError |
-| Uuid | bytes; whatever has not 16 of them is read as UUID_ZERO |
+| Uuid | bytes; a value of another length than 16 is read as UUID_ZERO |
 | a dataclass or NamedTuple | a message, field by field |
-| tuple[X, ...] | a repeated field; in a field that is a message, that one's only field |
+| tuple[X, ...] | a repeated field; if the field is a message, its only field |
 | tuple[A, B] | a message with that many fields, by position |
 | X or None | a field with presence, absent for None |
 
-A field that follows none of these is declared `ByHand`.
+A field of any other form is declared `ByHand`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ SCALARS = (int, str, bool, float, bytes)
 class ByHand:
     """A field whose two forms differ in more than their types.
 
-    encode: the dataclass's value to the message's (plain values; dicts for messages). decode: back.
-    message_field: its name in the message if that is another.
+    encode: converts the dataclass's value to the message's (plain values; dicts for messages).
+        decode: the reverse.
+    message_field: the field's name in the message, if it is another.
     """
 
     encode: Convert
@@ -53,17 +54,20 @@ class _Field(NamedTuple):
     name: str
     message_field: str
     encode: Convert | None
-    """None: the value stands as it is."""
+    """None: the value is used as it is."""
     decode: Convert | None
     has_presence: bool
 
 
 class MessageMapper(Generic[Value]):
-    """Between a dataclass (or NamedTuple) and a generated message class.
+    """Converts between a dataclass (or NamedTuple) and a generated message class.
 
-    apart: fields of the message that are not the value's, as a status; left to the caller.
-    derived: fields of the dataclass that are not written, by what computes them of a message.
-    Raises TypeError if the two do not match in a field.
+    apart: fields of the message that the dataclass does not have, such as a status; left to the
+        caller.
+    derived: fields of the dataclass that the message does not have, each with a function that
+        computes it from the message.
+
+    Raises TypeError if the two classes do not match in a field.
     """
 
     def __init__(
@@ -85,18 +89,18 @@ class MessageMapper(Generic[Value]):
             raise TypeError(f"{value_class} has nothing for {sorted(extra)} of the message")
 
     def encode(self, value: Value, **apart: Any) -> Any:
-        """The message of a value. apart: the values of the fields that are not its own."""
+        """The message of a value. apart: values of the message's additional fields."""
         return self._message_class(**self.to_dict(value), **apart)
 
     def to_dict(self, value: Value) -> dict[str, Any]:
-        """The fields of a value's message; messages within it are dicts as well."""
+        """The fields of a value's message; nested messages are dicts too."""
         return {
             message_field: getattr(value, name) if encode is None else encode(getattr(value, name))
             for name, message_field, encode, _, _ in self._fields
         }
 
     def decode(self, message: Any) -> Value:
-        """The value of a message. Raises WireError for a number that its enum does not have."""
+        """The value in a message. Raises WireError for a number that its enum does not have."""
         values: dict[str, Any] = {}
         for name, message_field, _, decode, has_presence in self._fields:
             if has_presence and not message.HasField(message_field):
@@ -110,9 +114,9 @@ class MessageMapper(Generic[Value]):
 
 
 def items_converters(item_type: Any, field: Any) -> tuple[Convert, Convert]:
-    """Encoder and decoder of a tuple of items that is a repeated field of a message.
+    """Encoder and decoder of a tuple whose items are a repeated field of a message.
 
-    field: the descriptor of the repeated field. Raises TypeError as MessageMapper does.
+    field: descriptor of the repeated field. Raises TypeError like MessageMapper.
     """
     encode, decode = _converters(item_type, field)
     return _encoder_of_items(encode), _decoder_of_items(decode)
@@ -145,7 +149,7 @@ def _field_names(value_class: Any) -> tuple[str, ...]:
 
 
 def _field(name: str, hint: Any, field: Any) -> _Field:
-    """One field of a dataclass that is a field of the same name in the message."""
+    """The conversion of one dataclass field to the message field of the same name."""
     inner = _without_none(hint)
     if inner is None:
         encode, decode = _value_converters(hint, field)
@@ -159,13 +163,13 @@ def _field(name: str, hint: Any, field: Any) -> _Field:
 
 
 def _value_converters(hint: Any, field: Any) -> tuple[Convert | None, Convert | None]:
-    """Of a value in a field, repeated or not."""
+    """Encoder and decoder of a value in a field, repeated or not."""
     item_type = _item_type(hint)
     if item_type is None:
         return _converters(hint, field)
     if field.is_repeated:
         return items_converters(item_type, field)
-    # Only a message says that there is no list, where an empty one is something else.
+    # A nested message can be absent; an absent repeated field looks like an empty one.
     (only,) = field.message_type.fields
     encode, decode = items_converters(item_type, only)
     return lambda value: {only.name: encode(value)}, lambda message: decode(
@@ -174,7 +178,7 @@ def _value_converters(hint: Any, field: Any) -> tuple[Convert | None, Convert | 
 
 
 def _converters(hint: Any, field: Any) -> tuple[Convert | None, Convert | None]:
-    """Of one value that is no list: encoder and decoder, None where it stands as it is."""
+    """Encoder and decoder of a single value; None if it is used as it is."""
     if hint == Uuid:
         return None, _uuid
     if hint in SCALARS:
@@ -190,7 +194,7 @@ def _converters(hint: Any, field: Any) -> tuple[Convert | None, Convert | None]:
 
 
 def _by_position(hint: Any, descriptor: Any) -> tuple[Convert, Convert]:
-    """Of a tuple whose items are the fields of a message in their order."""
+    """Encoder and decoder of a tuple whose items are the fields of a message, in order."""
     item_type = _item_type(hint)
     if item_type is not None:
         (only,) = descriptor.fields

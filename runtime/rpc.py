@@ -1,7 +1,7 @@
-"""gRPC channels and servers set up the one way that suits a cluster.
+"""gRPC channels and servers with the settings that suit a cluster.
 
-Reconnects are quick, a silent connection is noticed by keep-alive, and two servers may never share
-a port. Generated stubs and servicers do not know that it is `runtime.http2` they talk to.
+Reconnects are quick, keep-alive detects a silent connection, and two servers can never share a
+port. Generated stubs and servicers work on `runtime.http2` without knowing it.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ __all__ = ["Channel", "RpcServer", "open_channel"]
 
 
 def open_channel(address: str) -> Channel:
-    """A channel to `host:port` in clear text; it connects when first used."""
+    """A clear-text channel to `host:port`; it connects when first used."""
     return Channel(address)
 
 
 class RpcServer:
-    """A gRPC server whose calls end in words.
+    """A gRPC server that answers a bad request with a status and a sentence.
 
-    A request that is no message, or a message that its decoder refuses with WireError, is
-    INVALID_ARGUMENT to the caller; what does not even speak HTTP/2 is closed with a line in the
-    log.
+    The caller gets INVALID_ARGUMENT for bytes that are not a message, and for a message that its
+    decoder refuses with WireError. A connection that does not speak HTTP/2 is closed with a line in
+    the log.
     """
 
     def __init__(self) -> None:
         self._server = Server()
 
     def add_service(self, add_to_server: Callable[[Any, Any], None], servicer: Any) -> None:
-        """Serve `servicer` by the generated `add_to_server`."""
+        """Serve `servicer`, registered by the generated `add_to_server`."""
         add_to_server(servicer, self)
 
     async def listen(self, address: str) -> None:
-        """Serve on `host:port`. Raises ConfigError if that cannot be had."""
+        """Serve on `host:port`. Raises ConfigError if the address cannot be used."""
         host, _, port = address.rpartition(":")
         try:
             await self._server.listen(host.strip("[]"), int(port))
@@ -47,13 +47,13 @@ class RpcServer:
             ) from error
 
     async def stop(self, grace_s: float) -> None:
-        """End the streams, give other calls grace_s, then cut them."""
+        """End the streams, give other calls grace_s, then cancel them."""
         await self._server.stop(grace_s)
 
     # The methods that generated code calls on a server.
 
     def add_generic_rpc_handlers(self, _: Any) -> None:
-        """They come once more as registered ones, which generated code adds next."""
+        """Ignored: generated code registers the same handlers again as registered methods."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         self._server.add_handlers(service, handlers)

@@ -1,4 +1,4 @@
-"""Tasks that may not die unseen, and a thread for calls that block."""
+"""Background tasks whose failures are never lost, and a thread for blocking calls."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 _CANCEL_AGAIN_S = 1.0
-"""Longer than any clean-up of a task that did take its cancellation."""
+"""Longer than the clean-up of any task that has accepted its cancellation."""
 
 
 def report_failure(error: BaseException) -> None:
-    """Hand an error that no caller is left to see to the loop's exception handler.
+    """Pass an error that no caller can receive to the loop's exception handler.
 
-    Such an error is a bug of ours; the process that set the handler ends and recovers from disk.
+    Such an error is a bug of Kvorum; the process that set the handler exits and recovers from disk.
     """
     asyncio.get_running_loop().call_exception_handler(
         {"message": f"a background task failed: {error!r}", "exception": error}
@@ -26,8 +26,8 @@ def report_failure(error: BaseException) -> None:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run blocking work off the loop, to its end even when the caller is cancelled: half-awaited, a
-    write would race with a stop."""
+    """Run blocking work in a thread, to its end even if the caller is cancelled. Otherwise an
+    abandoned write could race with a stop."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)
@@ -37,20 +37,20 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 class TaskGroup:
-    """Background tasks of one component.
+    """The background tasks of one component.
 
-    A task that raises calls `on_failure(error)` once: the owner decides (a node exits and
-    recovers from disk). `stop` cancels all and waits for them.
+    If a task raises, `on_failure(error)` is called, and the owner decides what to do (a node exits
+    and recovers from disk). `stop` cancels all tasks and waits for them.
     """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
-        # Not a set, which has another order in every process: the simulator runs this code too.
+        # Not a set: its order differs between processes, and the simulator runs this code too.
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._is_stopped = False
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run a coroutine in the background under this name."""
+        """Run a coroutine as a background task with this name."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._on_done)
@@ -65,12 +65,13 @@ class TaskGroup:
             self._on_failure(error)
 
     async def stop(self) -> None:
-        """Cancel every task and wait until the last has ended.
+        """Cancel every task and wait until the last one has ended.
 
-        A task that fails while it is being cancelled has nobody left to tell. One that goes on is
-        cancelled again: a gRPC stream that fails at the moment it is cancelled raises AioRpcError
-        instead (its read waits for a task that takes the cancellation for itself), and a loop
-        that reconnects would never end.
+        An error of a task that is being cancelled is dropped, because nobody is left to handle it.
+
+        A task that goes on is cancelled again. Example: a gRPC stream fails at the moment of its
+        cancellation and raises AioRpcError instead, because its read waits for a task that takes
+        the cancellation for its own. A loop that reconnects would then never end.
         """
         self._is_stopped = True
         tasks: Collection[asyncio.Task[Any]] = list(self._tasks)
@@ -81,9 +82,9 @@ class TaskGroup:
 
 
 class Worker(Generic[T]):
-    """One thread that runs blocking calls in order and hands results back to the loop.
+    """A thread that runs blocking calls in order and passes the results back to the event loop.
 
-    Cheaper than an executor: no future objects, one wake-up of the loop a call.
+    It is cheaper than an executor: no future objects, and one wake-up of the loop for each call.
     """
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
@@ -101,7 +102,7 @@ class Worker(Generic[T]):
         self._jobs.put((call, done))
 
     def stop(self) -> None:
-        """Let the thread finish what is queued and end; waits for it."""
+        """Let the thread finish all queued calls, and wait until it has ended."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -114,5 +115,6 @@ class Worker(Generic[T]):
                 result = call()
             except Exception as caught:  # noqa: BLE001 - handed to the loop, whole
                 error = caught
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody to tell
+            # the loop is closed, so nobody waits for the result
+            with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(done, result, error)

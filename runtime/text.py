@@ -1,38 +1,38 @@
-"""Names and numbers as people and tools read and write them."""
+"""Text forms of names and numbers, for people and tools."""
 
 from __future__ import annotations
 
 import re
 
 DIGITS_MAX = 19
-"""Of the largest number that anything here counts, 2^63 - 1."""
+"""Digits of the largest number in use, 2^63 - 1."""
 
 PORT_MAX = 65_535
 
 
 def percent_escaped(name: str, reserved: re.Pattern[str]) -> str:
-    """The name with every character that `reserved` finds as in a URL, `%2F`. With the percent sign
-    among them different names stay different. ASCII characters only."""
+    """The name with every character that `reserved` matches percent-escaped, as in URLs (`%2F`). If
+    `reserved` includes the percent sign, different names stay different. ASCII characters only."""
     return reserved.sub(lambda found: f"%{ord(found[0]):02X}", name)
 
 
 def whole_number(text: str) -> int | None:
-    """What these decimal digits, and nothing but them, say; None if it is no number or too long.
+    """The number that these decimal digits represent; None for any other text or too many digits.
 
-    Text of others must not go to `int()`: it raises above 4,300 digits, and for digits such as "²"
-    that `isdigit()` lets through.
+    Foreign text must not go to `int()`: it raises above 4,300 digits, and for digits such as "²"
+    that `isdigit()` accepts.
     """
     is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
     return int(text) if is_number else None
 
 
 def address_text(host: str, port: int) -> str:
-    """`host:port`, with brackets around an IPv6 address: its own colons would hide the port."""
+    """`host:port`; an IPv6 address gets brackets, because it has colons itself."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def split_address(text: str) -> tuple[str, int] | None:
-    """Host, without brackets, and port of `host:port`; None if the text is not of that form."""
+    """Host, without brackets, and port of `host:port`; None for text of another form."""
     host, _, digits = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

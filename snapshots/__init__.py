@@ -1,4 +1,5 @@
-"""Checkpoint files: bytes only. Frames with a checksum each, a footer, an atomic appearance.
+"""Checkpoint files: their format, their store, their transfer and their retention.
 
-The quorum issue brings writer jobs, transfer and retention; the format and the store stand here.
+The content is opaque bytes. Each frame has a checksum, a footer ends the file, and a file appears
+atomically.
 """

@@ -3,13 +3,13 @@
     file   = magic "KVSN" | version u16 | header frame | data frame * | footer frame
     frame  = kind u8 | length u32 | CRC-32C u32 over kind, length and payload | payload
 
-Integers are big-endian. The header frame holds msgpack {end_offset, epoch, timestamp_ms} and,
-only where they are not the defaults, {kraft_version, voters}: what log prefix the snapshot stands
-for. The footer holds msgpack {frames, bytes}: a file without a footer, or with another count, was
-not finished and is refused. Payloads of data frames are opaque here.
+Integers are big-endian. The header frame names the part of the log that the snapshot covers: a
+msgpack map {end_offset, epoch, timestamp_ms} and, only if they are not the defaults,
+{kraft_version, voters}. The footer holds the msgpack map {frames, bytes}. A file without a footer,
+or with other counts, was not finished and is refused. Payloads of data frames are opaque here.
 
-Equal state must give equal bytes on every node: no clock, no random number, no map whose order is
-not fixed may enter a file.
+Equal state must give equal bytes on every node. So no clock, no random number and no map without a
+fixed order may enter a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAGIC = b"KVSN"
 VERSION = 1
 FRAME_BYTES_MAX = 64 << 20
-"""A length above it is damage, not a frame: nobody allocates gigabytes for a flipped bit."""
+"""A longer frame is damage: a flipped bit must not make a reader allocate gigabytes."""
 
 ENDING = "checkpoint"
 
@@ -44,32 +44,32 @@ HEADER = 1
 DATA = 2
 FOOTER = 3
 
-#: (node id, directory id as text, host, port); raft gives them their meaning.
+#: (node id, directory id as text, host, port); raft interprets them.
 Voter = tuple[int, str, str, int]
 
 
 class UnsupportedVersion(NewerFormat):
-    """A file that may be whole, but that this build cannot read: it was written by a newer one."""
+    """A file, perhaps undamaged, that a newer build wrote and this one cannot read."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """The name of a snapshot: the log prefix below end_offset, whose last record has `epoch`."""
+    """The name of a snapshot: the log below end_offset, whose last record has `epoch`."""
 
     end_offset: int
     epoch: int
 
 
-#: The initial voters a directory was formatted with (KIP-853). Not a state to load or to serve.
+#: The voters with which a directory was formatted (KIP-853): no state, and not served.
 BOOTSTRAP_ID = SnapshotId(0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotHeader:
-    """The log prefix a snapshot stands for: everything below end_offset, whose last record has
+    """The part of the log that a snapshot covers: all below end_offset; the last record has
     `epoch`.
 
-    timestamp_ms: that of the last record contained, never a clock's: see the top of the file.
+    timestamp_ms: of the last record covered, never of a clock (see the top of the file).
     kraft_version, voters: the quorum's own state at end_offset; opaque here.
     """
 
@@ -85,12 +85,12 @@ class SnapshotHeader:
 
 
 def file_name(end_offset: int, epoch: int) -> str:
-    """KRaft's name of a snapshot: `%020d-%010d.checkpoint`."""
+    """KRaft's file name of a snapshot: `%020d-%010d.checkpoint`."""
     return f"{end_offset:020d}-{epoch:010d}.{ENDING}"
 
 
 def parse_file_name(name: str) -> tuple[int, int] | None:
-    """(end offset, epoch) of a snapshot's name, None for any other file."""
+    """(end offset, epoch) from a snapshot's file name, None for any other name."""
     stem, dot, ending = name.partition(".")
     offset, dash, epoch = stem.partition("-")
     if not (dot and dash and ending == ENDING and len(offset) == 20 and len(epoch) == 10):
@@ -101,7 +101,7 @@ def parse_file_name(name: str) -> tuple[int, int] | None:
 
 
 def preamble() -> bytes:
-    """The first bytes of every file."""
+    """The first bytes of every checkpoint file."""
     return _PREAMBLE.pack(MAGIC, VERSION)
 
 
@@ -127,16 +127,16 @@ def encode_header(header: SnapshotHeader) -> bytes:
 
 
 def encode_footer(*, frames: int, data_bytes: int) -> bytes:
-    """frames: data frames in the file; data_bytes: sum of their payloads."""
+    """The footer frame. frames: number of data frames. data_bytes: sum of their payloads."""
     return encode_frame(FOOTER, msgpack.packb({"frames": frames, "bytes": data_bytes}))
 
 
 class SnapshotDecoder:
-    """Takes a file piece by piece and checks everything; does no reading itself.
+    """Takes a file piece by piece and checks everything; does not read files itself.
 
-    While `needs_more(size)`, whoever has the bytes hands over `wanted` of them from `position` on
-    (fewer only where the file ends); then `finish`. Every refusal is a CorruptData naming path,
-    position of the frame and what does not hold; nothing is ever skipped.
+    While `needs_more(size)` holds, the caller passes `wanted` bytes from `position` on to `accept`
+    (fewer only at the end of the file), and then calls `finish`. Every fault raises CorruptData
+    with path, position of the frame and reason; nothing is ever skipped.
     """
 
     def __init__(self, path: str) -> None:
@@ -151,13 +151,13 @@ class SnapshotDecoder:
         self._is_finished = False
 
     def needs_more(self, size: int) -> bool:
-        """Is there another piece to take from a file of `size` bytes?"""
-        # The first piece is always asked for: a file of no bytes is no snapshot. A payload of no
-        # bytes is a piece too.
+        """True if there is another piece to take from a file of `size` bytes."""
+        # The first piece is always requested, because an empty file is not a snapshot. An empty
+        # payload is a piece too.
         return self.position < size or self.position == 0 or self.wanted == 0
 
     def accept(self, data: bytes) -> bytes | None:
-        """Take the next piece; the payload of a data frame if it completes one."""
+        """Take the next piece; return the payload if it completes a data frame."""
         if self._head is None:
             self._frame_position = self.position
         if len(data) != self.wanted:
@@ -177,7 +177,7 @@ class SnapshotDecoder:
         return payload
 
     def finish(self) -> SnapshotHeader:
-        """The end of the file is reached: its header, if the file is whole."""
+        """End the file and return its header. Raises CorruptData if the file is not whole."""
         if self.header is None or not self._is_finished or self._head is not None:
             raise CorruptData(self.path, self.position, "the file ends without a footer")
         return self.header
@@ -226,9 +226,9 @@ class SnapshotDecoder:
 
 
 def decode_file(data: bytes, path: str) -> tuple[SnapshotHeader, list[bytes]]:
-    """Header and data payloads of a whole file that is in memory, every byte checked.
+    """Header and data payloads of a whole file in memory, every byte checked.
 
-    path: what it is called in the CorruptData that is raised.
+    path: the file's name in a CorruptData.
     """
     decoder = SnapshotDecoder(path)
     payloads = []
@@ -240,7 +240,7 @@ def decode_file(data: bytes, path: str) -> tuple[SnapshotHeader, list[bytes]]:
 
 
 async def read_header(disk: AsyncDisk, path: str) -> SnapshotHeader:
-    """Only the header of a file, checked; says nothing about the rest.
+    """The header of a file, checked; the rest is not read.
 
     Raises CorruptData, OSError.
     """
@@ -251,11 +251,11 @@ async def read_header(disk: AsyncDisk, path: str) -> SnapshotHeader:
 
 
 async def iter_payloads(disk: AsyncDisk, path: str) -> AsyncIterator[bytes]:
-    """Data payloads of a file, frame by frame, one frame in memory at a time.
+    """The data payloads of a file, with one frame in memory at a time.
 
-    Each payload has passed its own checksum when it comes; that the file is whole is known only
-    when the iteration ends without CorruptData, so whoever builds on payloads throws the work
-    away if it is raised. Every frame is a disk call, in which the caller's loop runs.
+    Each payload has passed its own checksum. Only an iteration that ends without CorruptData proves
+    that the file is whole, so a caller must drop its work if that is raised. Every frame is a disk
+    call, during which the caller's loop runs.
     """
     decoder = SnapshotDecoder(path)
     size = await disk.size(path)
@@ -268,7 +268,7 @@ async def iter_payloads(disk: AsyncDisk, path: str) -> AsyncIterator[bytes]:
 
 
 async def verify_file(disk: AsyncDisk, path: str) -> SnapshotHeader:
-    """Read a whole file, check everything and keep nothing but its header.
+    """Read and check a whole file; return its header.
 
     Raises CorruptData, OSError.
     """
@@ -285,7 +285,7 @@ def _header_of(path: str, position: int, payload: bytes) -> SnapshotHeader:
         raise CorruptData(path, position, "the header is not a map")
     unknown = sorted(str(key) for key in fields.keys() - _HEADER_KEYS)
     if unknown:
-        # Left out silently, a fact that a newer build thought worth a field would be lost.
+        # A field that a newer build added may matter, so it must not be ignored silently.
         raise UnsupportedVersion(
             path, position, f"header fields {', '.join(unknown)} are unknown to this build"
         )

@@ -1,4 +1,4 @@
-"""When a snapshot is due and which old ones go. Pure: no disk, no clock."""
+"""Pure rules for snapshots: when one is due, and which old ones are removed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ RETENTION_BYTES = 100 << 20
 RETENTION_MS = 7 * 24 * 3_600_000
 
 RETAINED_MIN = 2
-"""If the newest is damaged, the next older one and the log behind it still give the same state."""
+"""If the newest is damaged, the next older one and the log behind it give the same state."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """The facts of a snapshot that retention needs. timestamp_ms: that of the last record it
-    contains."""
+    """The facts of a snapshot that retention needs. timestamp_ms: of the last record in it."""
 
     id: SnapshotId
     size_bytes: int
@@ -37,11 +36,11 @@ def is_due(
     bytes_max: int = BYTES_BETWEEN_SNAPSHOTS_MAX,
     interval_ms: int = SNAPSHOT_INTERVAL_MS,
 ) -> bool:
-    """Shall a snapshot be written now?
+    """True if a snapshot should be written now.
 
-    bytes_since, ms_since, records_since: what came after the last snapshot (or the log's begin).
-    Never when no record came: the file would say what the last one says. An interval of 0 leaves
-    only the bytes to decide, as in Kafka.
+    bytes_since, ms_since, records_since: since the last snapshot, or the start of the log. Without
+        new records none is due, because it would equal the last one. With an interval of 0 only the
+        bytes count, as in Kafka.
     """
     if records_since <= 0:
         return False
@@ -57,11 +56,11 @@ def to_remove(
     retention_ms: int = RETENTION_MS,
     retained_min: int = RETAINED_MIN,
 ) -> tuple[SnapshotId, ...]:
-    """Snapshots that go, oldest first; always the oldest ones without a gap.
+    """The snapshots to remove, oldest first; never one that is newer than a kept one.
 
-    The oldest goes while more than retained_min remain and it is older than retention_ms or log
-    and snapshots together are above retention_bytes. log_bytes stands still meanwhile: how much
-    of the log goes with a snapshot is the log's to know, and the next round counts again.
+    The oldest is removed while more than retained_min remain, and it is older than retention_ms or
+    log and snapshots together exceed retention_bytes. log_bytes is not reduced for removed
+    snapshots: only the log knows how much of it they release, and the next round counts again.
     """
     invariant(retained_min >= 1, f"retained_min is {retained_min}: the newest snapshot must stay")
     by_age = sorted(snapshots, key=lambda snapshot: snapshot.id)

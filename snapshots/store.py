@@ -1,7 +1,7 @@
-"""Snapshots in a folder: written whole or not at all, read checked, the newest good one found.
+"""The snapshots in a folder: written atomically, checked when read.
 
-One writer a folder at a time: a name's part file is its writer's alone. Nothing here may hold the
-loop, so all of it goes through an `AsyncDisk`, which is the real one or the simulator's.
+A folder has one writer at a time, and a part file belongs to its writer alone. No call may block
+the event loop, so all disk access goes through an `AsyncDisk`, the real one or the simulator's.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ PART_SUFFIX = ".part"
 DELETED_SUFFIX = ".deleted"
 
 CHUNK_BYTES_MAX = 8 << 20
-"""Most that read_chunk gives at once, whatever is asked for: Kafka's largest answer to a fetch."""
+"""Limit of one read_chunk, whatever the request: Kafka's largest fetch response."""
 
 
 class SnapshotNotFound(KvorumError):
-    """No such snapshot here, or not any more (Kafka: SNAPSHOT_NOT_FOUND, 98)."""
+    """The folder does not have that snapshot, or no longer (Kafka: SNAPSHOT_NOT_FOUND, 98)."""
 
 
 class PositionOutOfRange(KvorumError):
-    """A position at which the snapshot has no byte (Kafka: POSITION_OUT_OF_RANGE, 99)."""
+    """A position outside the snapshot's bytes (Kafka: POSITION_OUT_OF_RANGE, 99)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +65,14 @@ class Snapshot:
 
 
 async def read_snapshot(disk: AsyncDisk, path: str) -> Snapshot:
-    """A snapshot, checked whole and held whole: for tools. Raises CorruptData, OSError."""
+    """A whole snapshot in memory, checked, for tools. Raises CorruptData, OSError."""
     header = await verify_named(disk, path)
     payloads = [payload async for payload in iter_payloads(disk, path)]
     return Snapshot(path=path, header=header, payloads=tuple(payloads))
 
 
 async def verify_named(disk: AsyncDisk, path: str) -> SnapshotHeader:
-    """Check a whole file, and its name if it has a snapshot's; its header.
+    """Check a whole file and, if it is named like a snapshot, its name; return its header.
 
     Raises CorruptData, OSError.
     """
@@ -85,10 +85,10 @@ async def verify_named(disk: AsyncDisk, path: str) -> SnapshotHeader:
 
 
 class SnapshotStore:
-    """The snapshots of one folder, which must exist before the first is written.
+    """The snapshots in one folder, which must exist before the first one is written.
 
-    The bootstrap checkpoint (offset 0, epoch 0) lies in the same folder but is no snapshot of it:
-    not listed, not served, not removed.
+    The bootstrap checkpoint (offset 0, epoch 0) is in the same folder but is not a snapshot: it is
+    not listed, not served and not removed.
     """
 
     def __init__(self, disk: AsyncDisk, directory: str) -> None:
@@ -99,17 +99,17 @@ class SnapshotStore:
         return f"{self.directory}/{file_name(id.end_offset, id.epoch)}"
 
     def part_path(self, id: SnapshotId) -> str:
-        """Where the bytes gather before they are whole."""
+        """Path of the part file, which collects the bytes until they are complete."""
         return self.path(id) + PART_SUFFIX
 
     async def list(self) -> builtins.list[SnapshotId]:
-        """Ids of the snapshots here, ascending; unchecked."""
+        """Ids of the snapshots in the folder, ascending; unchecked."""
         named = map(parse_file_name, await self.disk.list_dir(self.directory))
         found = [SnapshotId(*name) for name in named if name is not None]
         return sorted(id for id in found if id != BOOTSTRAP_ID)
 
     async def size(self, id: SnapshotId) -> int:
-        """Bytes of a snapshot. Raises SnapshotNotFound."""
+        """Size of a snapshot in bytes. Raises SnapshotNotFound."""
         self._refuse_bootstrap(id)
         try:
             return await self.disk.size(self.path(id))
@@ -117,13 +117,14 @@ class SnapshotStore:
             raise SnapshotNotFound(f"no snapshot {self.path(id)}") from error
 
     async def write(self, header: SnapshotHeader, payloads: Iterable[bytes]) -> SnapshotId:
-        """Write a snapshot; its id.
+        """Write a snapshot and return its id.
 
         payloads: data frames, taken one by one between disk calls, so each should be small.
-        Durable on return: the part file is fsynced before its rename, the folder after it. On an
-        error nothing new is visible, the part is removed if the disk lets it, the error goes on.
-        After a crash or a cancellation a part may be left, which nobody reads and the next writer
-        or `clean_up` takes away.
+
+        Durable on return: the part file is fsynced before its rename, the folder after it. After an
+        error nothing new is visible, and the part file is removed if possible. A crash or a
+        cancellation may leave a part file, which is never read; the next writer or `clean_up`
+        removes it.
         """
         try:
             file = await self.disk.open_write(self.part_path(header.id), append=False)
@@ -133,17 +134,17 @@ class SnapshotStore:
             finally:
                 await file.close()
         except Exception:
-            # Whatever it was, the source of the payloads included; a coroutine that is being
-            # cancelled or thrown away passes by, for it may not begin another disk call.
+            # Any error, also of the source of the payloads. A cancelled or discarded coroutine does
+            # not get here, because it may not begin another disk call.
             await self.drop_part(header.id)
             raise
         await self.publish(header.id)
         return header.id
 
     async def publish(self, id: SnapshotId) -> None:
-        """Give a part file, whole and fsynced, its final name; durable on return.
+        """Give a complete, fsynced part file its final name; durable on return.
 
-        Raises OSError; the snapshot is then not visible, unless it was so before.
+        Raises OSError; the snapshot is then not visible, unless it was before.
         """
         path = self.path(id)
         was_there = await self.disk.exists(path)
@@ -153,23 +154,26 @@ class SnapshotStore:
             await self.drop_part(id)
             raise
         try:
-            # The log is trimmed on the word of this snapshot; that rests on this fsync.
+            # The log is trimmed because this snapshot exists, so it must survive a power loss.
             await self.disk.sync_dir(self.directory)
         except OSError:
-            # 1. This fsync fails, 2. the name stays and is listed, 3. the log is trimmed, 4. the
-            # power fails and the name is gone. A name that was there before is durable: it stays.
+            # A name that was there before is durable and stays. Bad sequence if a new name stayed:
+            # 1. This fsync fails.
+            # 2. The name is listed as a snapshot.
+            # 3. The log is trimmed.
+            # 4. The power fails, and the name is gone.
             if not was_there:
                 with contextlib.suppress(OSError):
                     await self.disk.remove(path)
             raise
 
     async def drop_part(self, id: SnapshotId) -> None:
-        """Remove a part file if the disk lets it; `clean_up` is the second chance."""
+        """Remove a part file if possible; otherwise `clean_up` removes it later."""
         with contextlib.suppress(OSError):
             await self.disk.remove(self.part_path(id))
 
     async def newest_good(self) -> tuple[SnapshotId | None, builtins.list[CorruptData]]:
-        """The newest snapshot that passes every check, and what was wrong with newer ones."""
+        """The newest snapshot that passes every check, and the faults of newer ones."""
         refused: builtins.list[CorruptData] = []
         for id in reversed(await self.list()):
             try:
@@ -177,7 +181,8 @@ class SnapshotStore:
             except CorruptData as error:
                 refused.append(error)
             except OSError as error:
-                # A sector that cannot be read is damage too; anything else is the disk's failure.
+                # A sector that cannot be read counts as damage; any other error is the disk's
+                # failure.
                 if error.errno != errno.EIO:
                     raise
                 refused.append(CorruptData(self.path(id), 0, f"cannot be read: {error}"))
@@ -186,7 +191,7 @@ class SnapshotStore:
         return None, refused
 
     async def bootstrap(self) -> SnapshotHeader | None:
-        """Header of the bootstrap checkpoint, checked whole. Raises CorruptData."""
+        """Header of the bootstrap checkpoint, checked as a whole. Raises CorruptData."""
         path = self.path(BOOTSTRAP_ID)
         if not await self.disk.exists(path):
             return None
@@ -195,7 +200,7 @@ class SnapshotStore:
     async def remove(self, id: SnapshotId) -> None:
         """Remove a snapshot. Raises SnapshotNotFound.
 
-        Renamed first: a crash leaves it whole under its name, or not under its name.
+        It is renamed first, so that after a crash its name is gone or its file is whole.
         """
         invariant(id != BOOTSTRAP_ID, "the bootstrap checkpoint is never removed")
         path = self.path(id)
@@ -207,10 +212,10 @@ class SnapshotStore:
         await self.disk.sync_dir(self.directory)
 
     async def clean_up(self) -> None:
-        """Remove what a crash left of writing, fetching and removing. At the start, before `list`.
+        """Remove leftovers of an interrupted write, fetch or removal; at a start, before `list`.
 
-        Names found are durable on return: a process that died between rename and fsync of the
-        folder left a name on which nobody may trim the log yet.
+        The remaining names are durable on return. A process that died between rename and fsync of
+        the folder has left a name for which the log must not be trimmed yet.
         """
         names = await self.disk.list_dir(self.directory)
         for name in filter(_is_leftover, names):
@@ -219,9 +224,9 @@ class SnapshotStore:
             await self.disk.sync_dir(self.directory)
 
     async def read_chunk(self, id: SnapshotId, position: int, count: int) -> tuple[bytes, int]:
-        """Up to `count` bytes (at most CHUNK_BYTES_MAX) from `position`, and the file's size.
+        """Up to `count` bytes (at most CHUNK_BYTES_MAX) from `position`, and the size of the file.
 
-        Raises SnapshotNotFound, also if it is removed meanwhile, and PositionOutOfRange.
+        Raises PositionOutOfRange, and SnapshotNotFound, also if the snapshot is removed meanwhile.
         """
         total = await self.size(id)
         if not 0 <= position < total:

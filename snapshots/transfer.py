@@ -1,9 +1,9 @@
-"""The receiving end of a snapshot's transfer: chunks into a part file, checked before it counts.
+"""The receiving end of a snapshot transfer: chunks go into a part file, checked at the end.
 
-The sending end is `SnapshotStore.read_chunk`. Between the two only positions travel, so a transfer
-goes on after a lost connection, and from another leader that has the same snapshot: equal ids mean
-equal bytes. It does not go on after a restart of the process: nobody then knows which of the
-part's bytes had reached the disk.
+The sending end is `SnapshotStore.read_chunk`. A request only names a position. So a transfer
+continues after a lost connection, and from another leader with the same snapshot, because equal ids
+mean equal bytes. It does not continue after a restart of the process, which cannot know how much of
+the part file had reached the disk.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from kvorum.snapshots.store import SnapshotNotFound, SnapshotStore
 
 
 class SnapshotReceiver:
-    """One snapshot on its way into a store. After `abandon`, `finish` or an error it begins at 0.
+    """One snapshot transfer into a store. It restarts at 0 after `abandon`, `finish` or an error.
 
-    Raises SnapshotNotFound for the bootstrap checkpoint, which is nobody's to fetch.
+    Raises SnapshotNotFound for the bootstrap checkpoint, which is never transferred.
     """
 
     def __init__(self, store: SnapshotStore, id: SnapshotId) -> None:
         if id == BOOTSTRAP_ID:
             raise SnapshotNotFound("the bootstrap checkpoint is not served")
         self.id = id
-        #: Bytes in the part file: the position to ask for next.
+        #: Bytes in the part file: the position to request next.
         self.position = 0
         self._store = store
 
     async def append(self, position: int, data: bytes) -> None:
-        """Write the next bytes. Not durable before `finish`.
+        """Write the next bytes; they are not durable before `finish`.
 
-        position: must be `self.position`; whoever gets late or doubled chunks drops them.
-        Raises OSError; the part is then gone.
+        position: must be `self.position`; the caller must drop late and repeated chunks. Raises
+            OSError; the part file is then removed.
         """
         invariant(
             position == self.position,
@@ -39,8 +39,8 @@ class SnapshotReceiver:
         )
         is_written = False
         try:
-            # Opened anew for each chunk: a receiver waits for days, holding no descriptor. The
-            # first one replaces a part that an earlier receiver may have left.
+            # The file is opened for each chunk, because a transfer may take days and should hold no
+            # descriptor. The first chunk replaces the part file of an earlier receiver.
             file = await self._store.disk.open_write(
                 self._store.part_path(self.id), append=position > 0
             )
@@ -53,14 +53,14 @@ class SnapshotReceiver:
             await self._store.drop_part(self.id)
             raise
         finally:
-            # Cancelled or failed halfway, nobody knows what the part holds: begin again.
+            # After a failure or cancellation the content of the part file is unknown: begin again.
             self.position = position + len(data) if is_written else 0
 
     async def finish(self) -> SnapshotHeader:
-        """All bytes are here: make them durable, check every one, and let the snapshot appear.
+        """All bytes have arrived: fsync them, check them all, and give the snapshot its final name.
 
-        Raises CorruptData if the file or its name does not hold, and OSError; the part is then
-        gone and nothing new is visible.
+        Raises OSError, and CorruptData if the file is damaged or does not fit its name; then the
+        part file is removed and nothing new is visible.
         """
         part = self._store.part_path(self.id)
         self.position = 0
@@ -70,7 +70,7 @@ class SnapshotReceiver:
                 await file.sync()
             finally:
                 await file.close()
-            # Checked after the fsync, and before anybody can see it.
+            # Check it after the fsync and before it becomes visible.
             header = await verify_file(self._store.disk, part)
             if header.id != self.id:
                 wanted = file_name(self.id.end_offset, self.id.epoch)
@@ -82,6 +82,6 @@ class SnapshotReceiver:
         return header
 
     async def abandon(self) -> None:
-        """Give up what has come so far."""
+        """Give the transfer up and remove the part file."""
         self.position = 0
         await self._store.drop_part(self.id)

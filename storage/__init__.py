@@ -1,5 +1,5 @@
-"""One segmented log, in Apache Kafka's on-disk format, for metadata and for partitions.
+"""One segmented log in Apache Kafka's on-disk format, used for metadata and for partitions.
 
-Start at `log/log.py`, the face. Everything here is synchronous, takes time as an argument and
+`log/log.py` is the entry point. All code here is synchronous, takes the time as an argument and
 reaches the disk only through `runtime.disk`.
 """

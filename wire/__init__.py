@@ -1,1 +1,1 @@
-"""The Kafka protocol's edge: framing, served versions, hot codecs, cold codecs, error replies."""
+"""The Kafka protocol: framing, served versions, fast and generic codecs, error replies."""

@@ -1,7 +1,7 @@
-"""From kinds of error to what a client sees.
+"""Maps kinds of error to what a client sees.
 
-Refusals are values and carry their code. Exceptions that end at the wire are mapped here, in
-one table; anything that is not in it is a bug and must reach the process's own handler.
+Refusals are values with an error code. One table in this module maps the exceptions that reach the
+wire. Any other exception is a bug and must reach the process's own handler.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from kvorum.runtime.errors import CorruptData, ErrorCode, KvorumError, Rejected,
 
 
 def rejection_of(error: Exception) -> Rejected | None:
-    """The refusal that stands for `error`, or None if the error is not a client's business."""
+    """The refusal for `error`, or None if a client must not see this error."""
     code = getattr(error, "code", None)
     if isinstance(error, KvorumError) and isinstance(code, ErrorCode):
         return Rejected(code, str(error))
     if isinstance(error, WireError):
         return Rejected(ErrorCode.INVALID_REQUEST, str(error))
     if isinstance(error, CorruptData | OSError):
-        # A disk that fails is not the client's fault and another replica may do better: 56 makes
+        # A disk failure is not the client's fault, and another replica may work. Error 56 makes
         # clients refresh their metadata and retry.
         return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     return None

@@ -1,8 +1,8 @@
-"""Fetch (key 1) v4-17 by hand: request parsed in place, response packed around file slices.
+"""Hand-written codec of Fetch (key 1) v4-17: requests parsed in place, responses with file slices.
 
-v5 log start, v7 sessions (KIP-227), v9 leader epochs, v11 rack, v12 flexible and last fetched
-epoch (KIP-595), v13 topic ids, v15 replica state, v16 node endpoints, v17 directory ids
-(read over). Aborted transactions are null unless the client reads committed records only.
+v5 log start, v7 sessions (KIP-227), v9 leader epochs, v11 rack, v12 flexible and last fetched epoch
+(KIP-595), v13 topic ids, v15 replica state, v16 node endpoints, v17 directory ids (skipped).
+Aborted transactions are null unless the client reads committed records only.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kvorum.wire.produce_codec import NodeEndpoint, pack_endpoints
 FIRST_FLEXIBLE = 12
 FIRST_TOPIC_ID = 13
 NO_REPLICA = -1
-"""replica_id of a consumer."""
+"""replica_id of a consumer's request."""
 
-#: Records up to this size are read into the answer at once; larger slices go by sendfile. One
-#: system call less beats the copy up to about here.
+#: Records up to this size are copied into the response, which saves a system call; larger slices
+#: are sent with sendfile.
 INLINE_BYTES_MAX = 64 * 1024
 
 _HEAD_V4 = struct.Struct(">iiib")
@@ -71,7 +71,7 @@ class Aborted(Protocol):
 
 
 class FetchPartition(NamedTuple):
-    """The request for one partition; -1 where the version has no such field."""
+    """The request for one partition; -1 for fields that the version lacks."""
 
     partition_id: int
     current_leader_epoch: int
@@ -82,7 +82,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """name is "" from v13 on, topic_id zero before."""
+    """name: "" from v13 on. topic_id: zero before v13."""
 
     name: str
     topic_id: bytes
@@ -90,8 +90,11 @@ class FetchTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """forgotten: (name, topic id, partition ids) to drop from the session. rack_id: where the
-    consumer is, "" if it does not say; None before v11, whose consumers read from leaders only."""
+    """The parsed request.
+
+    forgotten: (name, topic id, partition ids) to remove from the session.
+    rack_id: of the consumer, "" if not given; None before v11 (no reads from followers).
+    """
 
     replica_id: int
     replica_epoch: int
@@ -107,10 +110,11 @@ class FetchRequest(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """One partition's answer. records: a slice, or None for no data. preferred_replica: where the
-    consumer shall read instead (v11+), -1 for here.
+    """The response for one partition.
 
-    aborted: transactions to skip, None when the client reads uncommitted records too.
+    records: a slice, None for no data. preferred_replica: the broker that the consumer should read
+        from instead (v11+), -1 for this one.
+    aborted: transactions to skip, None if the client also reads uncommitted records.
     """
 
     partition_id: int
@@ -134,7 +138,7 @@ class FetchedTopic(NamedTuple):
 def parse_fetch_request(
     buffer: bytes | bytearray | memoryview, position: int, end: int, version: int
 ) -> FetchRequest:
-    """The request body in buffer[position:end]. Raises WireError when it does not parse."""
+    """Parse the request body in buffer[position:end]. Raises WireError if it is malformed."""
     reader = Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)
     is_flexible = version >= FIRST_FLEXIBLE
     try:
@@ -226,7 +230,7 @@ def pack_fetch_response(
 ) -> tuple[list[bytearray | FileSlice], int]:
     """The response body as parts to send in order, and their total size in bytes.
 
-    A part is packed bytes or a slice of a log file.
+    A part is a buffer of packed bytes, or a slice of a log file.
     """
     rows = list(topics)
     is_flexible = version >= FIRST_FLEXIBLE
@@ -276,7 +280,7 @@ def _pack_partition(out: bytearray, version: int, partition: FetchedPartition, l
     if aborted:
         _pack_with_aborted(out, version, partition, aborted, length)
         return
-    # Nobody's list is null, an empty one is not.
+    # A missing list is sent as null, an empty list as empty.
     count = -1 if aborted is None else 0
     if version >= FIRST_FLEXIBLE:
         out += _ANSWER_V12.pack(*partition[:5], count + 1, partition.preferred_replica)

@@ -1,9 +1,9 @@
 """Frames and headers of the Kafka protocol (KIP-482), parsed in place.
 
-A frame is an int32 size and that many bytes. The request header has a client id in the OLD
-int16 form even when the rest is flexible. Responses of flexible versions carry an empty tagged
-section behind the correlation id, except ApiVersions, whose response header is always v0: a
-client that does not know our versions yet must be able to read it.
+A frame is an int32 size and that many bytes. A request header has its client id in the OLD int16
+form even if the rest is flexible. A response of a flexible version has an empty tagged section
+behind the correlation id. ApiVersions is the exception: its response header is always v0, because a
+client that does not know the served versions yet must be able to read it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESPONSE_V1 = struct.Struct(">iib")
 
 
 class RequestHeader(NamedTuple):
-    """body_position: where the request body begins in the buffer."""
+    """body_position: start of the request body in the buffer."""
 
     api_key: int
     api_version: int
@@ -35,9 +35,9 @@ class RequestHeader(NamedTuple):
 
 
 def frame_size(buffer: bytes | bytearray | memoryview, position: int, size_max: int) -> int:
-    """Size of the frame whose length field is at `position` (the length field not counted).
+    """Size of the frame whose length field is at `position`, without that field.
 
-    Raises WireError for sizes no sane peer sends.
+    Raises WireError for a size that is too small or above size_max.
     """
     size: int = _SIZE.unpack_from(buffer, position)[0]
     if size < _HEAD.size or size > size_max:
@@ -50,9 +50,9 @@ def parse_request_header(
 ) -> RequestHeader:
     """The header of the request in buffer[position:end].
 
-    Raises WireError for an API that is not served, since then nobody knows how its header or
-    body looks. A version that is not served is reported by the caller: ApiVersions has an answer
-    for it, all others close the connection.
+    Raises WireError for an API that is not served, because the form of its header and body is
+    unknown. The caller handles a version that is not served: ApiVersions has a response for it, all
+    other APIs close the connection.
     """
     if end - position < _HEAD.size:
         raise WireError("a request is shorter than its header")

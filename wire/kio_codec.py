@@ -1,13 +1,13 @@
-"""Cold APIs: requests read by kio's native parser, answers written from plain mappings.
+"""Codec of the infrequent APIs: requests by kio's native parser, responses from plain mappings.
 
-Answers are nested dicts that hold the fields of the NEWEST version; the encoder, compiled once
-per schema class from kio's field table, writes those that the version at hand has. So an API
-file is written once, not once a version. Only the schema modules of versions really asked for
-are imported (a schema costs tens of milliseconds). kio's own writers are some ten times slower
-because they go through dataclass instances; tests hold both to the same bytes.
+A response is a nested dict with the fields of the NEWEST version. The encoder, compiled once for
+each schema class from kio's field table, writes the fields that the requested version has. So an
+API file is written once, and not once for each version. Only the schema modules of versions that
+are used get imported, because a schema costs tens of milliseconds. kio's own writers are some ten
+times slower, as they go through dataclass instances; tests compare the bytes of both.
 
-Values: ints for every number, error codes and durations in milliseconds (kio's `throttle_time`
-stays `throttle_time`), 16 bytes or None for uuids, str, bytes, bool, sequences, dicts.
+Values: ints for every number, error code and duration in ms (kio's `throttle_time` stays
+`throttle_time`), 16 bytes or None for uuids, str, bytes, bool, sequences, dicts.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kvorum.wire.unknown_tags import without_unknown_tags
 Encoder = Callable[[bytearray, Any], None]
 
 OWN_TAGS = "own tagged fields"
-"""In an answer's mapping: (tag, bytes) pairs, ascending, behind those of Kafka's schema."""
+"""Key in a response's mapping: (tag, bytes) pairs, ascending, written after Kafka's own tags."""
 
 
 class Packed(bytes):
-    """In an answer's mapping: an array that a codec of its own has packed, count and all."""
+    """A value in a response's mapping: an array that is already packed, with its count."""
 
     __slots__ = ()
 
@@ -42,17 +42,17 @@ class Packed(bytes):
 def read_request(name: str, version: int, body: memoryview) -> Any:
     """The kio entity of a request body (its type depends on name and version).
 
-    Bytes left over are ignored, as Kafka does: librdkafka's Metadata v13 request has three.
-    Raises WireError when the body is malformed.
+    Remaining bytes are ignored, as in Kafka: librdkafka's Metadata v13 request has three. Raises
+    WireError if the body is malformed.
     """
     return _read(name, version, "request", body)
 
 
 def check_request(name: str, version: int, body: memoryview) -> None:
-    """Raise WireError when a request's body is malformed, without reading its values.
+    """Raise WireError if a request body is malformed, without reading its values.
 
-    kio reads a duration into a timedelta, which cannot hold the longest that Java's clients ask for
-    (2^63-1 ms).
+    kio reads a duration into a timedelta, which cannot hold the longest one that Java's clients
+    send (2^63-1 ms).
     """
     message = message_class(name, version, "request")
     check_lengths(message, bytes(body), items_max=REQUEST_ITEMS_MAX)
@@ -60,7 +60,7 @@ def check_request(name: str, version: int, body: memoryview) -> None:
 
 def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
     read, decode_error, check_nulls = _reader(name, version, kind)
-    # Bytes: kio refuses writable buffers.
+    # kio refuses writable buffers.
     readable = bytes(body)
     items_max = REQUEST_ITEMS_MAX if kind == "request" else None
     check_lengths(message_class(name, version, kind), readable, items_max=items_max)
@@ -68,7 +68,7 @@ def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
         try:
             entity, _ = read(readable, 0)
         except KeyError as error:
-            # kio's word for a tagged field that came later than its schemas.
+            # kio raises KeyError for a tagged field that is newer than its schemas.
             if is_cleaned:
                 raise WireError(f"malformed {name} v{version} {kind}: {error!r}") from error
             readable = without_unknown_tags(message_class(name, version, kind), body)
@@ -81,7 +81,7 @@ def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
 
 
 def encode_response(name: str, version: int, values: Mapping[str, Any]) -> bytearray:
-    """The body of a response. A KeyError names a field that has no default and was not given."""
+    """The body of a response. Raises KeyError for a missing field without a default."""
     out = bytearray()
     _message_encoder(name, version, "response")(out, values)
     return out
@@ -95,7 +95,7 @@ def encode_request(name: str, version: int, values: Mapping[str, Any]) -> bytear
 
 
 def read_response(name: str, version: int, body: memoryview) -> Any:
-    """The kio entity of a response body, for what brokers ask each other. Raises WireError."""
+    """The kio entity of a response body, for requests between brokers. Raises WireError."""
     return _read(name, version, "response", body)
 
 
@@ -111,7 +111,7 @@ def uuid_bytes(value: Any) -> bytes:
 
 
 def milliseconds(value: Any) -> int:
-    """A duration as kio reads it, in milliseconds."""
+    """The milliseconds of a duration as kio reads it."""
     return round(float(value.total_seconds()) * 1000)
 
 
@@ -274,7 +274,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Missing:
-    """Marks a field that every caller must give."""
+    """Marks a field that every caller must provide."""
 
 
 _MISSING = _Missing()

@@ -1,9 +1,9 @@
-"""Whether the lengths in a message fit into it, before kio is let at it.
+"""Checks that the lengths in a message fit into it, before kio parses it.
 
-kio's native parser takes an array's count at its word and asks for memory for so many items: a
-request of twenty bytes that announces two thousand million of them ends the process. Here every
-count and length is held against the bytes that are left; an item takes at least one. And so that a
-request does not make a broker work for seconds, all its items are counted.
+kio's native parser trusts an array's count and allocates memory for that many items. A request of
+twenty bytes that claims two thousand million items would kill the process. This module compares
+every count and length with the remaining bytes; an item takes at least one. It also counts all
+items, so that one request cannot keep a broker busy for seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kvorum.wire.shapes import shape_of
 
 
 class Items:
-    """How many items of arrays and tagged fields a message may still announce."""
+    """The number of array items and tagged fields that a message may still have."""
 
     __slots__ = ("left", "most")
 
@@ -36,7 +36,7 @@ class Items:
 
 
 Skip = Callable[[bytes, int, Items], int]
-"""(message, where a value begins, account of items) -> where it ends. Raises WireError, IndexError,
+"""(message, start of a value, items) -> end of the value. Raises WireError, IndexError,
 struct.error."""
 
 FIXED_BYTES = {
@@ -46,12 +46,12 @@ FIXED_BYTES = {
 }  # fmt: skip
 _NULL_STRUCT = 0xFF
 _LARGE_UVARINT = re.compile(rb"[\x80-\xff]{2}")
-"""Counts up to 16,383 need fewer bytes, and no memory to speak of."""
+"""Counts up to 16,383 have shorter varints, and such an array needs little memory."""
 
 
 def check_lengths(entity: Any, body: bytes, *, items_max: int | None = None) -> None:
-    """Raises WireError if a length in `body`, a message of kio's class `entity`, cannot be true, or
-    if it has more than `items_max` items."""
+    """Raise WireError if a length in `body`, a message of kio's class `entity`, does not fit, or if
+    the body has more than `items_max` items."""
     most = len(body) if items_max is None else items_max
     if entity.__flexible__ and len(body) <= most and _LARGE_UVARINT.search(body) is None:
         return

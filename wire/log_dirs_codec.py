@@ -1,7 +1,7 @@
-"""What DescribeLogDirs tells beyond Kafka's fields, and its answer read by hand.
+"""DescribeLogDirs: additional fields beyond Kafka's, and a hand-written reader of the response.
 
-Kafka's answer has no room for a directory's id, nor for why it is offline. Tagged fields of our
-own, which KIP-482 lets every client pass over, have; as not every library passes over them, only
+Kafka's response has no field for a directory's id, nor for the reason why it is offline. Kvorum
+adds tagged fields, which by KIP-482 every client must skip. Not every library does, so only
 Kvorum's own command line gets them.
 """
 
@@ -19,18 +19,23 @@ OWN_CLIENT_ID = "kvorum-cli"
 DIRECTORY_ID_TAG = 10_000
 REASON_TAG = 10_001
 OFFLINE_TAG = 10_002
-"""Of a directory's result; far above what Kafka will number."""
+"""Tags within a directory's result, far above those that Kafka will use."""
 OFFLINE_NAMES_MAX = 20
-"""How many replicas that are offline, in a directory that is not, are named; all are counted."""
+"""Limit of named offline replicas in an online directory; all of them are counted."""
 _COUNT = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedDirectory:
-    """directory_id: 16 bytes; None if the broker does not tell, or could not read it. replicas,
-    size_bytes: of what lies there. total_bytes, usable_bytes: of the file system, -1 if unknown.
-    offline: how many replicas are offline in a directory that is not, as damage leaves them, None
-    if the broker does not tell; offline_names: the first of them, as their folders are called."""
+    """One data directory of a DescribeLogDirs response.
+
+    directory_id: 16 bytes; None if the broker does not send it or could not read it.
+    replicas, size_bytes: of the replicas in it. total_bytes, usable_bytes: of the file system, -1
+        if unknown.
+    offline: number of offline (damaged) replicas in an online directory, None if the broker does
+        not send it.
+    offline_names: the folder names of the first of them.
+    """
 
     error: int
     path: str
@@ -45,7 +50,7 @@ class DescribedDirectory:
 
 
 def pack_offline(names: Sequence[str]) -> bytes:
-    """The field OFFLINE_TAG: how many, and the first names, in a space-separated text."""
+    """The value of OFFLINE_TAG: the number, and the first names in a space-separated text."""
     return _COUNT.pack(len(names)) + " ".join(names[:OFFLINE_NAMES_MAX]).encode()
 
 
@@ -57,7 +62,7 @@ def _read_offline(data: bytes | None) -> tuple[int | None, tuple[str, ...]]:
 
 
 def read_answer(data: bytes) -> tuple[int, list[DescribedDirectory]]:
-    """(error code, directories) of the body of a v4 answer. Raises WireError."""
+    """(error code, directories) from the body of a v4 response. Raises WireError."""
     reader = Reader(data, 0, len(data))
     reader.int32()  # throttle time
     error = reader.int16()

@@ -1,7 +1,8 @@
-"""The partitions of a topic in Metadata answers, packed by hand.
+"""Hand-written packing of a topic's partitions in Metadata responses.
 
-After a fail-over every client asks at once. A partition takes less than half the time of the cold
-encoder, and what is packed serves the next who asks too (`broker.metadata_answers.topic_metadata`).
+After a failover every client asks at once. Packing a partition here takes less than half the time
+of `kio_codec`, and the result is reused for the next client
+(`broker.metadata_answers.topic_metadata`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FLEXIBLE_VERSION = 9
 
 
 class PartitionMetadata(NamedTuple):
-    """One partition's answer; replicas, isr and offline_replicas are broker ids."""
+    """The response fields of one partition; replicas, isr and offline_replicas are broker ids."""
 
     error: int
     partition_id: int
@@ -32,7 +33,7 @@ class PartitionMetadata(NamedTuple):
 
 
 def pack_partitions(version: int, partitions: Iterable[PartitionMetadata], count: int) -> Packed:
-    """The whole array of `count` partitions, for an answer of this version."""
+    """The whole array of `count` partitions, for a response of this version."""
     has_offline = version >= OFFLINE_REPLICAS_VERSION
     has_epoch = version >= LEADER_EPOCH_VERSION
     is_flexible = version >= FLEXIBLE_VERSION
@@ -53,7 +54,7 @@ def pack_partitions(version: int, partitions: Iterable[PartitionMetadata], count
 def _packer(
     version: int, replicas: int, isr: int, offline: int
 ) -> tuple[Callable[..., bytes], tuple[bytes, bytes, bytes]]:
-    """How a partition with so many ids in its lists is packed, and the counts before them."""
+    """The packer for a partition with lists of these lengths, and the encoded lengths."""
     is_flexible = version >= FLEXIBLE_VERSION
     counts = (
         count_bytes(replicas, is_flexible),

@@ -1,4 +1,4 @@
-"""Refuses nulls where Kafka's schema has none, which kio lets through."""
+"""Refuses nulls that Kafka's schema does not allow and kio accepts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kvorum.runtime.errors import WireError
 from kvorum.wire.shapes import shape_of
 
 Check = Callable[[Any], None]
-"""Raises WireError for an entity with a null that may not be."""
+"""Raises WireError for an entity with a null that is not allowed."""
 
 
 @functools.cache
 def null_check(entity: Any) -> Check:
-    """The check of kio's class `entity`, made once."""
+    """The check for kio's class `entity`, built once."""
     required: list[str] = []
     inner: list[tuple[str, bool, Check]] = []
     for field in dataclasses.fields(entity):
@@ -48,7 +48,7 @@ def null_check(entity: Any) -> Check:
 
 
 def _may_hold_null(annotation: Any) -> bool:
-    """True if an array may have nulls among its items (uuids are None for zero)."""
+    """True if the items of an array may be null (kio gives None for a zero uuid)."""
     for part in (annotation, *typing.get_args(annotation)):
         if typing.get_origin(part) is tuple:
             return type(None) in typing.get_args(typing.get_args(part)[0])

@@ -1,8 +1,8 @@
 """Kafka's primitive types, read in place and written into a growing buffer.
 
-Both directions speak two dialects (KIP-482): the classic one with fixed-width lengths
-and the flexible ("compact") one with unsigned varints and tagged fields. Used by the hot codecs;
-everything else goes through `kio_codec`.
+Both directions have two forms (KIP-482): the classic one with fixed-width lengths, and the flexible
+("compact") one with unsigned varints and tagged fields. The hand-written codecs use this module;
+all other APIs go through `kio_codec`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
-#: Items that all the arrays of one message may announce: low enough that a garbage count cannot
-#: make the parser loop for seconds.
+#: Limit of the items in all arrays of one message, so that a damaged count cannot keep the parser
+#: busy for seconds.
 ARRAY_ITEMS_MAX = 1_000_000
 
-#: As many of a client's request, tagged fields too: far above any real client. Each is parsed,
-#: looked up and answered while others wait, some 3 us that it takes a single byte to ask for.
+#: The same limit for a client's request, with tagged fields, far above any real client. Parsing,
+#: lookup and response of an item take some 3 us and delay other requests, while the item may take
+#: only one byte in the request.
 REQUEST_ITEMS_MAX = 100_000
 
 UVARINT_BYTES_MAX = 5
@@ -29,9 +30,8 @@ UVARINT_BYTES_MAX = 5
 class Reader:
     """A cursor over one request body inside a larger buffer.
 
-    Every read moves `position`; reading past `end` raises WireError, and so do more than
-    `items_max` items of arrays and tagged fields, those inside of others too. Nothing is copied
-    except strings and uuids.
+    Every read moves `position`. Reading past `end` raises WireError. So do more than `items_max`
+    array items and tagged fields, nested ones included. Only strings and uuids are copied.
     """
 
     __slots__ = ("buffer", "end", "items_left", "items_max", "position")
@@ -50,7 +50,7 @@ class Reader:
         self.items_max = self.items_left = items_max
 
     def skip(self, length: int) -> int:
-        """Pass over `length` bytes and return where they began."""
+        """Skip `length` bytes and return their start."""
         position = self.position
         if length < 0 or position + length > self.end:
             raise WireError(f"a field of {length} bytes at {position} passes the end {self.end}")
@@ -84,14 +84,14 @@ class Reader:
         raise WireError("an unsigned varint is longer than five bytes")
 
     def array_count(self, is_flexible: bool) -> int:
-        """Items of the array that follows; a null array counts as -1."""
+        """Number of items of the array that follows; -1 for a null array."""
         count = self.uvarint() - 1 if is_flexible else self.int32()
         if count < -1:
             raise WireError(f"an array announces {count} items")
         return self._counted(count) if count > 0 else count
 
     def byte_length(self, is_flexible: bool) -> int:
-        """Length of the bytes field that follows; null is -1."""
+        """Length of the bytes field that follows; -1 for null."""
         return self.uvarint() - 1 if is_flexible else self.int32()
 
     def string(self, is_flexible: bool) -> str:
@@ -111,7 +111,7 @@ class Reader:
             raise WireError(f"a string is not UTF-8: {error}") from error
 
     def skip_tags(self) -> None:
-        """Pass over a tagged-field section."""
+        """Skip a tagged-field section."""
         if self.buffer[self.skip(1)] == 0:
             return
         self.position -= 1
@@ -120,7 +120,7 @@ class Reader:
             self.skip(self.uvarint())
 
     def tags(self) -> list[tuple[int, int, int]]:
-        """The tagged fields that follow, as (tag, first position, length)."""
+        """The tagged fields that follow, as (tag, start, length)."""
         found = []
         for _ in range(self._counted(self.uvarint())):
             tag, length = self.uvarint(), self.uvarint()
@@ -147,8 +147,8 @@ def uvarint_bytes(value: int) -> bytes:
 
 
 def string_bytes(text: str | None, is_flexible: bool) -> bytes:
-    """`text` as a (nullable) string of either dialect. Above what the older one can tell it is cut
-    there: names are not as long, but a sentence about one may be."""
+    """`text` as a nullable string in either form. In the classic form it is cut off at the maximum
+    length, which only an error message can exceed."""
     if text is None:
         return b"\x00" if is_flexible else b"\xff\xff"
     encoded = text.encode()
@@ -160,7 +160,7 @@ def string_bytes(text: str | None, is_flexible: bool) -> bytes:
 
 
 def count_bytes(count: int, is_flexible: bool) -> bytes:
-    """An array's count, or a bytes field's length, in either dialect; -1 is null."""
+    """An array's count, or the length of a bytes field, in either form; -1 is null."""
     return uvarint_bytes(count + 1) if is_flexible else INT32.pack(count)
 
 

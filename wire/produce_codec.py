@@ -1,7 +1,7 @@
-"""Produce (key 0) v3-13 by hand: request parsed in place, response packed.
+"""Hand-written codec of Produce (key 0) v3-13: parses requests in place, packs responses.
 
-Hand-written because kio copies the record batches on reading and needs some 10 us to write the
-answer; tests hold both directions to kio's bytes. v3 magic 2 and transactional id, v5 log start
+It is hand-written because kio copies the record batches and needs some 10 us to write a response.
+Tests compare both directions with kio's bytes. v3 magic 2 and transactional id, v5 log start
 offset, v8 record errors, v9 flexible, v10 current leader and endpoints, v13 topic ids.
 """
 
@@ -40,7 +40,7 @@ class ProducePartition(NamedTuple):
 
 
 class ProduceTopic(NamedTuple):
-    """name is "" from v13 on, topic_id zero before."""
+    """name: "" from v13 on. topic_id: zero before v13."""
 
     name: str
     topic_id: bytes
@@ -55,9 +55,10 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """One partition's outcome. current_leader: (id, epoch), told with error 6 from v10 on.
+    """The result for one partition.
 
-    record_errors: (index in the batch, sentence), told from v8 on.
+    current_leader: (id, epoch), sent with error 6 from v10 on. record_errors: (index in the batch,
+        sentence), sent from v8 on.
     """
 
     partition_id: int
@@ -86,9 +87,9 @@ class NodeEndpoint(NamedTuple):
 def parse_produce_request(
     buffer: bytes | bytearray | memoryview, position: int, end: int, version: int
 ) -> ProduceRequest:
-    """The request body in buffer[position:end]; the batches stay where they are.
+    """Parse the request body in buffer[position:end]; the batches are not copied.
 
-    Bytes left over are ignored, as Kafka does. Raises WireError when it does not parse.
+    Remaining bytes are ignored, as in Kafka. Raises WireError if the body is malformed.
     """
     reader = Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)
     is_flexible = version >= FIRST_FLEXIBLE
@@ -130,7 +131,7 @@ def pack_produce_response(
     *,
     throttle_ms: int = 0,
 ) -> bytearray:
-    """The response body. endpoints: where the current leaders named in it live (v10+)."""
+    """The response body. endpoints: addresses of the current leaders named in it (v10+)."""
     is_flexible = version >= FIRST_FLEXIBLE
     out = bytearray(count_bytes(len(topics), is_flexible))
     for topic in topics:
@@ -172,7 +173,7 @@ def _pack_partition(out: bytearray, version: int, partition: ProducedPartition) 
 
 
 def pack_endpoints(out: bytearray, endpoints: Sequence[NodeEndpoint]) -> None:
-    """The closing tagged section of a Produce or Fetch answer: tag 0, node endpoints."""
+    """Pack the closing tagged section of a Produce or Fetch response: tag 0, node endpoints."""
     if not endpoints:
         out += b"\x00"
         return

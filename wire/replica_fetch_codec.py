@@ -1,7 +1,7 @@
-"""The follower's side of Fetch v17: requests packed, answers parsed in place.
+"""The follower's side of Fetch v17: packs requests and parses responses in place.
 
-Brokers speak only this one version among themselves: topic ids, leader epochs, replica state
-and sessions are all in it, and every broker of a cluster serves it.
+Brokers use only this version among themselves. It has topic ids, leader epochs, replica state and
+sessions, and every broker of a cluster serves it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIVERGING = struct.Struct(">iq")
 
 
 class ReplicaAnswer(NamedTuple):
-    """One partition's answer; its batches are buffer[position:position + length]."""
+    """The response for one partition; its batches are buffer[position:position + length]."""
 
     topic_id: bytes
     partition_id: int
@@ -87,9 +87,9 @@ def pack_replica_fetch(
 def parse_replica_answer(
     buffer: bytes | bytearray | memoryview, position: int, end: int
 ) -> ReplicaFetchAnswer:
-    """The response frame (without its size) in buffer[position:end].
+    """Parse the response frame (without its size) in buffer[position:end].
 
-    Raises WireError when it does not parse.
+    Raises WireError if it is malformed.
     """
     reader = Reader(buffer, position, end)
     try:

@@ -1,4 +1,4 @@
-"""What kio's field annotations say: one value or many, of what, and whether None is allowed."""
+"""Interprets kio's field annotations: single value or array, inner type, nullable or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Union, get_args, get_origin
 
 
 def shape_of(annotation: Any) -> tuple[str, Any, bool]:
-    """("array" or "one", the inner type, whether None is allowed)."""
+    """("array" or "one", inner type, True if None is allowed)."""
     is_optional = False
     if get_origin(annotation) in (UnionType, Union):
         (annotation,) = [a for a in get_args(annotation) if a is not type(None)]

@@ -1,8 +1,8 @@
-"""Requests with tagged fields that this build does not know (KIP-482): they are passed over.
+"""Removes tagged fields that this build does not know from requests (KIP-482).
 
-A newer client may add tags to any struct of a flexible version. kio refuses what it does not know,
-so the body is copied without those fields, guided by kio's own classes, and read again. Only
-requests that bring such a tag pay for it.
+A newer client may add tags to any struct of a flexible version, and kio refuses unknown ones. The
+body is then copied without these fields, by the structure of kio's classes, and read again. Only
+requests with such a tag pay for that.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Copy = Callable[[Reader, bytearray], None]
 
 
 def without_unknown_tags(entity: Any, body: bytes | memoryview) -> bytes:
-    """`body`, a message of kio's class `entity` in a flexible version, with known tags only.
+    """`body`, a message of kio's class `entity` in a flexible version, without unknown tags.
 
-    Raises WireError when it does not parse.
+    Raises WireError if it is malformed.
     """
     reader = Reader(body, 0, len(body))
     out = bytearray()

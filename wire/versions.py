@@ -1,8 +1,8 @@
-"""One table of the APIs and versions that a listener serves.
+"""The table of the APIs and versions that a listener serves.
 
-Each file in `broker/api` declares its `Api`; the server builds the table from those
-declarations, and ApiVersions, the header parser and the dispatcher all read it. So what is
-advertised cannot drift from what is served.
+Each file in `broker/api` declares its `Api`, and the server builds the table from the declarations.
+ApiVersions, the header parser and the dispatcher all read it. So the advertised versions cannot
+differ from the served ones.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from dataclasses import dataclass
 from kvorum.runtime.errors import invariant
 
 _NO_VERSION = 1 << 15
-"""Above each int16."""
+"""Larger than any int16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """What one API file serves.
+    """The versions of one API that its file serves.
 
-    key: Kafka's number; name: kio's schema folder (`list_offsets`);
-    min_version, max_version: served, both inclusive; first_flexible: first version with tagged
-    fields and request header v2; advertised_min_version: what ApiVersions says when that must
-    differ (Produce says 0: librdkafka turns compression off otherwise); inter_broker_min_version:
-    from it on only brokers ask, so no client quota binds it; needs_controller: clients
-    send the request to the broker that they take for the controller, which passes it on.
+    key: Kafka's number. name: kio's schema folder (`list_offsets`).
+    min_version, max_version: served, inclusive.
+    first_flexible: first version with tagged fields and request header v2.
+    advertised_min_version: given in ApiVersions if it must differ (0 for Produce: otherwise
+        librdkafka turns compression off).
+    inter_broker_min_version: from this version on only brokers send it, so no client quota applies.
+    needs_controller: clients send the request to the broker that they take for the controller; the
+        broker forwards it.
     """
 
     key: int
@@ -39,7 +41,7 @@ class Api:
 
 
 class ServedVersions:
-    """The table: API key to its declaration."""
+    """The declarations by API key."""
 
     def __init__(self, apis: Iterable[Api]) -> None:
         self._by_key: dict[int, Api] = {}
@@ -55,7 +57,7 @@ class ServedVersions:
         return api is not None and api.min_version <= version <= api.max_version
 
     def is_flexible(self, key: int, version: int) -> bool:
-        """True if a request of this API and version has header v2. Unknown keys: False."""
+        """True if a request of this API and version has header v2; False for unknown keys."""
         api = self._by_key.get(key)
         return api is not None and version >= api.first_flexible
 

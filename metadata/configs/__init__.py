@@ -1,1 +1,1 @@
-"""Dynamic configs: the one table of keys, and which value of a key holds. Pure."""
+"""Dynamic configs: the tables of keys, and the rules for their effective values. Pure."""

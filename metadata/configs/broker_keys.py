@@ -1,8 +1,8 @@
-"""The properties of a broker, under Apache Kafka's names where Kafka has them.
+"""The properties of a broker, with Apache Kafka's names where Kafka has them.
 
-Those that are the default of a topic's config take type and bounds from it and may be changed
-while the broker runs; the others are read at its start. A test holds this table and the classes
-that bind a broker's file together.
+A property that is the default of a topic config takes type and bounds from it, and may be changed
+while the broker runs. The others are read when the broker starts. A test compares this table with
+the classes that bind a broker's properties file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kvorum.metadata.image.features import RELEASES
 _DOUBLE_MAX = sys.float_info.max
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 
-#: Broker properties that are the default of a topic's config, and that a broker knows.
+#: Broker properties that are defaults of topic configs.
 _TOPIC_DEFAULTS = (
     "compression.gzip.level",
     "compression.lz4.level",
@@ -45,7 +45,7 @@ _TOPIC_DEFAULTS = (
     "unclean.leader.election.enable",
 )
 
-#: Name, type, default, documentation of what a running broker takes over.
+#: Name, type, default and documentation of properties that a running broker takes over.
 _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
     ("max.connections", _INT, "10000", "Connections of clients above which new ones are closed."),
     ("max.connections.per.ip", _INT, str(INT32_MAX), "Connections that one address may have."),
@@ -61,7 +61,7 @@ _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
     ),
 )
 
-#: Keys of all cleans of a broker.
+#: Properties of the log cleaner.
 _CLEANER: tuple[ConfigKey, ...] = (
     ConfigKey(
         name="log.cleaner.enable",
@@ -113,8 +113,8 @@ _CLEANER: tuple[ConfigKey, ...] = (
     ),
 )
 
-#: Numbers read at the start that may be 0; with -1, those that it switches off. The others are
-#: at least 1.
+#: Numbers, read at the start, that may be 0. Those in _MAY_BE_NONE may be -1, which switches them
+#: off. All others are at least 1.
 _MAY_BE_ZERO = (
     "controlled.shutdown.timeout.ms",
     "group.initial.rebalance.delay.ms",
@@ -134,7 +134,7 @@ _MAY_BE_NONE = (
     "socket.send.buffer.bytes",
 )
 
-#: Times in larger units, for which Kafka's finer names stand in where they are given.
+#: Times with properties in larger units. A property in a finer unit takes precedence.
 _COARSER: dict[str, tuple[tuple[str, int], ...]] = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
     "log.retention.minutes": (("log.retention.hours", 60),),
@@ -174,7 +174,7 @@ OTHER_NAMES: tuple[ConfigKey, ...] = (
     ),
 )
 
-#: Name, type, default, documentation of what a broker reads at its start.
+#: Name, type, default and documentation of properties that a broker reads at its start.
 _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     # Identity and addresses.
     ("node.id", _INT, None, "The node's number, unique in the cluster."),
@@ -266,8 +266,8 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "60000",
         "Time between two flushes of all logs.",
     ),
-    # Coordinators: the configs that their topics are made with. Later they are changed as any
-    # topic's.
+    # Coordinators: the configs with which their internal topics are created. Later these are
+    # changed like those of any topic.
     ("offsets.topic.num.partitions", _INT, "50", "Partitions of __consumer_offsets."),
     ("offsets.topic.replication.factor", _INT, "3", "Replicas of __consumer_offsets."),
     ("offsets.topic.segment.bytes", _INT, "104857600", "Size of its segments."),

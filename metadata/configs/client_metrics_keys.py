@@ -1,7 +1,7 @@
-"""Configs of a subscription to client metrics (KIP-714): which metrics, how often, of whom. Pure.
+"""Configs of a subscription to client metrics (KIP-714): metrics, interval, clients. Pure.
 
-`metrics` are prefixes of names ("*": all; empty: none). `match` are patterns `selector=expression`,
-all of which a client must match; an expression is RE2's and matches the whole value.
+`metrics` are prefixes of names ("*": all; empty: none). `match` are patterns `selector=expression`;
+a client must match all of them. An expression has RE2 syntax and matches the whole value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SELECTORS = (
 )
 EXPRESSION_LENGTH_MAX = 1_024
 PROGRAM_BYTES_MAX = 1 << 20
-"""Memory of one compiled expression; an expression of a few characters may need gigabytes."""
+"""Memory limit of one compiled expression; an expression of a few characters may need gigabytes."""
 
 CLIENT_METRICS_CONFIGS: dict[str, ConfigKey] = {
     key.name: key
@@ -56,7 +56,7 @@ CLIENT_METRICS_CONFIGS: dict[str, ConfigKey] = {
 
 
 def client_metrics_problem(name: str, value: str) -> Rejected | None:
-    """Why this config of a subscription cannot be set, or None. Codes are Kafka's."""
+    """The refusal of this config of a subscription, or None. Error codes are Kafka's."""
     key = CLIENT_METRICS_CONFIGS.get(name)
     if key is None:
         return Rejected(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
@@ -84,7 +84,7 @@ def pattern_of(item: str) -> tuple[str, Any]:
         raise ValueError(f"{selector!r} is no selector; there are {', '.join(SELECTORS)}")
     if len(expression) > EXPRESSION_LENGTH_MAX:
         raise ValueError(f"the expression is longer than {EXPRESSION_LENGTH_MAX} characters")
-    import re2  # here: nodes without such subscriptions are three megabytes smaller
+    import re2  # imported here to save three megabytes on nodes without such subscriptions
 
     options = re2.Options()
     options.log_errors = False

@@ -1,4 +1,4 @@
-"""May this config be set? The table is in `metadata.configs`; every asker comes here."""
+"""The checks for setting a config, on the tables in `metadata.configs`; all callers come here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kvorum.metadata.image.image import (
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 VALUE_LENGTH_MAX = 32_767
-"""Characters of a config's value, as in Kafka."""
+"""Maximum length of a config's value in characters, as in Kafka."""
 
 CONFIGS_OF: dict[int, dict[str, ConfigKey]] = {
     RESOURCE_TOPIC: TOPIC_CONFIGS,
@@ -30,7 +30,7 @@ CONFIGS_OF: dict[int, dict[str, ConfigKey]] = {
     RESOURCE_CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
     RESOURCE_GROUP: GROUP_CONFIGS,
 }
-"""The table of each type of resource that has configs."""
+"""The table of keys for each type of resource that has configs."""
 
 __all__ = [
     "BROKER_CONFIGS",
@@ -50,7 +50,7 @@ _MAX_LAG = "max.compaction.lag.ms"
 
 
 def topic_config_problem(name: str, value: str) -> Rejected | None:
-    """Why this topic config cannot be set, or None."""
+    """The refusal of this topic config, None if it may be set."""
     key = TOPIC_CONFIGS.get(name)
     if key is None:
         return Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
@@ -59,12 +59,12 @@ def topic_config_problem(name: str, value: str) -> Rejected | None:
 
 
 def topic_configs_conflict(configs: Mapping[str, str]) -> Rejected | None:
-    """Why these configs of one topic, each of which may be set, cannot be set together, or None."""
+    """The refusal of valid configs of one topic that conflict with each other, or None."""
     low, high = (
         parse(key, configs.get(key.name, key.default or ""))
         for key in (TOPIC_CONFIGS[_MIN_LAG], TOPIC_CONFIGS[_MAX_LAG])
     )
-    # A value that another version let in may not parse; it counts as not set, as elsewhere.
+    # A value that another version accepted may be invalid here; it counts as not set.
     if not isinstance(low, int) or not isinstance(high, int) or low <= high:
         return None
     return Rejected(
@@ -74,19 +74,21 @@ def topic_configs_conflict(configs: Mapping[str, str]) -> Rejected | None:
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """A broker's key, of those that are obeyed and of Kafka's others; None for a name that Kafka
-    does not know either: a plug-in's, a mistake, or of another version."""
+    """A broker's key, obeyed or not; None for a name that Kafka does not know either.
+
+    Such a name may belong to a plug-in or another version, or may be a mistake.
+    """
     key = BROKER_CONFIGS.get(name)
     if key is not None:
         return key
-    # Most brokers never meet such a name, and these are many.
+    # Imported only here: the table is long, and most brokers never meet such a name.
     from kvorum.metadata.configs.kafka_keys import kafka_keys
 
     return kafka_keys().get(name)
 
 
 def ignored_config(name: str, value: str) -> str | None:
-    """A line for the log: why this config of a broker changes nothing. None if it is obeyed."""
+    """A line for the log that says why a broker's config has no effect; None if it has one."""
     key = broker_key(name)
     if key is None:
         return f"{name} is kept and changes nothing: no config of Kafka 4.3 or Kvorum has this name"
@@ -97,16 +99,18 @@ def ignored_config(name: str, value: str) -> str | None:
 
 
 def broker_value_problem(name: str, value: str) -> str | None:
-    """Why a broker's config cannot have this value, in its file or later, or None. Under a name
-    that nobody knows anything goes, as in Kafka."""
+    """A sentence if a broker's config cannot have this value, in its file or later; else None.
+
+    An unknown name may have any value, as in Kafka.
+    """
     key = broker_key(name)
     return _too_long(name, value) or (None if key is None else key.problem(value))
 
 
 def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected | None:
-    """Why this config cannot be set for a broker, or for all (resource name ""), or None.
+    """The refusal of this config for a broker, or for all (resource name ""), or None.
 
-    The code is Kafka's for brokers, INVALID_REQUEST, where it is INVALID_CONFIG for topics
+    Kafka's error code for broker configs is INVALID_REQUEST, for topic configs INVALID_CONFIG
     (KAFKA-13609).
     """
     key = broker_key(name)
@@ -130,7 +134,7 @@ def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected
 
 
 def other_config_problem(resource_type: int, name: str, value: str) -> Rejected | None:
-    """Why this config of a group or of a subscription to client metrics cannot be set, or None."""
+    """The refusal of this config of a group or a client-metrics subscription, or None."""
     problem = _too_long(name, value)
     if problem is not None:
         return Rejected(ErrorCode.INVALID_CONFIG, problem)

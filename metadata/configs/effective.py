@@ -1,7 +1,8 @@
-"""Which value of a key holds: the levels of Kafka, nearest first.
+"""The effective value of a config: Kafka's levels, nearest first.
 
-A topic's own, then of the broker property behind it: set on this broker, set as the default of all
-brokers, in the broker's file, Kafka's own default. A broker's key lacks the first level.
+The levels of a topic config are: the topic's own value; then those of the broker property behind
+it: set on this broker, set as the default of all brokers, in the broker's file, Kafka's default. A
+broker's key lacks the first level.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
 from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
 
 CLUSTER_DEFAULT = ""
-"""Resource name of the default of all brokers."""
+"""Resource name for the default of all brokers."""
 
 _NOTHING: Mapping[str, str] = {}
 _NUMBER = ConfigKey(name="", type=ConfigType.LONG, default=None, documentation="")
 
 
 class Source(enum.IntEnum):
-    """Where a value comes from; Kafka's numbers."""
+    """The source of a value; Kafka's numbers."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -37,8 +38,11 @@ class Source(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One level at which a key has a value. unit: of the value, in units of the key that is asked
-    for: log.retention.hours says what log.retention.ms is, in units of 3,600,000."""
+    """The value of a key at one level.
+
+    unit: of the value, in units of the requested key: log.retention.hours gives a value for
+        log.retention.ms in units of 3,600,000.
+    """
 
     name: str
     value: str | None
@@ -47,27 +51,26 @@ class Setting:
 
     @property
     def value_held(self) -> str | None:
-        """The value in the units of the key that is asked for."""
+        """The value in the unit of the requested key."""
         number = None if self.value is None or self.unit == 1 else parse(_NUMBER, self.value)
         return in_finer_units(number, self.unit) if isinstance(number, int) else self.value
 
 
 @dataclass(frozen=True, slots=True)
 class StaticValue:
-    """A property as a broker's own start found it. is_given: in its file, not the default."""
+    """A property as of the broker's start. is_given: it is in the broker's file, not a default."""
 
     value: str
     is_given: bool
 
 
 def in_finer_units(number: int, unit: int) -> str:
-    """A number of units as text; -1 stays what it is, no limit."""
+    """`number` units as text, in the finer unit; -1 stays -1, no limit."""
     return str(number * unit) if number >= 0 else "-1"
 
 
 def broker_configs(image: ClusterImage, name: str) -> Mapping[str, str]:
-    """The values that are set for a broker (its id as text) or for all brokers
-    (CLUSTER_DEFAULT)."""
+    """The values set for a broker (its id as text) or for all brokers (CLUSTER_DEFAULT)."""
     return image.configs.get((RESOURCE_BROKER, name), _NOTHING)
 
 
@@ -80,8 +83,8 @@ def broker_settings(
 ) -> tuple[Setting, ...]:
     """All levels at which a broker's key has a value, nearest first.
 
-    own: set for this broker; shared: for all; static: its file and defaults. At each level the
-    finest unit goes first.
+    own: set for this broker. shared: set for all brokers. static: from its file, with defaults. At
+        each level the finest unit comes first.
     """
     found = []
     if key.name in own:
@@ -93,21 +96,21 @@ def broker_settings(
         start = static.get(name)
         if start is not None and start.is_given:
             found.append(Setting(name, start.value, Source.STATIC_BROKER, unit))
-    # As in Kafka, where the finer ones have no default of their own.
+    # As in Kafka, where only the coarsest unit has a default.
     name, unit = names[-1]
     default = key.default if unit == 1 else BROKER_CONFIGS[name].default
     if default is not None:
         found.append(Setting(name, default, Source.DEFAULT, unit))
     if key.default is None and not any(level.name == key.name for level in found):
-        return ()  # as in Kafka: minutes that nobody has set are not shown as the file's hours
+        return ()  # as in Kafka: if the minutes are not set, they do not show the hours of the file
     return tuple(found)
 
 
 def topic_config_value(image: ClusterImage, topic: str, name: str) -> str | None:
-    """A topic's config as a controller sees it, who knows no broker's file.
+    """A topic's config as a controller sees it, without the brokers' files.
 
-    The topic's own value, else the default set for all brokers, else Kafka's. None for a key that
-    is not in the table and not set.
+    The topic's own value, else the default set for all brokers, else Kafka's default. None for a
+    key that is neither in the table nor set.
     """
     value = image.topic_configs(topic).get(name)
     if value is not None:

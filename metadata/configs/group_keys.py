@@ -1,8 +1,8 @@
-"""Configs of groups (KIP-848, KIP-932, KIP-1071), as Apache Kafka 4.3 has them.
+"""Configs of groups (KIP-848, KIP-932, KIP-1071), as in Apache Kafka 4.3.
 
-Kvorum obeys `consumer.session.timeout.ms` and `consumer.heartbeat.interval.ms`. The others are kept
-and shown; nothing obeys them yet. Bounds are the defaults of Kafka's `group.*.min.*` and
-`group.*.max.*` properties of brokers, which Kvorum does not have.
+Kvorum obeys `consumer.session.timeout.ms` and `consumer.heartbeat.interval.ms`. The others are
+stored and shown, without an effect. The bounds are the defaults of Kafka's broker properties
+`group.*.min.*` and `group.*.max.*`, which Kvorum does not have.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RESET = re.compile(
     r"([0-9]+(\.[0-9]{1,9})?S)?)?",
     re.ASCII,
 )
-"""Durations are ISO 8601's, of days and less, and not negative."""
+"""A non-negative ISO 8601 duration, in days and smaller units."""
 
 _NUMBERS = (
     (SESSION_TIMEOUT, 45_000, 45_000, 60_000, "Silence after which a member of the group is out."),
@@ -40,8 +40,8 @@ _NUMBERS = (
     ("streams.initial.rebalance.delay.ms", 3_000, 0, None, "Not obeyed: of an empty group."),
     ("streams.num.standby.replicas", 0, 0, 2, "Not obeyed: standby replicas of a task."),
 )
-"""Name, default, least, most, meaning. The broker's property of the same meaning has `group.`
-before the name."""
+"""Name, default, minimum, maximum, documentation. The broker property with the same meaning has the
+prefix `group.`."""
 
 _WORDS = (
     ConfigKey(
@@ -93,7 +93,7 @@ GROUP_CONFIGS: dict[str, ConfigKey] = {
 
 
 def group_config_problem(name: str, value: str) -> Rejected | None:
-    """Why this config of a group cannot be set, or None."""
+    """The refusal of this config of a group, None if it may be set."""
     key = GROUP_CONFIGS.get(name)
     if key is None:
         return Rejected(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
@@ -104,10 +104,10 @@ def group_config_problem(name: str, value: str) -> Rejected | None:
 
 
 def number_of(configs: Mapping[str, str], name: str) -> int | None:
-    """The number that a group's configs set `name` to, None if they set none that is sound."""
+    """The number to which a group's configs set `name`; None if there is no valid one."""
     value = configs.get(name)
     if value is None:
         return None
-    # A newer version may have let in what does not parse here; it counts as not set.
+    # A newer version may have accepted a value that is invalid here; it counts as not set.
     number = parse(GROUP_CONFIGS[name], value)
     return number if isinstance(number, int) else None

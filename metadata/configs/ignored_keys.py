@@ -1,8 +1,10 @@
-"""The configs of Apache Kafka 4.3's brokers that Kvorum takes and no broker obeys.
+"""Broker configs of Apache Kafka 4.3 that Kvorum accepts and that have no effect.
 
-`metadata.configs.kafka_keys` reads this text, and only when one of these names is met. A line is
-name, type, default (`-` for none, `""` for empty), then the least number that Kafka takes (`>=N`)
-and where a running broker of Kafka takes it over (`dynamic`, or `per-broker` for one broker alone).
+`metadata.configs.kafka_keys` parses this text, and only when one of these names is used. A line has
+these words:
+- the name, the type, and the default (`-` for none, `""` for empty);
+- the minimum in Kafka, as `>=N`;
+- `dynamic` if a running Kafka broker takes it over, `per-broker` if only for a single broker.
 """
 
 from __future__ import annotations
@@ -379,4 +381,4 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
 )
-"""Why the configs of a group change nothing here, and the configs."""
+"""Groups of configs, each with the reason why they have no effect."""

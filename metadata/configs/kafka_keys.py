@@ -1,9 +1,9 @@
-"""The broker configs of Apache Kafka 4.3 that Kvorum does not obey.
+"""Broker configs of Apache Kafka 4.3 that Kvorum does not obey.
 
-Most are taken and change nothing, so that a file, and the tools that set configs, can be carried
-over; the log names each with the reason. Some would be a lie and can only be left as they are: a
-broker that has an authorizer in its file must not serve everybody. A test goes through all of
-Kafka's names. This module is imported when a name is met that BROKER_CONFIGS does not have.
+Most are accepted without an effect, so that existing properties files and tools can be used; the
+log names each with the reason. For some, that would be misleading, and they can only have the value
+that changes nothing: a broker with an authorizer in its file must not serve everyone. A test covers
+all of Kafka's names. This module is imported only when a name is used that BROKER_CONFIGS lacks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UPDATES = {"dynamic": Update.DYNAMIC, "per-broker": Update.PER_BROKER}
 
 _OWN_LISTENERS = "PLAINTEXT|CONTROLLER"
 
-#: Name, type, default, values that change nothing, why there are no others, where it may be set.
+#: Name, type, default, values without an effect, reason for refusing others, where it may be set.
 _FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], ...] = (
     (
         "authorizer.class.name",
@@ -173,7 +173,8 @@ _PROTOCOLS = ConfigKey(
 
 @functools.cache
 def kafka_keys() -> dict[str, ConfigKey]:
-    """By name, all that BROKER_CONFIGS and the controllers' properties leave of Kafka's."""
+    """The Kafka configs that neither BROKER_CONFIGS nor the controllers' properties have, by
+    name."""
     keys = {
         name: ConfigKey(
             name=name,

@@ -1,7 +1,8 @@
-"""What a config key is: name, Kafka's type, default, which values are sound, which are served.
+"""A config key: its name, type and default, its valid values, and those that this build obeys.
 
-Sound is what Apache Kafka would take. Served is what this build obeys: a value that is sound and
-not served is refused with the reason, so that nobody relies on a setting that does nothing.
+A value is valid if Apache Kafka accepts it. It is served if this build obeys it. A value that is
+valid and not served is refused with the reason, so that nobody relies on a setting without an
+effect.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,100}", re.ASCII)
-"""Far more digits than any bound has, and fewer than the 4,300 above which `int()` raises."""
+"""At most 100 digits: more than any bound has, and fewer than the 4,300 at which `int()` raises."""
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 class ConfigType(enum.IntEnum):
-    """Kafka's numbers (DescribeConfigs v3 and later)."""
+    """Types of config values; Kafka's numbers (DescribeConfigs v3 and later)."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -36,9 +37,9 @@ class ConfigType(enum.IntEnum):
 class Update(enum.Enum):
     """Where a broker's key may be set while brokers run.
 
-    DYNAMIC: for one broker and as the default of all. CLUSTER: only as the default of all, since
-    it is the controllers who obey it. PER_BROKER: only for one broker. READ_ONLY: in the broker's
-    file, at its start.
+    DYNAMIC: for one broker, or as the default of all. CLUSTER: only as the default of all, because
+    the controllers obey it. PER_BROKER: only for one broker. READ_ONLY: only in the broker's file,
+    read at its start.
     """
 
     DYNAMIC = "dynamic"
@@ -51,14 +52,16 @@ class Update(enum.Enum):
 class ConfigKey:
     """One key of topics or of brokers.
 
-    default: as Kafka prints it, None for none. low, high: bounds of a number, both inclusive.
-    values: the only sound values (of a LIST: of its items), () for any. pattern: what each item of
-    a LIST must match, or the whole of a STRING; pattern_says: what that comes to. also: numbers
-    that the bounds leave out. served: the values that this build obeys, None for every
-    sound one; then `unserved` says what is missing. ignored: why every sound value is accepted and
-    changes nothing, "" for a key that is obeyed. broker_name: of a topic's key, the broker property
-    that is its default. update: of a broker's key. coarser: of a broker's number, the properties
-    that stand in for it in larger units, nearest first, each with the size of its unit.
+    default: as Kafka prints it, None for none. low, high: bounds of a number, inclusive.
+    values: the only valid values (of a LIST: of its items), () for any.
+    pattern: for each item of a LIST, or for a whole STRING. pattern_says: the pattern in words.
+    also: valid numbers outside the bounds.
+    served: the values that this build obeys, None for all valid ones. unserved: what is missing for
+        the others.
+    ignored: why every valid value is accepted without an effect, "" for a key that is obeyed.
+    broker_name: for a topic's key, the broker property that is its default.
+    update: for a broker's key. coarser: for a broker's number, its properties in larger units,
+        nearest first, each with the size of its unit.
     """
 
     name: str
@@ -80,7 +83,7 @@ class ConfigKey:
 
     @property
     def is_sensitive(self) -> bool:
-        """Its value is never shown."""
+        """True if its value must never be shown."""
         return self.type is ConfigType.PASSWORD
 
     @property
@@ -89,11 +92,11 @@ class ConfigKey:
 
     @property
     def is_fixed(self) -> bool:
-        """This build obeys one value only: there is nothing to change."""
+        """True if this build obeys one value only, so it cannot be changed."""
         return self.served is not None and len(self.served) < 2
 
     def problem(self, value: str) -> str | None:
-        """Why this value cannot be set, a sentence that names key and value, or None."""
+        """A sentence with key and value that says why this value cannot be set, or None."""
         shown = f"{self.name}=<hidden>" if self.is_sensitive else f"{self.name}={value!r}"
         unsound = self._unsound(value)
         if unsound is not None:
@@ -126,7 +129,7 @@ class ConfigKey:
                 return None
 
     def _unsound_list(self, text: str) -> str | None:
-        # Empty ones as well: Kafka takes `,delete` for a list of two.
+        # Empty items count: Kafka reads `,delete` as a list of two.
         items = [item.strip() for item in text.split(",")] if text else []
         if self.values and (not items or any(item not in self.values for item in items)):
             return f"must be a list of {', '.join(self.values)}"
@@ -160,7 +163,7 @@ def list_items(text: str) -> list[str]:
 
 
 def parse(key: ConfigKey, value: str) -> int | float | bool | str | None:
-    """The value as its type says, None if it does not parse. Bounds are not looked at."""
+    """The value in its type, None if it cannot be parsed. Bounds are not checked."""
     text = value.strip()
     match key.type:
         case ConfigType.BOOLEAN:

@@ -1,6 +1,6 @@
-"""The configs of topics, under Apache Kafka's names, types, defaults and bounds (4.3).
+"""The topic configs, with Apache Kafka's names, types, defaults and bounds (4.3).
 
-`served` marks what this build does not obey yet: such a key can only be left at its default.
+`served` marks a key that this build does not obey yet; it can only have its default.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ _TIERS: tuple[ConfigKey, ...] = tuple(
         ),
     )
 )
-"""Tools carry them from cluster to cluster: the values that change nothing are taken."""
+"""Configs of tiered storage: tools copy them between clusters, so values without an effect pass."""
 
 _REPLICATION: tuple[ConfigKey, ...] = (
     ConfigKey(

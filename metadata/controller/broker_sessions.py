@@ -1,16 +1,17 @@
-"""Which brokers are alive, as the active controller sees it. Soft state: never in the log.
+"""Liveness of brokers, as the active controller sees it. Soft state: never in the log.
 
-A broker's session ends by silence (session timeout) or, sooner, when its heartbeat stream broke
-and did not come back within a short grace: the process is gone. A slow broker that still answers
-keeps both.
+A broker's session ends after the session timeout without a heartbeat. It ends earlier if its
+heartbeat stream broke and did not come back within a short grace, because then the process is
+usually dead. A slow broker that still answers keeps its stream and its session.
 
-The grace is short because a process that died leaves a broken stream behind, and mostly that is
-what broke it. A link that flaps breaks streams as well: the same process comes back over it, fenced
-or not, and was never dead. Each such return doubles the broker's own grace, up to the session
-timeout, and each FLAP_QUIET_MS without one halves it again. So a flapping link costs a few fencings
-and not one with every flap, while a process that dies without having flapped before is found out
-after the configured grace. Another process of that id (another broker epoch) begins anew, and so
-does another active controller, which has seen none of it.
+The grace is short because a dead process is the usual cause of a broken stream. A flapping link
+breaks streams as well, but then the same process comes back over it. Each such return doubles that
+broker's own grace, up to the session timeout. Each FLAP_QUIET_MS without a return halves it again.
+So a flapping link costs a few fencings and not one with every flap. A process that dies without
+earlier flaps is detected after the configured grace.
+
+Another process of the same broker id (another broker epoch) starts with the configured grace. So
+does every broker at a new active controller.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from dataclasses import dataclass
 _NEVER_MS = 1 << 62
 
 STALL_MS = 100
-"""A session timer that fires so late says that this process stood still, not the brokers."""
+"""A session timer that fires this late shows that this process was stalled, and not the brokers."""
 
 FLAP_QUIET_MS = 10_000
-"""Without the return of a broken stream for so long, a doubling of the grace is taken back."""
+"""After this long without the return of a broken stream, the grace is halved once."""
 
 
 @dataclass(slots=True)
@@ -37,9 +38,9 @@ class _Session:
 
 @dataclass(slots=True)
 class _Streams:
-    """Streams of one broker epoch, one after the other. They outlive sessions.
+    """The successive heartbeat streams of one broker epoch. They outlive sessions.
 
-    newest: serial of the last that began. is_broken: it ended, and no heartbeat came since.
+    newest: serial number of the last stream. is_broken: it ended, and no heartbeat has come since.
     doublings: of the grace, as of since_ms.
     """
 
@@ -60,7 +61,7 @@ class BrokerSessions:
         self._streams: dict[int, _Streams] = {}
 
     def reset(self, brokers: dict[int, int], now_ms: int) -> None:
-        """A new active controller: each registered broker (id to epoch) gets a fresh deadline."""
+        """Start as a new active controller, with new deadlines for the brokers (id to epoch)."""
         deadline_ms = now_ms + self._session_timeout_ms
         self._sessions = {
             broker_id: _Session(broker_epoch, deadline_ms, is_heard=False)
@@ -70,7 +71,7 @@ class BrokerSessions:
             streams.is_broken, streams.doublings = False, 0
 
     def touch(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> None:
-        """A registration or a heartbeat of this epoch arrived."""
+        """Note a registration or heartbeat of this epoch."""
         self._sessions[broker_id] = _Session(
             broker_epoch,
             now_ms + self._session_timeout_ms,
@@ -78,16 +79,18 @@ class BrokerSessions:
         )
         streams = self._streams.get(broker_id)
         if streams is not None and streams.is_broken and streams.broker_epoch == broker_epoch:
-            # It was not dead.
+            # The process was alive all the time.
             streams.is_broken = False
             streams.doublings = self._doublings(streams, now_ms) + 1
             streams.since_ms = now_ms
 
     def stream_began(self, broker_id: int, broker_epoch: int) -> int:
-        """A heartbeat stream of this epoch brings its first heartbeat; the stream's serial.
+        """Note the first heartbeat of this epoch on a stream; return the stream's serial number.
 
-        Only the end of the newest counts. 1. A link goes silent, 2. the broker gives its stream up
-        and comes back over a new connection, 3. the end of the old connection is noticed here.
+        Only the end of the newest stream counts. Bad sequence otherwise:
+        1. A link goes silent.
+        2. The broker gives up its stream and returns over a new connection.
+        3. The controller notices the end of the old connection, and would fence the broker.
         """
         streams = self._streams.get(broker_id)
         if streams is None or streams.broker_epoch < broker_epoch:
@@ -100,9 +103,9 @@ class BrokerSessions:
     def stream_broke(
         self, broker_id: int, broker_epoch: int, now_ms: int, serial: int | None = None
     ) -> None:
-        """The heartbeat stream of this epoch ended; a newer one is none of its business.
+        """Note that a heartbeat stream of this epoch has ended; older streams are ignored.
 
-        serial: as `stream_began` gave it; None for the newest.
+        serial: from `stream_began`; None for the newest stream.
         """
         session, streams = self._sessions.get(broker_id), self._streams.get(broker_id)
         if streams is None or streams.broker_epoch < broker_epoch:
@@ -115,27 +118,28 @@ class BrokerSessions:
         session.stream_deadline_ms = now_ms + self.grace_ms(broker_id, now_ms)
 
     def grace_ms(self, broker_id: int, now_ms: int) -> int:
-        """How long a broken stream of this broker may stay away."""
+        """How long a broken stream of this broker may stay away before the broker is fenced."""
         streams = self._streams.get(broker_id)
         doublings = 0 if streams is None else self._doublings(streams, now_ms)
-        # A session timeout below the grace has always ended a session sooner anyway.
+        # If the session timeout is below the grace, it ends the session earlier in any case.
         most_ms = max(self._session_timeout_ms, self._stream_grace_ms)
         return min(self._stream_grace_ms << doublings, most_ms)
 
     def _doublings(self, streams: _Streams, now_ms: int) -> int:
         quiet = (now_ms - streams.since_ms) // FLAP_QUIET_MS
-        # No more than are of use, or the quiet after a long storm would take as long as the storm.
+        # Count only doublings that have an effect. Otherwise, after many flaps, the grace would
+        # take as long to fall as it took to rise.
         most = 0
         while self._stream_grace_ms << most < self._session_timeout_ms and self._stream_grace_ms:
             most += 1
         return max(min(streams.doublings, most) - quiet, 0)
 
     def on_timer(self, due_ms: int, now_ms: int) -> None:
-        """A timer that was due at due_ms fires now; call before `expired`.
+        """Note that a timer due at due_ms fires now; call this before `expired`.
 
-        If it is late by more than STALL_MS this process itself stood still: heartbeats may lie
-        unread in its sockets, and what it did not hear proves nothing. Every deadline moves, and
-        none is nearer than a grace from now: the stall may have begun long before due_ms.
+        A delay above STALL_MS shows that this process was stalled. Heartbeats may lie unread in its
+        sockets, so silence proves nothing. All deadlines move by the delay, and to at least one
+        grace from now: the stall may have begun long before due_ms.
         """
         late_ms = now_ms - due_ms
         if late_ms > STALL_MS:
@@ -148,14 +152,14 @@ class BrokerSessions:
                 session.stream_deadline_ms = max(session.stream_deadline_ms + by_ms, least_ms)
 
     def drop(self, broker_id: int) -> None:
-        """The broker was fenced: nothing to watch until it is heard of again."""
+        """Forget the session of a fenced broker until the next heartbeat."""
         self._sessions.pop(broker_id, None)
 
     def is_alive(self, broker_id: int, now_ms: int) -> bool:
-        """This controller itself has heard from the process lately, and its stream is whole.
+        """True if this controller itself hears from the process, and its stream is whole.
 
-        A session that was only presumed at the claim keeps nobody out: after a crash of the
-        whole cluster the brokers' new processes would wait for sessions of dead ones to end.
+        A session that was only assumed at the claim does not count. Otherwise, after a crash of the
+        whole cluster, the brokers' new processes would have to wait for the sessions of dead ones.
         """
         session = self._sessions.get(broker_id)
         if session is None or not session.is_heard or session.stream_deadline_ms != _NEVER_MS:
@@ -163,7 +167,7 @@ class BrokerSessions:
         return now_ms < session.deadline_ms
 
     def expired(self, now_ms: int) -> list[tuple[int, str]]:
-        """Brokers whose session is over, with the cause, ascending by id."""
+        """Brokers whose session has ended, with the cause, ascending by id."""
         gone = []
         for broker_id in sorted(self._sessions):
             session = self._sessions[broker_id]
@@ -174,7 +178,7 @@ class BrokerSessions:
         return gone
 
     def next_deadline_ms(self) -> int | None:
-        """When `expired` has to be asked next, None for never."""
+        """When `expired` must be called next, None for never."""
         deadline_ms = min(
             (min(s.deadline_ms, s.stream_deadline_ms) for s in self._sessions.values()),
             default=_NEVER_MS,

@@ -1,8 +1,9 @@
-"""The quorum controller without its driver: two images, sessions, and requests to decisions.
+"""The quorum controller without its driver: two images, broker sessions, and decisions.
 
-`committed` is what the log says up to the high watermark; every controller keeps it, so that a
-standby takes over without loading anything. `speculative` is committed plus what this node, while
-active, has decided and not yet seen committed. Losing leadership drops it: there is no rollback.
+`committed` is the image at the high watermark. Every controller keeps it, so that a standby takes
+over without loading anything. `speculative` is the committed image plus the records that this node,
+while active, has decided and not yet seen committed. It is dropped with the leadership, so there is
+no rollback.
 """
 
 from __future__ import annotations
@@ -124,27 +125,30 @@ Reply = (
 
 
 SHUT_DOWN = "it has shut down in good order"
-"""Why a broker is fenced that had asked to go."""
+"""The cause of fencing a broker that completed a controlled shutdown."""
 
 
 class Undecided(KvorumError):
-    """A bug of ours met a request before anything was decided: it is refused, and all goes on.
+    """A bug of Kvorum raised an exception before a request was decided. The request is rejected,
+    and the controller goes on.
 
-    Else 1. the active controller ends, 2. who asked asks the next one, 3. there is no quorum left.
+    Bad sequence otherwise:
+    1. The active controller exits.
+    2. The caller sends the request to the next one.
+    3. In the end no controller is left.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """Kafka's property names with dots for underscores; times in milliseconds.
+    """Kafka's properties, with underscores for dots; times in milliseconds.
 
-    broker_session_timeout_ms: silence after which a broker is fenced.
-    broker_stream_grace_ms: how long a broken heartbeat stream may stay away before the broker is
-        fenced, long before its session times out (Kvorum's own).
-    unclean_leader_election_enable: for topics where neither they nor the cluster's dynamic
-        default say otherwise.
-    delete_topic_enable: whether topics may be deleted.
-    auto_leader_rebalance_enable: give leadership back to preferred leaders every
+    broker_session_timeout_ms: a broker that is silent for this long is fenced.
+    broker_stream_grace_ms: a broker whose broken heartbeat stream does not come back within this
+        time is fenced, long before its session times out (Kvorum's own).
+    unclean_leader_election_enable: for topics without a value of their own or a cluster default.
+    delete_topic_enable: topics may be deleted.
+    auto_leader_rebalance_enable: restore preferred leaders every
         leader_imbalance_check_interval_seconds.
     """
 
@@ -170,7 +174,7 @@ class Controller:
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
         fencing_chunk: int = CHUNK_PARTITIONS,
     ) -> None:
-        """fencing_chunk: partitions that a broker whose session ended leaves in one go."""
+        """fencing_chunk: number of partitions that a fenced broker leaves with one decision."""
         self._config = config
         self._cluster_id = cluster_id
         self._rng = rng
@@ -193,7 +197,7 @@ class Controller:
         return self.speculative is not None
 
     def claim(self, epoch: int, next_offset: int, now_ms: int) -> None:
-        """Become active: everything before next_offset is committed and replayed here."""
+        """Become active; `committed` has all records before next_offset, and they are committed."""
         invariant(
             self.committed.end_offset == next_offset,
             f"claim at {next_offset} over an image that ends at {self.committed.end_offset}",
@@ -212,17 +216,17 @@ class Controller:
 
     @property
     def metadata_version(self) -> int:
-        """The level in force once what has been decided is committed."""
+        """The metadata.version level in force once all decisions are committed."""
         return level_of(self._active_image().features, METADATA_VERSION)
 
     def begin(self) -> tuple[Record, ...]:
-        """Records of a new cluster, right behind the claim: its feature levels."""
+        """The records of a new cluster, right after the claim: its feature levels."""
         records = bootstrap(self._active_image(), self._context())
         self._advance(records)
         return records
 
     def skip_to(self, next_offset: int) -> None:
-        """The quorum itself has appended records up to there, which say nothing to the image."""
+        """Skip records that the quorum itself has appended; they do not change the image."""
         image = self._active_image()
         if image.end_offset != next_offset:
             invariant(
@@ -232,12 +236,12 @@ class Controller:
             self.speculative = dataclasses.replace(image, end_offset=next_offset, epoch=self.epoch)
 
     def renounce(self) -> None:
-        """Be a standby again: what was decided and is not committed never happened here."""
+        """Become a standby again and drop all decisions that are not committed."""
         self._fencing = None
         self.speculative = None
 
     def note_committed(self, image: ClusterImage) -> None:
-        """The log up to the end of `image` is committed."""
+        """Take the image at the high watermark."""
         invariant(
             image.end_offset >= self.committed.end_offset,
             f"the committed image would go back from {self.committed.end_offset} "
@@ -246,9 +250,9 @@ class Controller:
         self.committed = image
 
     def decide(self, request: Request, now_ms: int) -> Decision[Reply]:
-        """Decide a request on the speculative image, which moves on by the decision's records.
+        """Decide a request on the speculative image, which advances by the decision's records.
 
-        Raises Undecided, and then nothing has changed.
+        Raises Undecided; then nothing has changed.
         """
         image = self._active_image()
         try:
@@ -265,10 +269,10 @@ class Controller:
     def sweep_leaders(
         self, at: Sweep | None, *, only_missing: bool = False
     ) -> Decision[Sweep | None]:
-        """One chunk of the periodic walk over all partitions: elections that are due.
+        """One chunk of the periodic walk over all partitions: hold the elections that are due.
 
-        at: where the last chunk stopped, None to begin anew. only_missing: leave every leader that
-        there is where it is. The reply is where to go on.
+        at: where the last chunk ended, None to begin a walk. only_missing: elect only for
+            partitions without a leader. The reply says where to continue, None at the end.
         """
         image = self._active_image()
         decision = sweep(
@@ -290,15 +294,14 @@ class Controller:
 
     @property
     def is_fencing(self) -> bool:
-        """A broker whose session is over has left some of its partitions, and not yet all."""
+        """True if a broker whose session ended has left some of its partitions but not all."""
         return self._fencing is not None
 
     def expire_session(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
-        """Fence one broker whose session is over, or go on with it: (broker id, cause, records of
-        one chunk), None if there is none.
+        """Fence one broker whose session ended, or continue with it; None if there is none.
 
-        One at a time, as the speculative image moves on with each: its records must be in the
-        log before the next broker is judged.
+        Returns (broker id, cause, records of one chunk). One broker at a time: the speculative
+        image advances with each, so its records must be in the log before the next one is judged.
         """
         while True:
             if self._fencing is None:
@@ -312,7 +315,7 @@ class Controller:
             if decision.records or decision.reply is not None:
                 self._advance(decision.records)
                 return fencing.broker_id, self._fencing_cause, decision.records
-            # Meanwhile it was fenced otherwise, was forgotten, or is another process.
+            # Meanwhile the broker was fenced otherwise, was unregistered, or has another process.
 
     def _next_fencing(self, now_ms: int) -> BrokerFencing | None:
         image = self._active_image()
@@ -326,7 +329,7 @@ class Controller:
         return None
 
     def _note_session(self, request: Request, reply: Reply, now_ms: int) -> None:
-        """Update the session of the broker that the decision concerns."""
+        """Update the session of the broker that the decision is about."""
         match request, reply:
             case Heartbeat(), HeartbeatReply():
                 self.sessions.touch(
@@ -338,7 +341,7 @@ class Controller:
                 self.sessions.drop(request.broker_id)
 
     def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
-        """Changes nothing, so that a bug in here costs one request."""
+        """Decide without changing any state, so that a bug costs only this request."""
         match request:
             case Heartbeat():
                 return heartbeat(image, request, is_unclean_default=self._is_unclean_default)
@@ -397,7 +400,7 @@ class Controller:
         self.speculative = delta.apply(end_offset=image.end_offset + len(records), epoch=self.epoch)
 
     def _apply_records(self, records: Sequence[Record]) -> None:
-        """Apply records of other decisions; a fencing under way must know of them."""
+        """Apply records of other decisions than a fencing, and tell the fencing of them."""
         self._advance(records)
         if self._fencing is not None:
             self._fencing = self._fencing.note(records)

@@ -1,8 +1,8 @@
 """The driver of the controller: requests in, records to the log, replies out once committed.
 
-Walk 1. The rules are `metadata.controller.controller_core`'s; here are futures, one timer,
-snapshots and the node. Nothing awaits while the state changes, so the loop itself is the
-controller's one owner.
+Walk 1. `metadata.controller.controller_core` holds the rules. This module holds futures, one timer,
+snapshots and the node. Nothing awaits while the state changes, so the event loop is the
+controller's only owner.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ControllerLoop:
         self._loader = ImageLoader(node, on_loaded=self._on_loaded, on_failure=self._on_failure)
 
     async def load(self, snapshot: OffsetAndEpoch | None) -> None:
-        """Begin with the state of this node's newest snapshot; before the node starts."""
+        """Start with the state of this node's newest snapshot, before the node starts."""
         if snapshot is not None:
             self._on_loaded(await load_newest(self.node, snapshot))
 
@@ -64,7 +64,7 @@ class ControllerLoop:
 
     @property
     def leader_id(self) -> int:
-        """The quorum's leader; NO_NODE if this node has none, or has lost it."""
+        """The quorum's leader; NO_NODE if this node knows none or has lost it."""
         core = self.node.core
         if isinstance(core.role, Follower) and core.role.is_leader_lost:
             return NO_NODE
@@ -72,18 +72,19 @@ class ControllerLoop:
 
     @property
     def leaderless_ms(self) -> int:
-        """For how long there has been no leader, as far as noticed; 0 if there is one."""
+        """Time since this node noticed that there is no leader; 0 if there is one."""
         self._note_leader()
         if self._leaderless_since_ms is None:
             return 0
         return monotonic_ms() - self._leaderless_since_ms
 
     async def submit(self, request: Request, timeout_ms: int) -> Reply:
-        """Decide a request and wait until its outcome is committed: `ControllerCore.submit`."""
+        """Decide a request and wait until its outcome is committed (see
+        `ControllerCore.submit`)."""
         future: asyncio.Future[Reply] = self._loop.create_future()
 
         def on_reply(reply: Reply) -> None:
-            # The asker may be gone.
+            # The caller may have gone.
             if not future.done():
                 future.set_result(reply)
 
@@ -96,18 +97,18 @@ class ControllerLoop:
                 "the active controller could not decide this request; its log says why",
             )
         except Exception as error:
-            # A bug of ours; the speculative image can no longer be trusted.
+            # A bug of Kvorum; the speculative image can no longer be trusted.
             self._on_failure(error)
             raise
         self._arm_timer()
         return await future
 
     def stream_began(self, broker_id: int, broker_epoch: int) -> int:
-        """A heartbeat stream brings its first heartbeat of this epoch; the stream's serial."""
+        """Note the first heartbeat of this epoch on a stream; return the stream's serial number."""
         return self._core.stream_began(broker_id, broker_epoch)
 
     def stream_broke(self, broker_id: int, broker_epoch: int, serial: int) -> None:
-        """The heartbeat stream of a broker ended."""
+        """Note that a broker's heartbeat stream has ended."""
         self._core.stream_broke(broker_id, broker_epoch, serial, monotonic_ms())
         self._arm_timer()
 
@@ -128,17 +129,17 @@ class ControllerLoop:
         logger.info("node=%d voters=%s", self.node.config.node_id, voters)
 
     def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """The leader sent a snapshot: the log up to its end is not here."""
+        """Load a snapshot from the leader; this node does not have the log up to its end."""
         self._core.on_loading()
         required(self._loader, "the controller loop has no node yet").load(snapshot)
 
-    # The core's requests to its driver.
+    # Calls from the core to its driver.
 
     def note_image(self, image: ClusterImage) -> None:
-        """The committed image moved on."""
+        """Take the new committed image; a snapshot of it may be due."""
         required(self._snapshotter, "attached with the node").on_image(image)
 
-    # Inside.
+    # Helpers.
 
     def _on_loaded(self, image: ClusterImage) -> None:
         required(self._snapshotter, "attached with the node").note_loaded(image)
@@ -146,7 +147,7 @@ class ControllerLoop:
         self._arm_timer()
 
     def _note_leader(self) -> None:
-        # A voter that returns to a dead leader for want of votes has not got it back.
+        # A voter whose pre-vote failed follows its lost leader again; that is not a leader found.
         if self.leader_id != NO_NODE:
             self._leaderless_since_ms = None
         elif self._leaderless_since_ms is None:
@@ -158,7 +159,7 @@ class ControllerLoop:
             return
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
-                return  # it fires in time and looks again
+                return  # the timer fires in time and is armed again then
             self._timer.cancel()
         self._timer_ms = deadline_ms
         delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000

@@ -1,1 +1,1 @@
-"""The content of the metadata log: records, the image they make, and its followers."""
+"""The content of the metadata log: records, the image that they make, and their publishers."""

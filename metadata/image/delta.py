@@ -1,8 +1,9 @@
-"""Records on top of an image: what changed, and the next image.
+"""Records applied to an image: the changes, and the next image.
 
-The only place where a record acts on state. A snapshot and the log take the same path, so both
-must lead to equal images. A record that does not fit (a partition of an unknown topic) is a bug
-in whoever wrote it and stops the node: no two nodes may guess differently.
+Only this module applies records to state. Snapshots and the log both go through it, so that both
+lead to equal images. A record that does not fit, such as a partition of an unknown topic, is a bug
+of the controller that wrote it. It stops the node, because nodes that guessed could guess
+differently.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ from kvorum.runtime.errors import InvariantViolated, invariant, required
 
 
 class Delta:
-    """Changes gathered on top of `base`; `apply` gives the next image.
+    """The changes on top of `base`; `apply` makes the next image.
 
-    changed_partitions: topic id -> partition ids made or changed (topics deleted are not in it).
+    changed_partitions: topic id -> ids of new or changed partitions; deleted topics are not in it.
     deleted_topics: topic id -> the topic as it was in `base`.
-    changed_brokers: ids registered, changed or removed.
-    changed_configs: (resource type, resource name) touched.
-    changed_quotas: entities of client quotas touched.
+    changed_brokers: ids of brokers registered, changed or removed.
+    changed_configs: (resource type, resource name) of changed configs.
+    changed_quotas: entities of changed client quotas.
     """
 
     def __init__(self, base: ClusterImage) -> None:
@@ -77,9 +78,9 @@ class Delta:
 
     @classmethod
     def of_whole(cls, image: ClusterImage) -> Delta:
-        """A delta that names everything in `image` as changed: the first one a follower gets.
+        """A delta that names all of `image` as changed: the first one that a publisher gets.
 
-        Only its change sets mean something; it cannot be applied.
+        Only its change sets are meaningful; it cannot be applied.
         """
         delta = cls(EMPTY_IMAGE)
         delta.changed_partitions = {
@@ -92,7 +93,7 @@ class Delta:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing that a follower of the metadata would act on."""
+        """True if nothing changed that a publisher acts on."""
         return not (
             self.changed_partitions
             or self.deleted_topics
@@ -107,7 +108,7 @@ class Delta:
             _REPLAY[type(record)](self, record)
 
     def replay(self, record: Record) -> None:
-        """Let one record act. Raises InvariantViolated when it does not fit the state."""
+        """Apply one record. Raises InvariantViolated if it does not fit the state."""
         _REPLAY[type(record)](self, record)
 
     def apply(self, *, end_offset: int, epoch: int) -> ClusterImage:
@@ -143,7 +144,7 @@ class Delta:
             scram_credentials=self._scram_credentials,
         )
 
-    # One method a record type.
+    # One method for each record type.
 
     def _register_broker(self, record: RegisterBroker) -> None:
         self.changed_brokers.add(record.broker_id)
@@ -212,7 +213,7 @@ class Delta:
     def _partition_change(self, record: PartitionChange) -> None:
         partitions = self._stage(record.topic_id)
         old: PartitionImage | None = partitions.get(record.partition_id)
-        if old is None:  # not `required`: its text would be made for every record
+        if old is None:  # not `required`: its message would be built for every record
             raise InvariantViolated(f"change of an unknown partition: {record}")
         replicas = old.replicas if record.replicas is None else record.replicas
         adding, removing = record.adding_replicas, record.removing_replicas
@@ -275,7 +276,10 @@ class Delta:
             del self._features[record.name]
 
     def _forget_log_dirs(self) -> None:
-        """The level has no words for them; brokers with several stand in the way of it."""
+        """Remove the brokers' directories, which the lower level cannot express.
+
+        A broker with several directories prevents such a downgrade.
+        """
         for broker_id in sorted({*self.base.brokers, *self.changed_brokers}):
             broker = self._brokers.get(broker_id)
             if broker is not None and broker.log_dirs:
@@ -324,7 +328,7 @@ class Delta:
         self._next_producer_id = record.next_producer_id
 
     def _no_op(self, record: NoOp) -> None:
-        """Moves the offset only."""
+        """Advances the offset only."""
 
     def _stage(self, topic_id: bytes) -> Any:
         staged = self._partitions.get(topic_id)
@@ -340,7 +344,7 @@ class Delta:
 
 
 def _shared(isr: tuple[int, ...], replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """The ISR; the very tuple of the replicas when all are in sync, which is the usual case."""
+    """The ISR; if all replicas are in sync, as usual, the same tuple object as `replicas`."""
     return replicas if isr == replicas else isr
 
 
@@ -356,7 +360,7 @@ def _directories(directories: tuple[bytes, ...], replicas: tuple[int, ...]) -> t
 
 @lru_cache(maxsize=4_096)
 def _one_copy(directories: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """A hundred thousand partitions lie in few combinations of directories."""
+    """One shared tuple for equal directories: 100,000 partitions have few combinations of them."""
     return directories
 
 

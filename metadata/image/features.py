@@ -1,7 +1,7 @@
-"""Feature versions (KIP-584): what this build can do, and what a level of a feature means.
+"""Feature versions (KIP-584): the levels that this build supports, and what a level requires.
 
-A feature's finalised level is a fact in the metadata log. Every node says which levels it can
-read and write when it registers; a level is finalised only if all of them can.
+The finalised level of a feature is a fact in the metadata log. Every node registers the levels that
+it can read and write. A level is finalised only if all nodes support it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 GROUP_VERSION = "group.version"
 """1: brokers coordinate groups of the consumer protocol (KIP-848)."""
 TRANSACTION_VERSION = "transaction.version"
-"""1: records of transactions have tagged fields. 2: clients may work by KIP-890 part 2."""
+"""1: transaction records have tagged fields. 2: clients may use KIP-890 part 2."""
 
 REASSIGNMENT_LEVEL = 27
 """From this level of metadata.version on, partitions have adding and removing replicas, a recovery
@@ -46,22 +46,22 @@ SUPPORTED: tuple[FeatureRange, ...] = (
 _NEEDED: dict[tuple[str, int], tuple[str, int]] = {
     (ELIGIBLE_LEADER_REPLICAS, 1): (METADATA_VERSION, REASSIGNMENT_LEVEL),
 }
-"""A level to the level of another feature that it rests on."""
+"""A level, and the level of another feature that it requires."""
 
 _SINCE: dict[str, int] = {
     GROUP_VERSION: REASSIGNMENT_LEVEL,
     TRANSACTION_VERSION: REASSIGNMENT_LEVEL,
 }
-"""Features that no build knew before it knew this level of metadata.version."""
+"""Features, and the level of metadata.version that came with or before them in every build."""
 
 UNSAID: tuple[FeatureRange, ...] = (FeatureRange(METADATA_VERSION, min(RELEASES), min(RELEASES)),)
-"""Of a node that registered before nodes told their features."""
+"""Features of a node that registered before nodes reported them."""
 
 
 def limited(metadata_version_max: int) -> tuple[FeatureRange, ...]:
-    """The features of a node that supports metadata.version only up to a level.
+    """The features of a node that supports metadata.version only up to metadata_version_max.
 
-    Features that need a higher level, or came with one, are left out.
+    Features that need a higher level, or that came with one, are left out.
     """
     ranges = []
     for feature in SUPPORTED:
@@ -83,20 +83,18 @@ def _needs_more(name: str, level: int, metadata_version: int) -> bool:
 
 
 def level_of(finalized: Mapping[str, int], name: str) -> int:
-    """The level in force. Metadata written before features were is of the lowest level."""
+    """The finalised level of a feature; the lowest one in metadata from before feature levels."""
     least = min(RELEASES) if name == METADATA_VERSION else 0
     return finalized.get(name, least)
 
 
 def bootstrap_levels(supported: Iterable[FeatureRange]) -> dict[str, int]:
-    """The levels of a new cluster: the highest that its first controller supports; level 0 is left
-    out."""
+    """The levels of a new cluster: the highest ones of its first controller, without level 0."""
     return {f.name: f.max_level for f in supported if f.max_level > 0}
 
 
 def unsupported(finalized: Mapping[str, int], supported: Iterable[FeatureRange]) -> str | None:
-    """The finalised levels that a node does not support, as half a sentence; None if it supports
-    all."""
+    """The first finalised level that a node does not support, as half a sentence, or None."""
     ranges = {feature.name: feature for feature in supported}
     for name, level in sorted(finalized.items()):
         known = ranges.get(name)
@@ -108,8 +106,7 @@ def unsupported(finalized: Mapping[str, int], supported: Iterable[FeatureRange])
 
 
 def missing_need(name: str, level: int, levels: Mapping[str, int]) -> str | None:
-    """The levels that `level` of a feature needs and `levels` do not have, None if nothing is
-    missing."""
+    """The level that `level` of a feature requires and `levels` lack, as a sentence, or None."""
     needed = _NEEDED.get((name, level))
     if needed is None or level_of(levels, needed[0]) >= needed[1]:
         return None

@@ -1,8 +1,8 @@
-"""The cluster as the metadata log says it is: one immutable value per log position.
+"""The cluster as the metadata log describes it: one immutable image per log position.
 
-An image is never changed; `metadata.image.delta` makes the next one out of records. Persistent maps
-(`immutables.Map`) share what did not change, so that a controller can hold a committed and a
-speculative image and a snapshot can be written from one while the loop goes on.
+An image never changes; `metadata.image.delta` makes the next one from records. Persistent maps
+(`immutables.Map`) share unchanged parts. So a controller can hold a committed and a speculative
+image, and can write a snapshot of one while it goes on.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ RESOURCE_GROUP = 32
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition. Field meanings as in `records.Partition`.
+    """One partition. For the fields see `records.Partition`.
 
-    There may be 100,000 of these: what is empty nearly everywhere is the one empty tuple.
+    There may be 100,000 of these, so fields that are empty nearly everywhere share one empty tuple.
     """
 
     replicas: tuple[int, ...]
@@ -49,7 +49,7 @@ class PartitionImage:
     directories: tuple[bytes, ...] = ()
 
     def directory_of(self, broker_id: int) -> bytes:
-        """Id of the directory that holds a broker's replica, as far as it is known (KIP-858)."""
+        """Id of the directory of a broker's replica, UNASSIGNED_DIRECTORY if unknown (KIP-858)."""
         if not self.directories or broker_id not in self.replicas:
             return UNASSIGNED_DIRECTORY
         return self.directories[self.replicas.index(broker_id)]
@@ -74,9 +74,9 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerImage:
-    """One registered broker. Only an unfenced one may lead or stand in an ISR.
+    """One registered broker. Only an unfenced broker may lead or be in an ISR.
 
-    log_dirs: ids of its directories that are online; none told by old builds.
+    log_dirs: ids of its online data directories; empty for brokers of old builds.
     """
 
     broker_id: int
@@ -90,23 +90,26 @@ class BrokerImage:
     log_dirs: tuple[bytes, ...] = ()
 
     def has_online(self, directory: bytes) -> bool:
-        """True if a replica in this directory can be served."""
+        """True if the broker can serve a replica in this directory."""
         return is_online(directory, self.log_dirs)
 
     @property
     def is_active(self) -> bool:
-        """May lead, join an ISR and get new replicas."""
+        """True if the broker may lead, join an ISR and get new replicas."""
         return not self.is_fenced and not self.in_controlled_shutdown
 
     @property
     def endpoint(self) -> Endpoint:
-        """The client listener; every registration has at least one."""
+        """The client listener, the first endpoint; every registration has at least one."""
         return self.endpoints[0]
 
 
 def is_online(directory: bytes, log_dirs: tuple[bytes, ...]) -> bool:
-    """True if a directory is one of a broker's that are online. A broker that told none is of a
-    build that has one directory, and ends when that one fails."""
+    """True if `directory` is one of a broker's online directories.
+
+    A broker that reports no directories has a build with a single one, and exits when that one
+    fails.
+    """
     if directory == UNASSIGNED_DIRECTORY:
         return True
     return directory != LOST_DIRECTORY and (not log_dirs or directory in log_dirs)
@@ -114,7 +117,7 @@ def is_online(directory: bytes, log_dirs: tuple[bytes, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerImage:
-    """One registered controller process. Field meanings as in `records.RegisterController`."""
+    """One registered controller process. For the fields see `records.RegisterController`."""
 
     controller_id: int
     incarnation_id: bytes
@@ -124,13 +127,13 @@ class ControllerImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
-    """Everything the metadata log has said up to `end_offset` (exclusive).
+    """The state of the cluster after all records below `end_offset` (exclusive).
 
-    end_offset, epoch: position and epoch of the last applied record.
+    end_offset, epoch: of the last applied record.
     brokers: by id. topics: by topic id. topic_ids: topic id by name.
-    configs: by (resource type, resource name), each name to value.
-    client_quotas: by entity, each key to value.
-    scram_credentials: by user, each mechanism's number to the record that set it.
+    configs: by (resource type, resource name), each a map of name to value.
+    client_quotas: by entity, each a map of key to value.
+    scram_credentials: by user, each a map of mechanism number to the record that set it.
     features: finalised level by name. controllers: registered processes by id.
     """
 
@@ -147,7 +150,7 @@ class ClusterImage:
     scram_credentials: Map[str, Map[int, ScramCredential]] = field(default_factory=Map)
 
     def topic(self, name: str) -> TopicImage | None:
-        """The topic now living under this name."""
+        """The existing topic with this name; None if there is none."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
@@ -156,7 +159,7 @@ class ClusterImage:
         return None if topic is None else topic.partitions.get(partition_id)
 
     def topic_configs(self, name: str) -> Map[str, str]:
-        """Dynamic configs set on the topic itself."""
+        """Dynamic configs of the topic itself."""
         return self.configs.get((RESOURCE_TOPIC, name), _NO_CONFIGS)
 
     def default_config(self, name: str) -> str | None:
@@ -164,7 +167,7 @@ class ClusterImage:
         return self.configs.get((RESOURCE_BROKER, ""), _NO_CONFIGS).get(name)
 
     def broker_configs(self, broker_id: int) -> Map[str, str]:
-        """Dynamic configs set on one broker."""
+        """Dynamic configs of one broker."""
         return self.configs.get((RESOURCE_BROKER, str(broker_id)), _NO_CONFIGS)
 
     def active_broker_ids(self) -> list[int]:
@@ -172,7 +175,7 @@ class ClusterImage:
         return sorted(b.broker_id for b in self.brokers.values() if b.is_active)
 
     def replica_count_of(self, broker_id: int) -> int:
-        """How many replicas the broker has. It looks at every partition."""
+        """Number of replicas on the broker. Looks at every partition."""
         partitions = (p for topic in self.topics.values() for p in topic.partitions.values())
         return sum(broker_id in partition.replicas for partition in partitions)
 

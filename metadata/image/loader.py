@@ -1,6 +1,6 @@
-"""From committed log bytes to the next image, for whoever follows the log.
+"""Applies committed log bytes to an image, for nodes that follow the log.
 
-Standby controllers and brokers use it alike; the active controller has its images already.
+Standby controllers and brokers use it; the active controller has the images already.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kvorum.storage.format.batch import iter_headers, iter_records
 from kvorum.storage.log.log import Log
 
 LARGE_BYTES = 32 << 10
-"""From so many on, some thousand records, what comes of them is kept from the collector."""
+"""From this many bytes on, some thousand records, the collector skips the new objects."""
 
 CHUNK_BYTES = 1 << 20
-"""Log read and applied in one go: a few tens of milliseconds of the loop at most."""
+"""Log bytes applied at once: a few tens of milliseconds of the loop at most."""
 
 
 def advance(

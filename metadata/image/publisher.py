@@ -1,4 +1,4 @@
-"""A broker's view of the metadata: follows the log as an observer and publishes each change."""
+"""A broker's metadata: follows the log as an observer and publishes each change."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from kvorum.runtime.ids import NO_NODE
 from kvorum.runtime.memory import long_lived_objects
 
 PUBLISH_BYTES_MAX = 64 << 10
-"""Log published in one go, one batch at least: some 1,500 changed partitions, each of which may
-open a log, change a role and tell a fetcher. Heartbeats must get their turn in between."""
+"""Log bytes published at once, at least one batch: some 1,500 changed partitions. Each may open a
+log, change a role and notify a fetcher, and heartbeats must not wait for all of them."""
 
 MANY_RECORDS = 1_000
-"""From so many on the images and replicas that come of them are kept from the collector."""
+"""From this many records on, the new images and replicas are exempted from garbage collection."""
 
 Publish = Callable[[Delta | None, ClusterImage], None]
-"""Given no delta when the image came from a snapshot: compare with the one before."""
+"""Receives the change and the new image. The delta is None if the image came from a snapshot; the
+receiver must then compare it with the image before."""
 
 
 class MetadataPublisher:
-    """Turns commitment into (delta, image) for the broker's parts; a `raft.node.RaftListener`.
+    """Turns committed records into (delta, image) for the broker's parts; a
+    `raft.node.RaftListener`.
 
-    `image` is what was last published; `on_election` is told each leader and its epoch, `on_voters`
-    each voter set;
-    wait_for(offset) lets a caller see its own writes.
+    image: the last published one. on_election: called with each leader and its epoch. on_voters:
+        called with each voter set. `wait_for(offset)` lets a caller see its own writes.
     """
 
     def __init__(self, publish: Publish, *, on_failure: Callable[[BaseException], None]) -> None:
@@ -57,7 +58,7 @@ class MetadataPublisher:
         self._loader = ImageLoader(node, on_loaded=self._on_loaded, on_failure=self._on_failure)
 
     async def load(self, snapshot: OffsetAndEpoch | None) -> None:
-        """Begin with the state of this node's newest snapshot; before the node starts."""
+        """Start with the state of this node's newest snapshot, before the node starts."""
         if snapshot is not None:
             node = required(self._node, "the publisher has no node yet")
             self._on_loaded(await load_newest(node, snapshot))
@@ -71,7 +72,7 @@ class MetadataPublisher:
         required(self._loader, "the publisher has no node yet").load(snapshot)
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
-        """The image does not change with the leader; clients of the leader do."""
+        """Report the new leader: the image does not depend on it, but the leader's clients do."""
         if change.leader_id != NO_NODE:
             self.on_election(change.leader_id, change.epoch)
 
@@ -103,10 +104,10 @@ class MetadataPublisher:
         self._run()
 
     def _run(self) -> None:
-        """Publish a chunk; the rest in the next turn of the loop."""
+        """Publish one chunk; the rest follows in the next turn of the loop."""
         self._is_running = False
         if self._is_loading:
-            return  # the log before the snapshot is gone
+            return  # the log below the snapshot is gone
         try:
             if self.image.end_offset < self._high_watermark:
                 node = required(self._node, "the publisher has no node yet")

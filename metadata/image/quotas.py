@@ -1,6 +1,6 @@
-"""Client quotas: which entities and keys exist, and which entities a filter finds (KIP-546). Pure.
+"""Client quotas: the valid entities and keys, and the matches of a filter (KIP-546). Pure.
 
-`broker.quotas.client_quotas` and `broker.network.connection_limits` hold clients to them.
+`broker.quotas.client_quotas` and `broker.network.connection_limits` enforce them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ _MAXIMA = {ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaFilter:
-    """One component of a filter. match_type: MATCH_EXACT (then match is a name), MATCH_DEFAULT or
-    MATCH_ANY (match is None)."""
+    """One component of a filter.
+
+    match_type: MATCH_EXACT (then match is a name), MATCH_DEFAULT or MATCH_ANY (then match is None).
+    """
 
     entity_type: str
     match_type: int
@@ -46,13 +48,15 @@ class QuotaFilter:
 
 
 def canonical(entity: QuotaEntity) -> QuotaEntity:
-    """The entity in the one order in which it is kept: by type."""
+    """The entity in its stored order: by type."""
     return tuple(sorted(entity, key=lambda part: part[0]))
 
 
 def entity_text(entity: QuotaEntity) -> str:
-    """`client-id=app,user=<default>`: an entity of client quotas in one word, which no other one
-    has: what would be taken for a part of it, or for a command to a terminal, is as in a URL."""
+    """`client-id=app,user=<default>`: a text for an entity of client quotas, unique to it.
+
+    Separators and control characters within names are percent-escaped, as in a URL.
+    """
     return ",".join(
         f"{kind}={'<default>' if name is None else percent_escaped(name, _IN_NAMES)}"
         for kind, name in entity
@@ -60,7 +64,7 @@ def entity_text(entity: QuotaEntity) -> str:
 
 
 def entity_problem(entity: QuotaEntity) -> Rejected | None:
-    """Why no quota can be set for this entity, or None."""
+    """The refusal of an invalid entity, None for a valid one."""
     if not entity:
         return _invalid("Invalid empty client quota entity")
     types = [entity_type for entity_type, _ in entity]
@@ -84,7 +88,7 @@ def entity_problem(entity: QuotaEntity) -> Rejected | None:
 
 
 def quota_problem(entity: QuotaEntity, key: str, value: float | None) -> Rejected | None:
-    """Why this quota cannot be set (or, with value None, removed), or None. entity: a sound one."""
+    """The refusal of setting (value None: removing) this quota, or None. entity: a valid one."""
     known = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     kind = known.get(key)
     if kind is None:
@@ -103,7 +107,7 @@ def quota_problem(entity: QuotaEntity, key: str, value: float | None) -> Rejecte
 
 
 def filter_problem(components: tuple[QuotaFilter, ...]) -> Rejected | None:
-    """Why entities cannot be looked for like this, or None."""
+    """The refusal of an invalid filter, None for a valid one."""
     types = [component.entity_type for component in components]
     for component in components:
         entity_type = component.entity_type
@@ -137,7 +141,7 @@ def matching(
 ) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
     """Entities that every component matches, with their quotas, in order.
 
-    is_strict: only those without any part of another type. components: sound ones.
+    is_strict: only entities without a part of another type. components: valid ones.
     """
     found = [
         (entity, quotas)

@@ -1,11 +1,11 @@
-"""Metadata records to bytes and back: msgpack arrays `[type, version, field, field, ...]`.
+"""Encoding of metadata records: msgpack arrays `[type, version, field, field, ...]`.
 
-Fields stand in the order of the dataclass. A record of an unknown type or of a version newer
-than this build knows is refused by name, never skipped: a node that skipped a fact would hold
-another image than its peers.
+Fields have the order of the dataclass. A record of an unknown type, or of a newer version than this
+build knows, is refused by name and never skipped: a node that skipped a fact would have another
+image than its peers.
 
-What came with KIP-858 (directories) is written only where it says something, and the version only
-then the newer one: a broker with one directory costs nothing, and older builds read its records.
+The directory fields of KIP-858, and the newer version with them, are written only if they have a
+value. So a broker with one directory adds no bytes, and older builds can read its records.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LATEST = max(RELEASES)
 
 
 class UnreadableRecord(KvorumError):
-    """A record that this build cannot read; the message says which and what to do."""
+    """A record that this build cannot read; the message names it and says what to do."""
 
 
 def encode_record(record: Record, metadata_version: int = LATEST) -> bytes:
-    """The bytes of one record value, in the version that a level of metadata.version allows."""
+    """The bytes of one record, in the version that the metadata.version level allows."""
     encoders = _ENCODERS if metadata_version >= REASSIGNMENT_LEVEL else _OLD_ENCODERS
     encoded: bytes = _PACK(encoders[type(record)](record))
     return encoded
@@ -82,7 +82,7 @@ def decode_record(value: bytes | memoryview) -> Record:
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
-    """The record's fields by name, uuids as bytes; for printing and export, so without secrets."""
+    """The record's fields by name, uuids as bytes, secrets hidden; for printing and export."""
     return dataclasses.asdict(record) | dict.fromkeys(getattr(record, "SECRETS", ()), HIDDEN)
 
 
@@ -142,7 +142,7 @@ def _encode_register_controller(record: RegisterController) -> tuple[Any, ...]:
 
 
 def _old_encoder(record_class: type[Record], field_count: int) -> Callable[[Any], tuple[Any, ...]]:
-    """Of version 0, which has the first field_count fields; the others must say nothing."""
+    """An encoder for version 0, the first field_count fields; all others must be defaults."""
     encode_all = _plain_encoder(record_class)
     silence = tuple(field.default for field in dataclasses.fields(record_class)[field_count:])
 
@@ -166,7 +166,7 @@ def _plain_encoder(record_class: type[Record]) -> Callable[[Any], tuple[Any, ...
 
 
 def _short_encoder(record_class: type[Record]) -> Callable[[Any], tuple[Any, ...]]:
-    """The last field came with the newest version: both are left out when it says nothing."""
+    """An encoder that, if the last field is the default, omits it and uses the version before."""
     encode_all = _plain_encoder(record_class)
     *names, last = [field.name for field in dataclasses.fields(record_class)]
     silence = dataclasses.fields(record_class)[-1].default
@@ -195,7 +195,7 @@ for _class in (Partition, PartitionChange, BrokerRegistrationChange):
     _ENCODERS[_class] = _short_encoder(_class)
 _ENCODERS[RegisterBroker] = _encode_register_broker
 _ENCODERS[RegisterController] = _encode_register_controller
-#: Below REASSIGNMENT_LEVEL of metadata.version.
+#: Encoders for levels of metadata.version below REASSIGNMENT_LEVEL.
 _OLD_ENCODERS = {
     **_ENCODERS,
     RegisterBroker: _encode_lowest_register_broker,

@@ -1,8 +1,8 @@
-"""The records of the metadata log: what each says, field by field.
+"""The records of the metadata log and their fields.
 
-Names follow Apache Kafka's metadata schemas (KIP-631); the bytes are our own
-(`record_codec`). Every class names its type id and the newest version this build can read.
-A record states a fact that has been decided; it never asks for a decision.
+Names follow Apache Kafka's metadata schemas (KIP-631); the byte format is Kvorum's own
+(`record_codec`). Each class has its type id, and the newest version that this build can read. A
+record states a fact that has been decided; it never asks for a decision.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from kvorum.metadata.image.features import FeatureRange
 NO_LEADER = -1
 
 RECOVERED = 0
-"""Leader recovery state: the leader was in sync, or has an ISR of its own again."""
+"""Leader recovery state: the leader was elected from the ISR, or has an ISR of its own again."""
 RECOVERING = 1
-"""The leader came by an unclean election; committed records may be missing."""
+"""Leader recovery state: the election was unclean; committed records may be missing."""
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""The entity that a quota binds, as in `ClientQuota.entity`."""
+"""The entity that a quota applies to, as in `ClientQuota.entity`."""
 
 UNASSIGNED_DIRECTORY = bytes(16)
-"""In place of a directory id: nobody has told where the replica lies (KIP-858). Counts as online;
-a broker with one directory tells nothing, as there is only that one."""
+"""Stands for a directory id that was not reported (KIP-858). Counts as online: a broker with a
+single directory reports none."""
 
 LOST_DIRECTORY = bytes(15) + b"\x01"
-"""In place of a directory id: the replica cannot be read, whatever its directory (KIP-858). Never
-online. Kvorum's brokers also say so of a replica whose log is damaged."""
+"""Stands for the directory id of a replica that cannot be read (KIP-858). Never online. Kvorum's
+brokers also report it for a replica whose log is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a node listens. security_protocol: Kafka's name, for now always PLAINTEXT."""
+    """A listener of a node. security_protocol: Kafka's name, at present always PLAINTEXT."""
 
     name: str
     host: str
@@ -42,13 +42,12 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker process took its place. It stays fenced until its heartbeat shows it caught up.
+    """A broker process registered. It stays fenced until a heartbeat shows that it has caught up.
 
-    broker_epoch: offset of this very record; fences every earlier process of that id.
-    incarnation_id: random uuid of the process, so that a retry is told from another process.
-    features: levels that the process supports; none told by builds before KIP-584 was served.
-    log_dirs: ids of its data directories that are online, ascending (KIP-858). Version 1 brought
-    this field.
+    broker_epoch: offset of this record; fences every earlier process of the same broker id.
+    incarnation_id: random uuid of the process; distinguishes a retry from another process.
+    features: levels that the process supports; empty for builds without KIP-584.
+    log_dirs: ids of its online data directories, ascending (KIP-858); since version 1.
     """
 
     TYPE: ClassVar[int] = 0
@@ -66,7 +65,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """The broker is gone for good; its id may be used anew."""
+    """The broker was removed for good; its id may be used again."""
 
     TYPE: ClassVar[int] = 1
     VERSION: ClassVar[int] = 0
@@ -77,7 +76,7 @@ class UnregisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic was made. Its id is never used again, even if the name is."""
+    """A topic was created. Its id is never used again, even if the name is."""
 
     TYPE: ClassVar[int] = 2
     VERSION: ClassVar[int] = 0
@@ -88,14 +87,17 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition was made, whole.
+    """A partition was created, with its complete state.
 
-    replicas: broker ids, in order of preference for leadership; isr: those in sync;
-    leader: broker id or NO_LEADER; leader_epoch rises with each leader, partition_epoch with
-    each change. adding_replicas, removing_replicas: set while a reassignment is under way
-    (KIP-455). leader_recovery_state: RECOVERED or RECOVERING. elr, last_known_elr: KIP-966.
-    directories: directory id of each replica, in their order, or none at all while every one is
-    UNASSIGNED_DIRECTORY (KIP-858). Version 1 brought the five fields before it, version 2 it.
+    replicas: broker ids in order of preference for leadership. isr: those in sync.
+    leader: broker id or NO_LEADER. leader_epoch: rises with each leader, partition_epoch with each
+        change.
+    adding_replicas, removing_replicas: set during a reassignment (KIP-455).
+    leader_recovery_state: RECOVERED or RECOVERING. elr, last_known_elr: see KIP-966.
+    directories: directory id of each replica, in their order; empty if every one is
+        UNASSIGNED_DIRECTORY (KIP-858).
+
+    Version 1 added the five fields before `directories`, version 2 `directories`.
     """
 
     TYPE: ClassVar[int] = 3
@@ -118,9 +120,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A dynamic config was set, or with value None removed.
+    """A dynamic config was set, or removed if value is None.
 
-    resource_type: Kafka's number (2 topic, 4 broker); resource_name: "" is the cluster default.
+    resource_type: Kafka's number (2 topic, 4 broker). resource_name: "" is the cluster default.
     """
 
     TYPE: ClassVar[int] = 4
@@ -134,11 +136,12 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """What changed of a partition; None means unchanged.
+    """A change of a partition; None means unchanged.
 
-    Replay raises partition_epoch by one always, and leader_epoch by one iff leader is given
-    (KIP-858). Other replicas without directories: who stays keeps
-    its own, who is new is unassigned. Version 1 brought five fields, version 2 directories.
+    Replay always raises partition_epoch by one, and leader_epoch by one if and only if leader is
+    given (KIP-858). If replicas change and directories are not given, each remaining replica keeps
+    its directory and each new one is unassigned. Version 1 added five fields, version 2
+    directories.
     """
 
     TYPE: ClassVar[int] = 5
@@ -159,7 +162,7 @@ class PartitionChange:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic:
-    """The topic and all its partitions are gone; brokers delete their replicas."""
+    """The topic and all its partitions were deleted; brokers delete their replicas."""
 
     TYPE: ClassVar[int] = 9
     VERSION: ClassVar[int] = 0
@@ -180,9 +183,9 @@ class FeatureLevel:
 
 @dataclass(frozen=True, slots=True)
 class ClientQuota:
-    """A quota of clients was set, or with value None removed (KIP-546).
+    """A client quota was set, or removed if value is None (KIP-546).
 
-    entity: (type, name) pairs in order of type; name None is the default entity of the type.
+    entity: (type, name) pairs, ordered by type; name None is the default entity of the type.
     """
 
     TYPE: ClassVar[int] = 14
@@ -195,7 +198,7 @@ class ClientQuota:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIds:
-    """A block of producer ids was handed to a broker; the next block begins at next_producer_id."""
+    """A broker got a block of producer ids; the next block begins at next_producer_id."""
 
     TYPE: ClassVar[int] = 15
     VERSION: ClassVar[int] = 0
@@ -207,8 +210,10 @@ class ProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistrationChange:
-    """A broker was fenced or unfenced, began its controlled shutdown, or lost a data directory;
-    None means unchanged. log_dirs: those still online. Version 1 brought log_dirs."""
+    """A broker was fenced or unfenced, began its controlled shutdown, or lost a data directory.
+
+    None means unchanged. log_dirs: the directories that are still online; since version 1.
+    """
 
     TYPE: ClassVar[int] = 17
     VERSION: ClassVar[int] = 1
@@ -222,7 +227,7 @@ class BrokerRegistrationChange:
 
 @dataclass(frozen=True, slots=True)
 class RegisterController:
-    """A controller process told the active one where it listens and which levels it supports."""
+    """A controller process registered with its listener and the levels that it supports."""
 
     TYPE: ClassVar[int] = 27
     VERSION: ClassVar[int] = 0
@@ -237,8 +242,8 @@ class RegisterController:
 class ScramCredential:
     """A user's SCRAM credential was set (KIP-554). mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
 
-    stored_key, server_key: as RFC 5802 derives them from the salted password, which no record has.
-    SECRETS: the fields that dumps and inspection never show.
+    stored_key, server_key: derived from the salted password (RFC 5802), which no record contains.
+        SECRETS: the fields that dumps and inspection never show.
     """
 
     TYPE: ClassVar[int] = 11
@@ -265,12 +270,12 @@ class RemoveScramCredential:
 
 
 HIDDEN = "[hidden]"
-"""In place of each of a record's SECRETS where it is shown."""
+"""Shown in place of each field in a record's SECRETS."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoOp:
-    """Nothing. Shows followers that the log, and with it their view, still moves."""
+    """No change. It shows followers that the log, and so their metadata, still advances."""
 
     TYPE: ClassVar[int] = 20
     VERSION: ClassVar[int] = 0

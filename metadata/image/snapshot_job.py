@@ -1,6 +1,6 @@
-"""An image as a snapshot and back: the records that would make it from nothing.
+"""Conversion of an image to a snapshot and back, as the records that make it from nothing.
 
-A snapshot takes the same path as the log: its records are replayed by `Delta`.
+A snapshot takes the same way as the log: `Delta` replays its records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RECORDS_PER_FRAME = 1_000
 
 
 def records_of(image: ClusterImage) -> Iterator[Record]:
-    """Records that lead from the empty image to this one, in a fixed order."""
+    """The records that turn the empty image into this one, in a fixed order."""
     for name, level in sorted(image.features.items()):
         yield FeatureLevel(name, level)
     for broker in sorted(image.brokers.values(), key=lambda b: b.broker_id):
@@ -81,7 +81,7 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
     for (resource_type, resource_name), configs in sorted(image.configs.items()):
         for name, value in sorted(configs.items()):
             yield Config(resource_type, resource_name, name, value)
-    # A default entity has no name (None), which sorts with no text.
+    # The name of a default entity is None, which cannot be compared with text.
     for entity, quotas in sorted(
         image.client_quotas.items(), key=lambda e: [(t, n is not None, n or "") for t, n in e[0]]
     ):
@@ -101,7 +101,10 @@ def header_of(
     kraft_version: int = 0,
     voters: tuple[Voter, ...] = (),
 ) -> SnapshotHeader:
-    """timestamp_ms: that of the image's last record, so that equal images give equal bytes."""
+    """The snapshot header of an image.
+
+    timestamp_ms: of the image's last record, so that equal images give equal bytes.
+    """
     return SnapshotHeader(
         end_offset=image.end_offset,
         epoch=image.epoch,
@@ -145,7 +148,7 @@ def records_in(payload: bytes) -> Iterator[Record]:
 
 
 def image_of_snapshot(snapshot: Snapshot) -> ClusterImage:
-    """The image a snapshot holds. Raises UnreadableRecord for records of a newer build."""
+    """The image in a snapshot. Raises UnreadableRecord for records of a newer build."""
     delta = Delta(EMPTY_IMAGE)
     for payload in snapshot.payloads:
         for record in records_in(payload):
@@ -154,9 +157,10 @@ def image_of_snapshot(snapshot: Snapshot) -> ClusterImage:
 
 
 async def load_image(disk: AsyncDisk, path: str) -> tuple[SnapshotHeader, ClusterImage]:
-    """The same frame by frame: between two frames the loop runs.
+    """Load a snapshot file frame by frame; the loop runs between two frames.
 
-    Raises CorruptData, UnreadableRecord, OSError; there is no image before the footer has held.
+    Raises CorruptData, UnreadableRecord, OSError. No image is returned before the footer is
+    checked.
     """
     header = await read_header(disk, path)
     delta = Delta(EMPTY_IMAGE)

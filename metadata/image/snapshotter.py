@@ -1,7 +1,7 @@
-"""When a node writes a snapshot of its metadata, and how it loads one.
+"""Decides when a node writes a snapshot of its metadata, and loads snapshots.
 
-Controllers and brokers alike. A driver: the rule when is `snapshots.retention.is_due`, the bytes
-are `metadata.image.snapshot_job`'s.
+Controllers and brokers use it. It is a driver: `snapshots.retention.is_due` holds the rule, and
+`metadata.image.snapshot_job` makes the bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger("kvorum.snapshots")
 
 
 class Snapshotter:
-    """Watches the committed image of one node."""
+    """Writes snapshots of one node's committed image when they are due."""
 
     def __init__(self, node: RaftNode) -> None:
         self._node = node
@@ -36,7 +36,7 @@ class Snapshotter:
         self._image: ClusterImage | None = None
 
     def on_image(self, image: ClusterImage) -> None:
-        """The committed image is now this one; snapshot it if one is due."""
+        """Take the new committed image, and write a snapshot of it if one is due."""
         self._image = image
         if self._is_writing:
             return
@@ -52,12 +52,12 @@ class Snapshotter:
         ):
             self._write(image)
         elif self._timer is None and interval_ms > 0:
-            # Commits may stop now, and the interval ends all the same.
+            # Even if no more records are committed, the interval must end.
             delay_s = max(interval_ms - ms_since, 0) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
     def note_loaded(self, image: ClusterImage) -> None:
-        """The image came from a snapshot: the next one counts from there."""
+        """Count from the snapshot that the image was loaded from."""
         self._image = image
         self._last_offset = image.end_offset
         self._last_bytes = self._node.replica_log.appended_bytes
@@ -76,7 +76,7 @@ class Snapshotter:
 
         def on_done(is_durable: bool) -> None:
             self._is_writing = False
-            # After a failure too: the next try comes when as much has gathered again.
+            # Also after a failure: the next attempt waits until as many bytes have gathered again.
             self._last_bytes, self._last_ms = bytes_now, monotonic_ms()
             if is_durable:
                 self._last_offset = max(self._last_offset, image.end_offset)
@@ -86,14 +86,14 @@ class Snapshotter:
 
 
 async def load_newest(node: RaftNode, snapshot: OffsetAndEpoch) -> ClusterImage:
-    """The image of a snapshot held here. Raises CorruptData, UnreadableRecord, OSError."""
+    """The image of a snapshot on this node. Raises CorruptData, UnreadableRecord, OSError."""
     _, image = await load_image(node.files.store.disk, node.files.path(snapshot))
     check_features(image)
     return image
 
 
 class ImageLoader:
-    """Loads the image of the newest snapshot named, off the beaten path; the latest wins."""
+    """Loads the image of a snapshot in a task; a snapshot named later replaces an earlier one."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ImageLoader:
         return self._wanted is not None
 
     def load(self, snapshot: OffsetAndEpoch) -> None:
-        """Begin; on_loaded hears of it. A snapshot named meanwhile replaces this one."""
+        """Start loading; on_loaded gets the image. A snapshot named meanwhile replaces this one."""
         self._wanted = snapshot
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -127,7 +127,8 @@ class ImageLoader:
                 except (OSError, CorruptData):
                     if self._wanted == snapshot:
                         raise
-                    continue  # a newer one is wanted, and this file went while it was read
+                    # a newer snapshot is wanted, and this file was removed during the read
+                    continue
                 if self._wanted == snapshot:
                     self._wanted = None
                     self._on_loaded(image)

@@ -1,1 +1,1 @@
-"""Looking into the metadata: as a tree, at any offset, as tables, in words."""
+"""Inspection of the metadata: as a tree, at any offset, as tables, as text."""

@@ -1,7 +1,7 @@
-"""A history of the metadata as tables on disk: Parquet or JSON lines, and schema.json.
+"""Exports a history of the metadata as tables: Parquet or JSON lines, and schema.json.
 
-Rows are made one after the other and written in portions: an export needs the memory of the
-history and of one portion. pyarrow is imported only here and only when something is exported.
+Rows are written in portions, so an export needs the memory of the history and one portion. Only
+this module imports pyarrow, and only for an export.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from kvorum.metadata.inspect.tree import REPEATING, Folder, key_text, leaves, ro
 from kvorum.runtime.ids import uuid_text
 
 ROWS_PER_FILE_MAX = 1_000_000
-"""A table with more rows becomes a folder of files, which readers take up in parallel."""
+"""A table with more rows becomes a folder of files, which readers read in parallel."""
 
 _ROWS_PER_WRITE = 20_000
-"""Rows in memory at once, and a row group of a Parquet file."""
+"""Rows in memory at once; also the size of a row group in a Parquet file."""
 
 Row = dict[str, Any]
 
 
 class TableWriter(Protocol):
-    """Writes one table into a folder; the path that it became, and its rows."""
+    """Writes one table into a folder; returns its path and the number of rows."""
 
     def __call__(
         self, table: Table, rows: Iterator[Row], folder: str, rows_per_file_max: int
@@ -60,11 +60,13 @@ def export_history(
     form: str = "parquet",
     rows_per_file_max: int = ROWS_PER_FILE_MAX,
 ) -> dict[str, int]:
-    """Write every table of the history below at_offset; path to rows, in the order of TABLES.
+    """Write every table of the history below at_offset: path to rows, in the order of TABLES.
 
-    Tables of an earlier export into the folder are replaced one by one, schema.json last. form: a
-    key of WRITERS. The records table begins at first_offset of the history. Raises OffsetNotHeld,
-    CorruptData, OSError, ImportError without pyarrow.
+    Tables of an earlier export in the folder are replaced one by one, schema.json last. The records
+    table begins at the history's first_offset. Raises OffsetNotHeld, CorruptData, OSError, and
+    ImportError without pyarrow.
+
+    form: a key of WRITERS.
     """
     image = history.image_at(at_offset)
     stop = history.end_offset if at_offset is None else at_offset
@@ -79,7 +81,8 @@ def export_history(
             rows = iter(_IMAGE_ROWS[table.name](image))
         path, count = write(table, rows, folder, rows_per_file_max)
         for form_before in WRITERS:
-            # Of an export in another form: a reader would take it for a part of this one.
+            # Remove the table of an earlier export in another form: a reader would take it for a
+            # part of this one.
             if (before := os.path.join(folder, f"{table.name}.{form_before}")) != path:
                 _remove(before)
         written[path] = count
@@ -106,12 +109,12 @@ def _write_parquet(
 
     schema = arrow_schema(table)
     target = os.path.join(folder, f"{table.name}.parquet")
-    # Readers pass over names that begin with a dot or an underscore.
+    # Readers skip names that begin with a dot or an underscore.
     scratch = os.path.join(folder, f".{table.name}.parquet.part")
     shutil.rmtree(scratch, ignore_errors=True)
     os.makedirs(scratch)
     count, parts = 0, 0
-    ahead: list[Row] = []  # a row of the next file, by which it is known that there is one
+    ahead: list[Row] = []  # a row of the next file; without one, this file is the last
     while parts == 0 or ahead:
         of_file = chain(ahead, islice(rows, rows_per_file_max - len(ahead)))
         with pq.ParquetWriter(os.path.join(scratch, f"part-{parts:05d}.parquet"), schema) as file:
@@ -132,7 +135,7 @@ def _write_parquet(
 def _write_json_lines(
     table: Table, rows: Iterator[Row], folder: str, rows_per_file_max: int
 ) -> tuple[str, int]:
-    # One file whatever its size: lines are cut into parts by whoever reads them.
+    # Always one file, because readers split JSON lines themselves.
     names = [column.name for column in table.columns]
     target = os.path.join(folder, f"{table.name}.jsonl")
     part = f"{target}.part"
@@ -235,7 +238,7 @@ def _feature_rows(image: ClusterImage) -> Iterable[Row]:
 
 
 def _quota_rows(image: ClusterImage) -> Iterator[Row]:
-    # Images of builds without quotas have no such field.
+    # Images of builds without quotas lack this field.
     quotas = getattr(image, "client_quotas", {})
     for entity, values in sorted(quotas.items(), key=lambda item: key_text(item[0])):
         for key, value in sorted(values.items()):

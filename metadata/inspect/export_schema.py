@@ -1,7 +1,7 @@
 """The tables of an export: name, type and meaning of every column, and a version.
 
-The one place that says so. It goes into every Parquet file's own metadata and, as schema.json,
-beside the data, where programs that import nothing of ours check what they read.
+This is their only definition. It goes into the metadata of every Parquet file and, as schema.json,
+beside the data, where programs that do not import Kvorum check what they read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 SCHEMA_VERSION = 2
-"""Rises when a column changes its type or meaning or goes away; a new column does not raise it."""
+"""Rises when a column changes its type or meaning or is removed, but not for a new column."""
 
 SCHEMA_FILE = "schema.json"
 VERSION_KEY = "kvorum.schema.version"
@@ -25,7 +25,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One file of an export, or one folder of files where there are many rows."""
+    """One table: a file of the export, or a folder of files if it has many rows."""
 
     name: str
     meaning: str
@@ -173,7 +173,7 @@ def document() -> dict[str, Any]:
 
 
 def arrow_schema(table: Table) -> Any:
-    """The table's pyarrow schema; version and meanings are in its metadata."""
+    """The table's pyarrow schema; version and meanings are in the schema's metadata."""
     import pyarrow as pa
 
     types = {

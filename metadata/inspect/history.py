@@ -1,7 +1,7 @@
-"""What one source holds of the metadata, and the cluster's image at any offset it reaches.
+"""The metadata held by one source, and the cluster's image at any offset within it.
 
-A source is a cluster, a checkpoint file or a node's folder; here they are all the same: snapshots,
-a run of record batches, and where they end. Nothing here waits or reads a file.
+A source is a cluster, a checkpoint file or a node's folder. All have the same form here: snapshots,
+and a run of record batches with its end. Nothing in this module waits or reads a file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kvorum.storage.format.batch import BatchError, BatchHeader, iter_headers, i
 
 
 class OffsetNotHeld(KvorumError):
-    """An offset that the source does not reach; the message says which it does."""
+    """An offset outside the source's range; the message names the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One record of the metadata log. record: None for a record of the quorum itself.
+    """One record of the metadata log. record: None for a control record of the quorum.
 
     type, version: of the metadata record's class, or Kafka's name of the control record.
     fields: by name; uuids are bytes.
@@ -45,10 +45,10 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataCopy:
-    """Committed metadata as a node sent it.
+    """Committed metadata that a node sent.
 
-    snapshot: a whole checkpoint file, empty if the log begins at offset 0. records: the batches
-    behind it. high_watermark: where they end (exclusive).
+    snapshot: a whole checkpoint file, empty if the log begins at offset 0.
+    records: the batches behind it. high_watermark: their end (exclusive).
     """
 
     snapshot: bytes = b""
@@ -58,12 +58,13 @@ class MetadataCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataHistory:
-    """name: what the source is called in messages.
+    """The metadata of one source. name: of the source, in messages.
 
-    snapshots: whole checkpoint files with their headers, ascending; there is one unless the log
-    begins at 0, and the log reaches back to the end of the first or beyond. records: whole batches
-    without a gap from log_start_offset up to end_offset (exclusive), none if the two are equal.
-    notes: what a reader must know of the source, a sentence each.
+    snapshots: whole checkpoint files with their headers, ascending. There is at least one unless
+        the log begins at 0; the log begins at or below the end of the first.
+    records: whole batches without a gap, from log_start_offset up to end_offset (exclusive); empty
+        if the two are equal.
+    notes: sentences with facts that a reader of the source must know.
     """
 
     name: str
@@ -75,14 +76,14 @@ class MetadataHistory:
 
     @property
     def first_offset(self) -> int:
-        """The lowest offset of which there is an image."""
-        # A log that begins at nothing needs no snapshot, even if there are some.
+        """The lowest offset with an image."""
+        # A log that begins at 0 needs no snapshot, even if there is one.
         return self.snapshots[0][0].end_offset if self.log_start_offset > 0 else 0
 
     def image_at(self, at_offset: int | None = None) -> ClusterImage:
-        """The cluster as all records below at_offset say, all there are if it is None.
+        """The cluster after all records below at_offset; None means all records.
 
-        An offset within a batch shows half a decision. Raises OffsetNotHeld, CorruptData,
+        An offset inside a batch gives a part of a decision. Raises OffsetNotHeld, CorruptData,
         UnreadableRecord.
         """
         stop = self.end_offset if at_offset is None else at_offset
@@ -92,7 +93,7 @@ class MetadataHistory:
         return self.advance(image, stop)
 
     def advance(self, image: ClusterImage, stop: int) -> ClusterImage:
-        """`image` of this history, with the records up to `stop` (exclusive) on top.
+        """`image`, which is of this history, with the records up to `stop` (exclusive) applied.
 
         Raises CorruptData, UnreadableRecord.
         """
@@ -105,7 +106,7 @@ class MetadataHistory:
                 try:
                     delta.replay(entry.record)
                 except InvariantViolated as error:
-                    # Here it is the data that does not hold: no node of ours wrote it so.
+                    # The data is damaged: no Kvorum node wrote such a record.
                     raise CorruptData(
                         self.name, 0, f"the record at offset {entry.offset}: {error}"
                     ) from error
@@ -115,7 +116,7 @@ class MetadataHistory:
     def entries(
         self, start: int | None = None, stop: int | None = None, *, with_fields: bool = True
     ) -> Iterator[LogEntry]:
-        """Records of the log in [start, stop), as far as it holds them; default is all of them.
+        """Records of the log in [start, stop), as far as the log has them; by default all.
 
         with_fields: False leaves `fields` empty. Raises CorruptData, UnreadableRecord.
         """
@@ -155,9 +156,10 @@ class MetadataHistory:
             )
 
     def extended(self, copy: MetadataCopy) -> MetadataHistory:
-        """This history and what came after it, `copy` being read from end_offset on.
+        """This history with `copy` appended, which was read from end_offset on.
 
-        A copy that begins with a snapshot stands for all: the log was trimmed meanwhile.
+        A copy that begins with a snapshot replaces the history, because the log was trimmed
+        meanwhile.
         """
         if copy.snapshot:
             return history_of(copy, name=self.name)
@@ -176,7 +178,7 @@ class MetadataHistory:
 
 
 def history_of(copy: MetadataCopy, *, name: str) -> MetadataHistory:
-    """The history that a node sent. Raises CorruptData."""
+    """The history in a copy that a node sent. Raises CorruptData."""
     base = 0
     snapshots: tuple[tuple[SnapshotHeader, bytes], ...] = ()
     if copy.snapshot:
@@ -193,7 +195,7 @@ def history_of(copy: MetadataCopy, *, name: str) -> MetadataHistory:
 
 
 def image_of(copy: MetadataCopy) -> ClusterImage:
-    """The cluster as the copy says. Raises CorruptData, UnreadableRecord."""
+    """The image of a copy. Raises CorruptData, UnreadableRecord."""
     return history_of(copy, name="the copy received").image_at()
 
 

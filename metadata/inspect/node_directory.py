@@ -1,7 +1,7 @@
-"""The metadata in a node's folder, read as it lies: a copy, a stopped node's, or one at work.
+"""Reads the metadata in a node's folder: a copy, or that of a stopped or running node.
 
-Takes no lock, opens nothing for writing, repairs nothing. What a start would do with the folder
-(`raft.metadata_log`) decides what counts: the newest good snapshot, the log behind it.
+It takes no lock, opens nothing for writing and repairs nothing. It uses what a start of the node
+would use (`raft.metadata_log`): the newest undamaged snapshot and the log behind it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from kvorum.storage.log.file_names import LOG_SUFFIX, offsets_of
 from kvorum.storage.tools.read_only import FoundLog, ReadableDisk, read_log
 
 READ_ATTEMPTS_MAX = 4
-"""A node at work may trim, truncate or roll its log between two reads of ours; the next attempt
-sees it settled. Damage stays damage and is told after the last one."""
+"""A running node may trim, truncate or roll its log between two reads, so a failed read is
+repeated. Real damage is reported after the last attempt."""
 
 
 class NoMetadata(KvorumError):
-    """A folder without a metadata log; the message says which folder is meant."""
+    """A folder without a metadata log; the message names the folder to use."""
 
 
 def history_of_directory(disk: ReadableDisk, path: str) -> MetadataHistory:
-    """path: a node's data directory or its __cluster_metadata-0.
+    """The metadata in a folder. path: a node's data directory or its __cluster_metadata-0.
 
-    Raises NoMetadata, CorruptData naming file and byte, OSError.
+    Raises NoMetadata, CorruptData with file and byte, OSError.
     """
     directory = _metadata_folder(disk, path.rstrip("/") or "/")
     for _ in range(READ_ATTEMPTS_MAX - 1):
@@ -45,7 +45,7 @@ def history_of_directory(disk: ReadableDisk, path: str) -> MetadataHistory:
 
 
 def history_of_file(disk: ReadableDisk, path: str) -> MetadataHistory:
-    """A checkpoint file: one image and no log. Raises CorruptData, OSError."""
+    """The metadata in a checkpoint file: one image and no log. Raises CorruptData, OSError."""
     data = disk.read_bytes(path)
     header = _checked_header(path, data)
     return MetadataHistory(
@@ -61,7 +61,7 @@ def _metadata_folder(disk: ReadableDisk, path: str) -> str:
     for directory in (inner, path):
         names = disk.list_dir(directory)
         has_log = bool(offsets_of(names, LOG_SUFFIX))
-        # A partition's log has segments too, but never a quorum's state beside them.
+        # A partition's folder has segments too, but no quorum-state beside them.
         is_quorums = directory == inner or "quorum-state" in names
         if (has_log and is_quorums) or any(map(parse_file_name, names)):
             return directory
@@ -71,14 +71,16 @@ def _metadata_folder(disk: ReadableDisk, path: str) -> str:
 
 
 def _read(disk: ReadableDisk, directory: str) -> MetadataHistory:
-    # Snapshots first. The other way round: 1. the log is read up to 450, 2. the node takes a
-    # snapshot at 500, 3. it looks like one whose log was never replaced.
+    # Read the snapshots first. Bad sequence with the log first:
+    # 1. The log is read up to 450.
+    # 2. The node takes a snapshot at 500.
+    # 3. The log seems to end before the snapshot, as if it had not been replaced by it.
     snapshots, notes = _snapshots(disk, directory)
     log = read_log(disk, directory)
     if log is not None and log.torn_end is not None:
         notes.append(str(log.torn_end))
     start_offset = 0 if log is None else log.start_offset
-    # Older ones than the log reaches back to have nothing behind them to lead on.
+    # Snapshots older than the log's start have no log behind them.
     snapshots = [held for held in snapshots if held[0].end_offset >= start_offset]
     if not snapshots and start_offset > 0:
         reasons = "; ".join(notes) or "there is none"
@@ -98,7 +100,7 @@ def _read(disk: ReadableDisk, directory: str) -> MetadataHistory:
         log, snapshots = None, snapshots[-1:]
     if log is None:
         end_offset = snapshots[-1][0].end_offset if snapshots else 0
-        # Without a log between them, each is an image of its own; the newest is the state.
+        # Without a log between them the snapshots are separate images; the newest is the state.
         return MetadataHistory(
             name=directory,
             snapshots=tuple(snapshots[-1:]),
@@ -124,7 +126,7 @@ def _read(disk: ReadableDisk, directory: str) -> MetadataHistory:
 def _snapshots(
     disk: ReadableDisk, directory: str
 ) -> tuple[list[tuple[SnapshotHeader, bytes]], list[str]]:
-    """The good ones, ascending, and a sentence on each that is not."""
+    """The undamaged snapshots, ascending, and a sentence on each damaged one."""
     good: list[tuple[SnapshotHeader, bytes]] = []
     notes: list[str] = []
     for name in disk.list_dir(directory):
@@ -142,7 +144,7 @@ def _snapshots(
 
 
 def _checked_header(path: str, data: bytes) -> SnapshotHeader:
-    """Of a whole file that holds what its name says, if it has a snapshot's name."""
+    """The header of a whole, valid file; a snapshot's file name must fit it. Raises CorruptData."""
     header, _ = decode_file(data, path)
     named = parse_file_name(path.rpartition("/")[2])
     if named is not None and SnapshotId(*named) != header.id:
@@ -152,7 +154,7 @@ def _checked_header(path: str, data: bytes) -> SnapshotHeader:
 
 
 def _is_prefix(log: FoundLog, snapshot: SnapshotHeader) -> bool:
-    """True if the log agrees with the snapshot on the last record of its prefix."""
+    """True if the log has the last record that the snapshot covers, with the same epoch."""
     if snapshot.end_offset > log.end_offset:
         return False
     if snapshot.end_offset == log.start_offset:
@@ -167,10 +169,10 @@ def _is_prefix(log: FoundLog, snapshot: SnapshotHeader) -> bool:
 
 
 def _behind_gap(log: FoundLog, snapshot_end: int) -> tuple[int, bytes]:
-    """Start offset and batches of the part of the log that has no gap.
+    """Start offset and batches of the part of the log behind its last gap.
 
-    snapshot_end: of the oldest snapshot; nothing is missed below it. Raises CorruptData for a gap
-    above.
+    snapshot_end: end of the oldest snapshot, which covers gaps below it. Raises CorruptData for a
+        gap above.
     """
     gap = log.last_gap
     if gap is None:

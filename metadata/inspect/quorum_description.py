@@ -1,4 +1,4 @@
-"""A node's own description of the quorum, as a message for operators."""
+"""A node's description of the quorum, as a message for operators."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kvorum.runtime.text import address_text
 
 
 def fill(message: pb.DescribeQuorumReply, node: RaftNode, configured: dict[int, Address]) -> None:
-    """Add nodes and replicas to the answer; only a leader knows how far the replicas are.
+    """Add nodes and replicas to the message; only the leader knows the replicas' progress.
 
-    configured: controllers that the configuration names. Dynamic voters, and controllers that
-    follow without a vote, are added to them.
+    configured: the controllers in the configuration. Dynamic voters, and controllers that follow
+        without a vote, are added to them.
     """
     core = node.core
     role = core.role
@@ -50,14 +50,14 @@ def _add_leader_view(message: pb.DescribeQuorumReply, node: RaftNode, role: Lead
         directory_id=node.config.directory_id,
         address=_text(node.config.address),
     )
-    # A leader that was removed leads on, without a vote, until its removal is committed.
+    # A leader that was removed leads without a vote until its removal is committed.
     (message.voters if node.core.is_voter else message.observers).append(own)
     message.voters.extend(_replica(p, now_wall_ms) for p in role.voters.values())
     message.observers.extend(_replica(p, now_wall_ms) for p in role.observers.values())
 
 
 def _replica(progress: ReplicaProgress, now_wall_ms: int) -> pb.QuorumReplica:
-    # Progress is kept on the monotonic clock; people and tools read the wall clock.
+    # Progress has times of the monotonic clock; people and tools read the wall clock.
     shift_ms = now_wall_ms - monotonic_ms()
     return pb.QuorumReplica(
         node_id=progress.node_id,

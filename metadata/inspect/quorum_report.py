@@ -1,6 +1,6 @@
-"""What is wrong with a quorum that has no leader, out of what its controllers answered.
+"""Explains why a quorum has no leader, from the answers of its controllers.
 
-Brokers and the command line ask every controller at once (`DescribeQuorum`) and say it in the
+Brokers and the command line ask every controller at once (`DescribeQuorum`) and report it in the
 same sentence. No I/O here; answers are `admin_pb2.DescribeQuorumReply` messages.
 """
 
@@ -13,17 +13,17 @@ from kvorum.raft.quorum import majority
 from kvorum.runtime.text import address_text
 
 LEADER_WAIT_MS = 600
-"""Fail-over takes 100 to 400 ms; who asks in between should not notice. Longer than this is an
-outage, and the answer is what is wrong, still within a second."""
+"""A failover takes 100 to 400 ms, and callers should not notice it. After this time it is an
+outage, and the caller gets the explanation, still within a second."""
 
 FETCH_AGE_MAX_MS = 700
-"""A voter in touch with its leader fetches several times in that span, records or none."""
+"""A voter that reaches its leader fetches several times in this time, even without new records."""
 
 PROBE_TIMEOUT_MS = 250
-"""For one controller to describe itself. Added to LEADER_WAIT_MS it stays below a second."""
+"""Time for a controller to describe itself. With LEADER_WAIT_MS it stays below a second."""
 
 PROBE_PAUSE_MS = 30
-"""Between two rounds of questions while an election may be going on."""
+"""Pause between two rounds of questions during an election."""
 
 _HEADS = ("no quorum: ", "no leader: ")
 
@@ -31,8 +31,8 @@ _HEADS = ("no quorum: ", "no leader: ")
 def leader_of(answers: Sequence[Any]) -> Any | None:
     """The answer of the controller that leads, None if none does.
 
-    A leader of an epoch below another node's has been overtaken and does not know it yet. One that
-    no majority fetches from commits nothing, and will resign.
+    A leader whose epoch is below another node's has been superseded without knowing it. A leader
+    that no majority fetches from commits nothing, and will resign.
     """
     newest = max((answer.leader_epoch for answer in answers), default=-1)
     for answer in answers:
@@ -43,7 +43,7 @@ def leader_of(answers: Sequence[Any]) -> Any | None:
 
 
 def _is_followed(leader: Any) -> bool:
-    # It stamps its own entry with the time at which it answered.
+    # The leader's own entry has the time of its answer.
     own = [r for r in (*leader.voters, *leader.observers) if r.node_id == leader.node_id]
     now_ms = own[0].last_fetch_timestamp_ms if own else 0
     followed_by = [
@@ -55,10 +55,10 @@ def _is_followed(leader: Any) -> bool:
 
 
 def leader_id_of(answers: Sequence[Any]) -> int:
-    """Who leads by its own word or that of those who follow it, -1 if nobody does.
+    """The leader according to itself or to its followers, -1 if there is none.
 
-    A follower names a leader only while that answers its fetches. So a leader too busy to
-    describe itself in time is not given up for that.
+    A follower names a leader only while the leader answers its fetches. So a leader that is too
+    busy to describe itself in time still counts.
     """
     leader = leader_of(answers)
     if leader is not None:
@@ -71,22 +71,22 @@ def leader_id_of(answers: Sequence[Any]) -> int:
 
 
 def is_outage(answers: Sequence[Any]) -> bool:
-    """True if nobody who answered has had a leader for longer than an election takes."""
+    """True if every controller that answered has had no leader for longer than an election."""
     return bool(answers) and all(answer.leaderless_ms >= LEADER_WAIT_MS for answer in answers)
 
 
 def say(answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int = -1) -> str:
-    """The sentence: voters reachable, who is missing and where, the epoch, what is needed.
+    """The sentence: reachable voters, missing voters and their addresses, epoch, votes needed.
 
-    addresses: host:port by controller id, as far as known without the answers. known_epoch: what
-    the asker itself knows, for when nobody answered.
+    addresses: host:port by controller id, as far as known without the answers.
+    known_epoch: the epoch that the caller knows, for the case that no controller answered.
     """
-    # A node that has just joined, or lost its disk, knows no voters whatever its epoch is.
+    # A node that is new to the quorum, or lost its disk, knows no voters at any epoch.
     newest = max(answers, key=lambda a: (bool(a.voters), a.leader_epoch), default=None)
     if newest is not None and not newest.voters:
         return _no_voters(answers)
     if newest is None and any(node_id < 0 for node_id in addresses):
-        # Stand-ins for bootstrap servers: neither ids, nor how many voters there are, is known.
+        # These are stand-ins for bootstrap servers: the voters' ids and number are unknown.
         asked = ", ".join(address for _, address in sorted(addresses.items(), reverse=True))
         return f"{_HEADS[0]}no controller answers at {asked}, the bootstrap servers"
     voters = sorted(v.node_id for v in newest.voters) if newest is not None else sorted(addresses)
@@ -114,12 +114,12 @@ def say(answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int =
     text += f"; epoch {epoch if epoch >= 0 else 'unknown'}; need {needed}"
     if len(reachable) < needed:
         return _HEADS[0] + text
-    # Enough of them answer us; what they lack is each other, or a moment.
+    # A majority answers the caller; the voters may not reach each other, or need a moment.
     return f"{_HEADS[1]}{text}, so an election is under way or the voters do not reach each other"
 
 
 def _other_disks(newest: Any | None, answers: Sequence[Any]) -> set[int]:
-    """Voters in whose place a disk answers that is not theirs (KIP-853)."""
+    """Voters whose node id answers from a disk other than the voter's (KIP-853)."""
     if newest is None:
         return set()
     disks = {voter.node_id: bytes(voter.directory_id) for voter in newest.voters}
@@ -139,17 +139,17 @@ def _no_voters(answers: Sequence[Any]) -> str:
 
 
 def is_sentence(text: str) -> bool:
-    """True if a refusal's message is one that `say` made."""
+    """True if `say` made this message of a refusal."""
     return text.startswith(_HEADS)
 
 
 def with_age(sentence: str, who: str, age_ms: int | None) -> str:
-    """The sentence with a second one: how old `who`'s view of the cluster may be."""
+    """The sentence, with a second one on the age of `who`'s view of the cluster."""
     if age_ms is None:
         return f"{sentence}. {who} has not heard from a leader yet"
     return f"{sentence}. {who} last heard from a leader {age_ms / 1000:.1f} s ago"
 
 
 def without_age(text: str) -> str:
-    """The text that `with_age` was given."""
+    """The sentence that `with_age` extended."""
     return text.partition(". ")[0]

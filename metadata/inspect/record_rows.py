@@ -1,4 +1,4 @@
-"""Records of the metadata log in words: a JSON line each, or a row of the exported table."""
+"""Records of the metadata log as text: JSON lines, or rows of the exported table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def json_line(entry: LogEntry) -> str:
 
 
 def record_rows(history: MetadataHistory, stop: int) -> Iterator[dict[str, Any]]:
-    """Rows of export_schema.METADATA_RECORDS: those of which an image is known, below `stop`."""
+    """Rows of export_schema.METADATA_RECORDS, from the history's first offset up to `stop`."""
     start = history.first_offset
     base = history.image_at(start)
     names = {topic_id: topic.name for topic_id, topic in base.topics.items()}
@@ -68,14 +68,14 @@ def _subject_of(
 
 
 def _epochs_after(fields: dict[str, Any], epochs: Epochs, base: ClusterImage) -> tuple[int, int]:
-    """Leader and partition epoch once the record has acted (KIP-631)."""
+    """Leader and partition epoch after the record (KIP-631)."""
     key = (fields["topic_id"], fields["partition_id"])
     if "leader_epoch" in fields:
         after = (fields["leader_epoch"], fields["partition_epoch"])
     else:
         before = epochs.get(key)
         if before is None:
-            # Made before the log begins: the snapshot knows how far it was.
+            # The partition was created before the log begins, so its epochs come from the snapshot.
             partition = base.partition(*key)
             before = (0, 0)
             if partition is not None:

@@ -1,6 +1,6 @@
 """The metadata shell without its terminal: a line in, lines out.
 
-Holds where the user stands: a folder, and an offset or the end. It never writes anywhere.
+It keeps the user's position: a folder, and an offset or the end. It never writes.
 """
 
 from __future__ import annotations
@@ -53,17 +53,18 @@ _PATH_COMMANDS = frozenset({"ls", "cat", "tree", "find", "cd"})
 
 
 _QUOTED = re.compile(r"""[\s'"\\#]""")
-"""Of these a word of the shell consists only if each has a backslash before it."""
+"""Characters that need a backslash in a word of the shell."""
 
 
 class ShellError(KvorumError):
-    """A line that is no command, or one used wrongly; the message says how it is used."""
+    """An unknown command or a wrong use of one; the message explains the use."""
 
 
 class Shell:
-    """One session. read: the source, anew. read_on: what has come since, for one that grows.
+    """One session. Every method raises what the source raises.
 
-    Raises, in every method, what the source does.
+    read: reads the source from the beginning. read_on: reads what has been added since; None if the
+        source does not grow.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Shell:
         return f"kvorum{place}:{self._folder}> "
 
     def run(self, line: str) -> Iterator[str]:
-        """The answer to one line. Raises ShellError, NoSuchPath, OffsetNotHeld."""
+        """The output for one line. Raises ShellError, NoSuchPath, OffsetNotHeld."""
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
@@ -116,7 +117,7 @@ class Shell:
         except NoSuchPath:
             return []
 
-    # One method a command.
+    # One method for each command.
 
     def _ls(self, arguments: list[str]) -> Iterator[str]:
         path = self._path(_at_most_one("ls", arguments))
@@ -210,7 +211,7 @@ class Shell:
     # Helpers.
 
     def _follow(self) -> None:
-        """Take up what has come since the last command; an offset that was set stays."""
+        """Read what has been added since the last command; a chosen offset stays."""
         if self._read_on is None or self.at_offset is not None:
             return
         before, history = self.history, self._read_on(self.history)

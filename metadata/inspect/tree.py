@@ -1,7 +1,7 @@
-"""The image as a tree of names: folders whose content is made when somebody looks, plain leaves.
+"""The image as a tree: folders whose content is built on demand, and plain leaves.
 
-Follows the fields of the image's dataclasses, so that a field which is new there shows here by
-itself. `/topics_by_id` shows what `/topics` does under the topics' ids.
+The tree follows the fields of the image's dataclasses, so a new field appears by itself.
+`/topics_by_id` shows the content of `/topics` under the topics' ids.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.ids import uuid_text
 from kvorum.runtime.text import address_text, percent_escaped
 
-#: Kafka's words for the types of config resources; others stand under their number.
+#: Kafka's names for the types of config resources; other types are shown as numbers.
 _RESOURCE_NAMES = {
     RESOURCE_TOPIC: "topic",
     RESOURCE_BROKER: "broker",
@@ -36,7 +36,7 @@ _RESOURCE_NAMES = {
     RESOURCE_GROUP: "group",
 }
 
-#: Folders that say of the image what others say too, or how old it is: no difference, no find.
+#: Folders that repeat others, or show the image's age; skipped by comparisons and searches.
 REPEATING = frozenset({"topics_by_id", "provenance"})
 
 _DEFAULT_NAME = "<default>"
@@ -45,14 +45,15 @@ _IN_PARTS = re.compile(r"[%/,=<\x00-\x1f\x7f]")
 
 
 class NoSuchPath(KvorumError):
-    """A path that names nothing in the image."""
+    """A path that does not exist in the image."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folder:
-    """value: what it shows; folders at one path show the same if their values are equal.
+    """A folder of the tree.
 
-    build: its entries by name, folders among them not yet built.
+    value: the shown value; folders at one path are equal if their values are equal.
+    build: makes the entries by name; folders among them are not built yet.
     """
 
     value: object
@@ -82,7 +83,7 @@ def resolve(top: Node, path: str) -> Node:
 
 
 def parts_of(path: str) -> list[str]:
-    """The names of a path; `.` and `..` are followed as they are in a shell."""
+    """The names of a path; `.` and `..` work as in a shell."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -104,12 +105,12 @@ def names_in(folder: Folder) -> list[str]:
 
 
 def content(image: ClusterImage, path: str) -> Any:
-    """All that lies at or below a path, as plain values."""
+    """The whole content at or below a path, as plain values."""
     return expanded(resolve(root(image), path))
 
 
 def expanded(node: Node) -> Any:
-    """A node with all below it, as plain values."""
+    """A node with its whole content, as plain values."""
     if not isinstance(node, Folder):
         return node
     return {name: expanded(child) for name, child in node.build().items()}
@@ -124,7 +125,7 @@ def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Leaf]]:
         yield from leaves(child, f"{path}/{name}")
 
 
-# --- what stands where ------------------------------------------------------------------------
+# --- entries of the folders -------------------------------------------------------------------
 
 
 def _image_entries(image: ClusterImage) -> dict[str, Node]:
@@ -159,7 +160,7 @@ def _topics_by_id(topics: Map[bytes, TopicImage]) -> dict[str, Node]:
 
 
 def _topic_entries(topic: TopicImage) -> dict[str, Node]:
-    """Partitions stand in the topic's folder beside its own fields."""
+    """The partitions are entries of the topic's folder, beside its own fields."""
     entries: dict[str, Node] = {}
     for field in dataclasses.fields(topic):
         value = getattr(topic, field.name)
@@ -218,14 +219,14 @@ def _field_entries(value: Any) -> dict[str, Node]:
     entries = {f.name: node_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
     entries |= dict.fromkeys(getattr(value, "SECRETS", ()), HIDDEN)
     if entries.get("features") == []:
-        # A node that told no levels has the folder all the same.
+        # A node without reported levels has the folder too.
         entries["features"] = _folder((), _range_entries)
     return entries
 
 
 def _mapping_entries(value: Mapping[Any, Any]) -> dict[str, Node]:
     def in_order(item: tuple[Any, Any]) -> tuple[bool, Any]:
-        # Numbers by size, all else by its text.
+        # Numbers in order of size, other keys in order of their text.
         is_number = isinstance(item[0], int)
         return not is_number, item[0] if is_number else key_text(item[0])
 
@@ -237,8 +238,8 @@ def _range_entries(ranges: tuple[FeatureRange, ...]) -> dict[str, Node]:
 
 
 def key_text(key: Any) -> str:
-    """A map's key as the name of an entry: pairs of a key made of several as `type=name,...`, other
-    keys of which never have the same name."""
+    """The entry name of a map's key. Pairs of a composite key have the form `type=name,...`; no
+    other key gets the same name."""
     if isinstance(key, bytes):
         return uuid_text(key) if len(key) == 16 else key.hex()
     if isinstance(key, tuple):
@@ -252,11 +253,10 @@ def key_text(key: Any) -> str:
 
 
 def _segment(name: str) -> str:
-    """A name within a path: a slash in it must not begin a folder, nor a control character reach a
-    terminal."""
+    """A name within a path, escaped, as it may hold slashes and control characters."""
     return percent_escaped(name, _IN_PATHS)
 
 
 def _part(name: str) -> str:
-    """A name within a key made of several."""
+    """A name within a composite key, escaped."""
     return percent_escaped(name, _IN_PARTS)

@@ -1,7 +1,7 @@
-"""Questions about the tree of an image: show it to a depth, find in it, compare two.
+"""Queries on the tree of an image: print it to a depth, search it, compare two trees.
 
-Each looks only where it must: what is equal in two images is not entered, a pattern that begins
-with a folder's name leads into that folder alone.
+Each visits only what it must. Equal parts of two images are skipped, and a pattern that begins with
+a folder's name is matched within that folder only.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kvorum.metadata.inspect.tree import (
 from kvorum.runtime.text import whole_number
 
 BELOW = "..."
-"""Stands in an answer for what lies deeper than was asked for."""
+"""Stands for the content below the requested depth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """One path that differs. change: added, removed or changed.
 
-    A path that is new or gone stands for all below it. before, after: plain values of all that
-    lies there, None where there is nothing.
+    An added or removed path stands for everything below it. before, after: its whole content as
+    plain values, None where there is none.
     """
 
     change: str
@@ -43,7 +43,7 @@ class Difference:
 
 
 def tree_lines(node: Node, depth_max: int | None, *, indent: str = "") -> Iterator[str]:
-    """A node as lines, two spaces a level; folders deeper than depth_max are not opened."""
+    """A node as lines, two spaces per level; folders below depth_max are not opened."""
     if not isinstance(node, Folder):
         yield f"{indent}{leaf_text(node)}"
         return
@@ -58,7 +58,7 @@ def tree_lines(node: Node, depth_max: int | None, *, indent: str = "") -> Iterat
 
 
 def tree_content(node: Node, depth_max: int | None) -> Any:
-    """The same as plain values, BELOW for folders that are not opened."""
+    """A node as plain values, with BELOW for folders that are not opened."""
     if not isinstance(node, Folder):
         return node
     if depth_max == 0:
@@ -70,12 +70,12 @@ def tree_content(node: Node, depth_max: int | None) -> Any:
 def find(
     top: Folder, pattern: str, *, start: str = "/", value_text: str | None = None
 ) -> Iterator[tuple[str, Leaf | None, bool]]:
-    """(path, value, is folder) of what a pattern names at or below `start`.
+    """(path, value, is folder) of the nodes that a pattern matches at or below `start`.
 
-    pattern: names of a path from `start` on, in each of which `*`, `?` and `[...]` stand for
-    characters; `**` stands for any number of names. One without a slash is looked for at any
-    depth. value_text: only leaves whose value has it within. Folders that repeat others are left
-    out unless `start` or the pattern's first name is one. Raises NoSuchPath.
+    pattern: a path from `start` on; `*`, `?` and `[...]` match characters within a name, `**` any
+        number of names. A pattern without a slash matches at any depth.
+    value_text: only leaves whose value contains it. Folders in REPEATING are left out, unless
+        `start` or the pattern's first name is one of them. Raises NoSuchPath.
     """
     parts = parts_of(pattern)
     if "/" not in pattern:
@@ -90,14 +90,14 @@ def find(
 
 
 def difference(before: Folder, after: Folder) -> Iterator[Difference]:
-    """The differences of two images' trees, in the order of paths; REPEATING is left out."""
+    """The differences between the trees of two images, ordered by path, without REPEATING."""
     yield from _differences(before, after, "")
 
 
 def complete(top: Folder, text: str, *, start: str = "/") -> list[str]:
     """Paths that begin with `text`, one level deep; folders end with a slash.
 
-    start: where a text that does not begin with a slash begins. Raises NoSuchPath.
+    start: the folder for a text that does not begin with a slash. Raises NoSuchPath.
     """
     folder, slash, name_start = text.rpartition("/")
     node = resolve(top, f"{folder}/" if text.startswith("/") else f"{start}/{folder}")
@@ -159,7 +159,7 @@ def _by_number(name: str) -> tuple[int, str]:
 
 
 def leaf_text(leaf: Leaf) -> str:
-    """A leaf as people read it."""
+    """A leaf as text for people."""
     match leaf:
         case None:
             return "-"
@@ -172,12 +172,12 @@ def leaf_text(leaf: Leaf) -> str:
 
 
 def found_line(path: str, leaf: Leaf, *, is_folder: bool) -> str:
-    """A line for a leaf or folder that `find` found."""
+    """A line for a result of `find`."""
     return f"{path}/" if is_folder and path != "/" else f"{path} = {leaf_text(leaf)}"
 
 
 def difference_line(each: Difference) -> str:
-    """`+ path`, `- path` or `~ path: before -> after`, with what lies there as JSON."""
+    """`+ path`, `- path` or `~ path: before -> after`, with the content as JSON."""
     match each.change:
         case "added":
             return f"+ {each.path} {json.dumps(each.after)}"

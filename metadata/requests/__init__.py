@@ -1,1 +1,1 @@
-"""The requests to the active controller, and its answers, as plain values."""
+"""The requests to the active controller, and its replies, as plain values."""

@@ -1,4 +1,4 @@
-"""The requests to the active controller about configs and client quotas, and its answers."""
+"""Requests to the active controller about configs and client quotas, and its replies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kvorum.runtime.errors import ErrorCode
 
 
 class Operation(enum.IntEnum):
-    """The change of one key; Kafka's numbers (KIP-339)."""
+    """The kind of change of one key; Kafka's numbers (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -20,7 +20,8 @@ class Operation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigOperation:
-    """kind: a number of Operation, or one that does not exist. value: None says nothing."""
+    """The change of one key. kind: a number of Operation, or an unknown one. value: may be
+    missing."""
 
     name: str
     kind: int
@@ -38,8 +39,11 @@ class ConfigAlteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs:
-    """is_replacement: the operations, all SET, take the place of whatever is set (AlterConfigs);
-    otherwise each changes its own key (IncrementalAlterConfigs)."""
+    """The changes of several resources.
+
+    is_replacement: the operations, all SET, replace all configs of a resource (AlterConfigs);
+        otherwise each changes its own key (IncrementalAlterConfigs).
+    """
 
     resources: tuple[ConfigAlteration, ...]
     is_replacement: bool = False
@@ -56,7 +60,7 @@ class AlteredConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaOperation:
-    """value: None removes the quota."""
+    """The change of one quota. value: None removes the quota."""
 
     key: str
     value: float | None = None
@@ -64,7 +68,7 @@ class QuotaOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaAlteration:
-    """entity: as asked for, in any order, perhaps unsound."""
+    """The quota changes of one entity. entity: as the client sent it, perhaps invalid."""
 
     entity: QuotaEntity
     operations: tuple[QuotaOperation, ...]

@@ -1,7 +1,7 @@
-"""What may be asked of the active controller, and its answers, as plain values.
+"""The requests to the active controller, and its replies, as plain values.
 
-The decisions (`metadata.controller.decide`) take these; the gRPC edge turns messages into them and
-back. An answer carries an error per item, so that one bad item never spoils a request.
+The decisions (`metadata.controller.decide`) take these; the gRPC edge converts messages to them and
+back. A reply has an error for each item, so that one bad item does not fail the others.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from kvorum.runtime.ids import UUID_ZERO, Uuid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to make.
+    """A topic to create.
 
     num_partitions, replication_factor: -1 means the cluster's default.
-    assignments: replicas by hand, partition i is assignments[i]; then both counts are -1.
+    assignments: explicit replicas, assignments[i] for partition i; both counts are then -1.
     configs: (name, value) pairs.
     """
 
@@ -73,10 +73,10 @@ class DeletedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRequest:
-    """A broker process asks for its place.
+    """A broker process asks to be registered.
 
-    broker_epoch_before: the epoch this id had before a clean shutdown, -1 if unknown.
-    log_dirs: ids of its data directories that are online (KIP-858).
+    broker_epoch_before: the broker epoch before a clean shutdown, -1 if unknown.
+    log_dirs: ids of its online data directories (KIP-858).
     """
 
     broker_id: int
@@ -96,10 +96,11 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A broker is alive.
+    """A heartbeat of a broker.
 
-    metadata_offset: end offset of the metadata it has published. offline_log_dirs: ids of its data
-    directories that have failed since it registered; told with every heartbeat (KIP-858).
+    metadata_offset: end offset of the metadata that the broker has published.
+    offline_log_dirs: ids of its data directories that have failed since it registered; part of
+        every heartbeat (KIP-858).
     """
 
     broker_id: int
@@ -119,7 +120,7 @@ class HeartbeatReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
-    """A leader asks for a new ISR. new_isr: (broker id, broker epoch or -1) pairs (KIP-903)."""
+    """A leader proposes a new ISR. new_isr: (broker id, broker epoch or -1) pairs (KIP-903)."""
 
     topic_id: Uuid
     partition_id: int
@@ -137,7 +138,7 @@ class AlterPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlteredPartition:
-    """The partition as it is after the proposal, or the reason why it was refused."""
+    """The partition state after the proposal, or the error that refused it."""
 
     topic_id: Uuid
     partition_id: int
@@ -156,14 +157,14 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdBlock:
-    """Producer ids [start, start + length) belong to the asking broker alone."""
+    """Producer ids [start, start + length), which only the requesting broker may hand out."""
 
     start: int
     length: int
 
 
 class ElectionType(enum.IntEnum):
-    """Kafka's numbers of the elections that may be asked for."""
+    """The types of elections that a client may request; Kafka's numbers."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -171,7 +172,7 @@ class ElectionType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeaders:
-    """Elections for partitions (topic name, partition id); empty means all."""
+    """Elect leaders of partitions (topic name, partition id); an empty tuple means all."""
 
     partitions: tuple[tuple[str, int], ...] = ()
     election: ElectionType = ElectionType.PREFERRED
@@ -195,7 +196,7 @@ class UpdateKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureUpdate:
-    """max_level: the level to finalise; 0 switches the feature off."""
+    """One feature update. max_level: the level to finalise; 0 switches the feature off."""
 
     name: str
     max_level: int
@@ -210,7 +211,7 @@ class UpdateFeatures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdatedFeature:
-    """One update's verdict. Nothing is changed unless every one of them is NONE."""
+    """The result of one update. No feature changes unless every result is NONE."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -219,7 +220,7 @@ class UpdatedFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterControllerRequest:
-    """A controller process tells the active one of itself."""
+    """A controller process registers at the active controller."""
 
     controller_id: int
     cluster_id: str
@@ -230,26 +231,26 @@ class RegisterControllerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredController:
-    """It is noted."""
+    """The controller's registration is in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterBrokerRequest:
-    """A broker is gone for good, says an operator."""
+    """An operator removes the registration of a broker for good."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisteredBroker:
-    """Its registration is gone."""
+    """The broker's registration is removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPartitions:
-    """A topic and the number of partitions that it shall have in all.
+    """A topic, and its new total number of partitions.
 
-    assignments: replicas of each new partition in turn; None lets the controller place them.
+    assignments: replicas of each new partition in order; None lets the controller place them.
     """
 
     name: str
@@ -272,7 +273,7 @@ class CreatedPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """Other replicas for a partition; None cancels the reassignment that is under way."""
+    """New replicas for a partition; None cancels its reassignment."""
 
     topic: str
     partition_id: int
@@ -295,14 +296,14 @@ class ReassignedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListReassignments:
-    """partitions: (topic name, partition id); None means all."""
+    """List the reassignments of partitions (topic name, partition id); None means all."""
 
     partitions: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OngoingReassignment:
-    """A reassignment under way. replicas: targets first, then those to be removed."""
+    """A reassignment under way. replicas: the targets first, then those to be removed."""
 
     topic: str
     partition_id: int

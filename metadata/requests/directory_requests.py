@@ -1,5 +1,4 @@
-"""A broker's reports of its data directories to the active controller (KIP-858), as plain
-values."""
+"""A broker's reports of its data directories to the active controller (KIP-858)."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from kvorum.runtime.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDirectory:
-    """Where a replica of the broker lies.
+    """The directory of one of the broker's replicas.
 
     directory_id: one of the broker's own, or LOST_DIRECTORY for a replica that cannot be read.
     """
@@ -22,7 +21,7 @@ class ReplicaDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignReplicas:
-    """The broker says of each replica where it lies; Kafka's AssignReplicasToDirs."""
+    """The broker reports the directories of its replicas; Kafka's AssignReplicasToDirs."""
 
     broker_id: int
     broker_epoch: int
@@ -31,7 +30,7 @@ class AssignReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedReplica:
-    """One of them that was not noted."""
+    """A replica whose directory was not accepted."""
 
     topic_id: bytes
     partition_id: int

@@ -1,7 +1,8 @@
-"""Requests to the active controller about SCRAM credentials (KIP-554), and its answers.
+"""Requests to the active controller about SCRAM credentials (KIP-554), and its replies.
 
-A request holds derived keys, never a password or a salted password: the broker that is asked
-derives them, so neither crosses the network between nodes nor reaches the log.
+A request holds derived keys, never a password or a salted password. The broker that gets the
+client's request derives them, so that a password neither crosses the network between nodes nor
+reaches the log.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from kvorum.runtime.errors import ErrorCode
 SHA_256, SHA_512 = 1, 2
 """Kafka's numbers of the mechanisms SCRAM-SHA-256 and SCRAM-SHA-512."""
 HASHES = {SHA_256: "sha256", SHA_512: "sha512"}
-"""Mechanism to the name that `hashlib` knows its hash by."""
+"""Name of a mechanism's hash in `hashlib`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,8 @@ class ScramDeletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramUpsertion:
-    """mechanism: as asked for, perhaps unknown; then the keys are empty."""
+    """A credential to set. mechanism: as the client sent it; the keys of an unknown one are
+    empty."""
 
     user: str
     mechanism: int
@@ -42,7 +44,7 @@ class AlterScramCredentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlteredScramUser:
-    """One user's outcome."""
+    """The result for one user."""
 
     user: str
     error: ErrorCode = ErrorCode.NONE

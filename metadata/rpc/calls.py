@@ -1,8 +1,8 @@
-"""The table of calls to the active controller: the request, the reply and the service of each.
+"""The table of calls to the active controller: request, reply and service of each.
 
-A new call is a line here, its messages in proto/, its dataclasses in `metadata.requests` and the
-decision in `metadata.controller.decide`. Brokers, the command line and the controllers' services
-all send, serve and map calls by this table.
+A new call needs a line here, its messages in proto/, its dataclasses in `metadata.requests`, and
+its decision in `metadata.controller.decide`. Brokers, the command line and the controllers'
+services send, serve and convert calls by this table.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 ENVELOPE = ("status", "leader_id", "end_offset")
-"""Fields of replies beside what was asked for: the refusal, the leader, and the end of the metadata
-log that holds the outcome."""
+"""Fields of every reply: the refusal, the leader, and the end of the metadata log that holds the
+outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,11 @@ _CONTROLLER = _Service("kvorum.rpc.Controller", controller_pb2)
 class ControllerCall(Generic[Request, Reply]):
     """One call.
 
-    name: its method in the service; its messages are <name>Request and <name>Reply.
-    request, reply: dataclasses; a reply may also be a tuple of them, one for each item asked for.
-    is_for_client: a client waits for the reply, so that the caller gives up early without a
-    leader. The broker's own calls are sent again and again: nobody else would.
+    name: of the gRPC method; its messages are <name>Request and <name>Reply.
+    request, reply: dataclasses; a reply may also be a tuple of them, one for each item of the
+        request.
+    is_for_client: a client waits for the reply, so the caller gives up early if there is no leader.
+        The broker's own calls are repeated until they succeed, because no client would repeat them.
     by_hand: fields of the request whose two forms differ in more than their types.
     """
 
@@ -60,22 +61,22 @@ class ControllerCall(Generic[Request, Reply]):
 
     @property
     def path(self) -> str:
-        """Of the method in HTTP/2."""
+        """The HTTP/2 path of the method."""
         return f"/{self.service.name}/{self.name}"
 
     def encode_request(self, request: Request) -> Any:
-        """The message of a request."""
+        """The protobuf message of a request."""
         return self._request_mapper.encode(request)
 
     def decode_request(self, message: Any) -> Request:
-        """Raises WireError for a number that an enum of the request does not have."""
+        """The request in a message. Raises WireError for an unknown number of an enum."""
         return self._request_mapper.decode(message)
 
     def encode_reply(self, reply: Reply | Rejected, leader_id: int, end_offset: int) -> Any:
-        """The message of a reply or of a refusal, by the node that knows this leader.
+        """The message of a reply or a refusal. leader_id: the leader that this node knows.
 
-        end_offset: of the metadata that the node has committed; left out by calls that have no
-        place for it.
+        end_offset: of the metadata that this node has committed; omitted if the message has no such
+            field.
         """
         envelope: dict[str, Any] = {"leader_id": leader_id}
         if isinstance(reply, Rejected):
@@ -87,16 +88,17 @@ class ControllerCall(Generic[Request, Reply]):
         return self._reply_class(**envelope, **self._reply_converters[0](reply))
 
     def decode_reply(self, message: Any) -> Reply | Rejected:
-        """What was asked for, or why it was refused."""
+        """The reply in a message, or the refusal."""
         if message.status.code != ErrorCode.NONE:
             return Rejected(ErrorCode(message.status.code), message.status.message)
         reply: Reply = self._reply_converters[1](message)
         return reply
 
     def method(self, channel: Any) -> Callable[..., Any]:
-        """The call on a channel of ours or of grpc's: message and timeout to the reply's message.
+        """The callable for this call on a channel of Kvorum's or grpc's: message and timeout to
+        reply.
 
-        It takes bytes as well, which another process may have sent.
+        It also takes bytes, so that a message from another process can be passed on.
         """
         callable_: Callable[..., Any] = channel.unary_unary(
             self.path,
@@ -119,7 +121,7 @@ class ControllerCall(Generic[Request, Reply]):
 
     @functools.cached_property
     def _reply_converters(self) -> tuple[Callable[[Any], dict[str, Any]], Callable[[Any], Any]]:
-        """From a reply to the fields of its message but the envelope, and back."""
+        """The conversions from a reply to the fields of its message, without ENVELOPE, and back."""
         fields = [f for f in self._reply_class.DESCRIPTOR.fields if f.name not in ENVELOPE]
         if typing.get_origin(self.reply) is tuple:
             (items,) = fields
@@ -236,7 +238,7 @@ ADMIN_CALLS: tuple[ControllerCall[Any, Any], ...] = (
     UPDATE_FEATURES,
     UNREGISTER_BROKER,
 )
-"""Of operators and, through a broker, of Kafka's clients."""
+"""Calls of operators and, through a broker, of Kafka's clients."""
 
 CONTROLLER_CALLS: tuple[ControllerCall[Any, Any], ...] = (
     REGISTER_BROKER,
@@ -245,10 +247,10 @@ CONTROLLER_CALLS: tuple[ControllerCall[Any, Any], ...] = (
     ALLOCATE_PRODUCER_IDS,
     REGISTER_CONTROLLER,
 )
-"""Of brokers and of the other controllers."""
+"""Calls of brokers and of the other controllers."""
 
 HEARTBEAT_REQUEST = MessageMapper(r.Heartbeat, controller_pb2.HeartbeatRequest)
-"""Heartbeats go over a stream of their own, so they are no call of the table."""
+"""Heartbeats have a stream of their own, so they are not in the table of calls."""
 
 HEARTBEAT_REPLY = MessageMapper(
     r.HeartbeatReply, controller_pb2.HeartbeatReply, apart=("status", "leader_id")

@@ -1,8 +1,9 @@
-"""Calls to the active controller, whoever that is at the moment.
+"""Calls to the active controller, whichever node that is.
 
-Follows leader hints, goes round the known controllers while there is none, and gives up at the
-caller's deadline with a refusal that says what was tried. A caller that has somebody waiting
-gives up sooner, as soon as it is an outage and no election, and says what is wrong with the quorum.
+The client follows leader hints and tries the known controllers in turn while there is none. At the
+caller's deadline it gives up with a refusal that says what was tried. If a Kafka client is waiting,
+it gives up earlier: as soon as the cause is an outage and not an election. It then reports what is
+wrong with the quorum.
 """
 
 from __future__ import annotations
@@ -29,28 +30,31 @@ from kvorum.runtime.rpc import open_channel
 
 RETRY_BACKOFF_MS = 20
 ATTEMPT_TIMEOUT_MS = 1_000
-"""A controller that does not answer for so long is passed over, as long as there is time left."""
+"""A controller that does not answer within this time is passed over while there is time left."""
 
 LOST_MAX = 2
-"""Controllers that may be lost while at work on one request. The first is a failover, of which
-a client need not hear. After the second the request itself may be why: it would end them all."""
+"""Number of controllers that may be lost during one request. The first is a failover, which a
+client need not notice. After the second, the request itself may be the cause, and could end them
+all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Reply]):
-    """A reply, and the end (exclusive) of the metadata log that holds the outcome; -1 if the call
-    changes nothing that a caller would wait for."""
+    """A reply and the end (exclusive) of the metadata log that holds its outcome.
+
+    end_offset: -1 if the call changes nothing that a caller would wait for.
+    """
 
     reply: Reply
     end_offset: int
 
 
 class _Superseded(Exception):
-    """Another controller was elected while a call was under way."""
+    """Another controller was elected during a call."""
 
 
 class _Leaderless(Exception):
-    """There is no leader; answers: what the controllers said of themselves."""
+    """There is no leader. answers: what each controller reported of itself."""
 
     def __init__(self, answers: list[admin_pb.DescribeQuorumReply]) -> None:
         super().__init__("no leader")
@@ -58,15 +62,15 @@ class _Leaderless(Exception):
 
 
 class ControllerClient:
-    """Channels to the controllers, by id."""
+    """The channels to the controllers, by id."""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self._addresses = dict(addresses)
         self._channels: dict[int, Channel] = {}
-        # Stubs wrap every method of their service when they are made: once a channel is enough.
+        # Creating a stub wraps every method of its service, so each channel gets one stub only.
         self._stubs: dict[tuple[int, type], Any] = {}
         self._methods: dict[tuple[int, str], Callable[..., Any]] = {}
-        # Calls may be under way on a channel that nobody uses any more: closed at the end.
+        # Old channels of moved controllers: calls may still run on them, so `close` closes them.
         self._moved: list[Channel] = []
         self._ids = sorted(self._addresses)
         self._leader_id: int | None = None
@@ -74,12 +78,12 @@ class ControllerClient:
         self._epoch = -1
         self._active_at_ms: int | None = None
         self.is_lost = False
-        """No active controller has been reached since one last was."""
+        """True if no active controller has been reached since the last one was lost."""
         self._elections: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
     def leader_id(self) -> int | None:
-        """The controller last seen to be active."""
+        """The controller that was last seen active; None if none is known."""
         return self._leader_id
 
     @property
@@ -89,11 +93,11 @@ class ControllerClient:
 
     @property
     def leader_age_ms(self) -> int | None:
-        """How long ago an active controller last answered, None if none ever has."""
+        """Time since an active controller last answered; None if none ever has."""
         return None if self._active_at_ms is None else monotonic_ms() - self._active_at_ms
 
     def update_addresses(self, addresses: Mapping[int, str]) -> None:
-        """The controllers are now these: a voter came, left or moved (KIP-853)."""
+        """Replace the controllers' addresses: a voter was added, removed or moved (KIP-853)."""
         moved = [i for i in self._channels if addresses.get(i) != self._addresses.get(i)]
         for node_id in moved:
             self._moved.append(self._channels.pop(node_id))
@@ -105,24 +109,25 @@ class ControllerClient:
             self._leader_id = None
 
     def add_address(self, node_id: int, address: str) -> None:
-        """Another controller is at this address; one that is known stays where it is.
+        """Add the address of another controller; a known address is kept.
 
-        Who was told of one bootstrap server learns the others only so, when they come to lead.
+        A node that was given one bootstrap server learns the other controllers only this way, when
+        they become leader.
         """
         if node_id not in self._addresses:
             self._addresses[node_id] = address
             self._ids = sorted(self._addresses)
 
     def note_hint(self, leader_id: int) -> None:
-        """Somebody names a leader, perhaps one of yesterday; ids below 0 say that there is none."""
+        """Take a hint that names the leader, perhaps an outdated one; an id below 0 means none."""
         if leader_id in self._addresses:
             self._leader_id = leader_id
 
     def note_active(self, controller_id: int) -> None:
-        """This controller has just answered as the active one.
+        """Note that this controller has just answered as the active one.
 
-        Calls under way to another are given up and sent here: the old leader may hang, and
-        nothing would tell so before their time is over.
+        Calls under way to other controllers are given up and sent to this one. The old leader may
+        hang, and nothing else would tell that before the calls time out.
         """
         self._active_at_ms = monotonic_ms()
         self.is_lost = False
@@ -130,8 +135,8 @@ class ControllerClient:
 
     def _divert_to(self, controller_id: int) -> None:
         if controller_id not in self._addresses:
-            # 1. A bootstrap server is asked under its stand-in id, 2. the voter set is learnt and
-            # takes the place of the stand-ins, 3. the answer comes.
+            # The answer came from a bootstrap server's stand-in id, which the voter set has
+            # replaced since the call was sent.
             return
         self._leader_id = controller_id
         for target, election in self._elections:
@@ -139,25 +144,25 @@ class ControllerClient:
                 election.set_result(None)
 
     def note_election(self, leader_id: int, epoch: int) -> None:
-        """The quorum's leader of `epoch`, as one knows who follows its log; calls go there now."""
+        """Send calls to the leader of `epoch`, as an observer of the quorum's log reports it."""
         if leader_id in self._addresses and epoch > self._epoch:
             self._epoch = epoch
             self._divert_to(leader_id)
 
     def next_target(self) -> int:
-        """The next controller to ask: the known leader, else each controller in turn."""
+        """The next controller to call: the known leader, or else each controller in turn."""
         if self._leader_id is not None and self._leader_id in self._addresses:
             return self._leader_id
         self._turn += 1
         return self._ids[self._turn % len(self._ids)]
 
     def note_failure(self, controller_id: int) -> None:
-        """This controller did not answer, or is not active."""
+        """Note that this controller did not answer, or is not active."""
         if self._leader_id == controller_id:
             self._leader_id = None
 
     def _name(self, controller_id: int) -> str:
-        """For messages. The id of a bootstrap server is not known yet."""
+        """The controller's name in messages; the id behind a bootstrap server is not known yet."""
         if controller_id >= 0:
             return f"controller {controller_id}"
         return f"the controller at {self._addresses.get(controller_id, 'an unknown address')}"
@@ -174,9 +179,9 @@ class ControllerClient:
     async def request(
         self, call: ControllerCall[Request, Reply], request: Request, timeout_ms: int
     ) -> Answer[Reply] | Rejected:
-        """A call of the table, sent to the active controller as `call` does.
+        """Send a call of the table to the active controller, as `call` does.
 
-        Its reply; or why there is none, or why it was refused.
+        Returns its reply, or the refusal.
         """
         message = call.encode_request(request)
         answer = await self.call(
@@ -198,12 +203,12 @@ class ControllerClient:
     ) -> Any:
         """Call `invoke(client, controller id, timeout s)` on the active controller.
 
-        Returns the answer, which must have `status` and `leader_id`, or Rejected. Requests turned
-        away with NOT_CONTROLLER or by a broken connection are sent again until timeout_ms is
-        over: the caller must be able to bear an outcome that came true twice.
+        Returns the reply, which must have `status` and `leader_id`, or Rejected. A request that
+        fails with NOT_CONTROLLER or a broken connection is sent again until timeout_ms has passed.
+        So the request may take effect twice, and the caller must tolerate that.
 
-        leader_wait_ms: a client waits. Give up after so long already if no controller leads then,
-        and do not send again what has been lost with LOST_MAX controllers.
+        leader_wait_ms: a Kafka client waits. The call gives up after this long if no controller
+            leads then, and is not sent again after LOST_MAX controllers were lost with it.
         """
         deadline_ms = monotonic_ms() + timeout_ms
         patience_ms = None if leader_wait_ms is None else monotonic_ms() + leader_wait_ms
@@ -247,7 +252,7 @@ class ControllerClient:
         )
 
     async def describe(self, leader_wait_ms: int) -> admin_pb.DescribeQuorumReply | Rejected:
-        """The leader's own description of the quorum, or what is wrong with it."""
+        """The leader's description of the quorum, or the reason why there is none."""
         patience_ms = monotonic_ms() + leader_wait_ms
         while True:
             answers = await self._await_leader(patience_ms)
@@ -260,9 +265,10 @@ class ControllerClient:
             await asyncio.sleep(quorum_report.PROBE_PAUSE_MS / 1000)
 
     async def _await_leader(self, patience_ms: int) -> list[admin_pb.DescribeQuorumReply]:
-        """What the controllers say, asked until one is named as leader, at most until patience_ms.
+        """Ask all controllers until one is named as leader or patience_ms has passed.
 
-        Asked once at least, and no more once it is no election but an outage.
+        They are asked at least once, and no more once the cause is an outage and not an election.
+        Returns their last answers.
         """
         while True:
             answers = await self._probe_all()
@@ -275,7 +281,7 @@ class ControllerClient:
             await asyncio.sleep(quorum_report.PROBE_PAUSE_MS / 1000)
 
     def _follow(self, answers: list[admin_pb.DescribeQuorumReply]) -> bool:
-        """Go to the leader that these name; False if there is none."""
+        """Switch to the leader that the answers name; False if they name none."""
         leader_id = quorum_report.leader_id_of(answers)
         if leader_id not in self._addresses:
             return False
@@ -285,15 +291,15 @@ class ControllerClient:
 
     def _no_leader(self, answers: list[admin_pb.DescribeQuorumReply]) -> Rejected:
         self.is_lost = True
-        # Kafka's clients hand REQUEST_TIMED_OUT to their caller, with the message; NOT_CONTROLLER
-        # they would swallow and ask again until their own time is over. It is also the truth: a
-        # leader lost on the way may have committed the request.
+        # Kafka's clients pass REQUEST_TIMED_OUT to their caller, with the message. NOT_CONTROLLER
+        # they would swallow, and repeat the request until their own timeout. It is also true: a
+        # leader that was lost may have committed the request.
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT, quorum_report.say(answers, self._addresses, self._epoch)
         )
 
     async def _probe_all(self) -> list[admin_pb.DescribeQuorumReply]:
-        """Every controller's own description, of those that answer at once."""
+        """The descriptions of all controllers that answer at once."""
 
         async def probe(controller_id: int) -> admin_pb.DescribeQuorumReply | None:
             try:
@@ -317,10 +323,10 @@ class ControllerClient:
         timeout_s: float,
         patience_ms: int | None,
     ) -> Any:
-        """One call, unless another controller is elected first.
+        """Make one call, unless another controller is elected first.
 
-        An answer that has not come by patience_ms is waited for only if the target still leads.
-        Raises _Superseded, _Leaderless, AioRpcError.
+        After patience_ms the call goes on only if its target still leads. Raises _Superseded,
+        _Leaderless, AioRpcError.
         """
         call = asyncio.ensure_future(invoke(self, target, timeout_s))
         election: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -372,7 +378,6 @@ class ControllerClient:
 
 
 def _may_be_taken_up(error: grpc.aio.AioRpcError) -> bool:
-    """True if the controller may have ended over the request. One that does not answer in time has
-    not ended."""
+    """True if the controller may have died of the request; one that answers late has not."""
     is_late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     return not isinstance(error, Unsent) and not is_late

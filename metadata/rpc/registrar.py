@@ -1,4 +1,4 @@
-"""A controller's own registration: told to whoever is active, until the log has it."""
+"""The registration of a controller: sent to the active controller until the log has it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CALL_TIMEOUT_S = 1.0
 
 
 class Registrar:
-    """`run` it as a task of its own from the start of the node; it ends when all is done.
+    """`run` is a task from the start of the node; it ends once the log has the registration.
 
-    on_refused: this controller may not take part (it cannot read a level that is finalised).
+    on_refused: called if this controller may not take part, as it cannot read a finalised level.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Registrar:
 
     @property
     def is_registered(self) -> bool:
-        """The committed metadata has this very process."""
+        """True if the committed metadata has this process."""
         known = self._loop.controller.committed.controllers.get(self._registration.controller_id)
         return known is not None and known.incarnation_id == self._registration.incarnation_id
 
@@ -59,7 +59,7 @@ class Registrar:
         )
 
     async def _try(self) -> bool:
-        """Tell the active controller once, if there is one; False if it is of no use."""
+        """Send the registration once, if a leader is known; False if a retry is useless."""
         leader_id = self._loop.leader_id
         if leader_id == self._registration.controller_id:
             reply = await self._loop.submit(self._registration, int(CALL_TIMEOUT_S * 1000))

@@ -1,7 +1,7 @@
-"""The controller's gRPC edge: messages in, requests to the loop, replies back as messages.
+"""The controller's gRPC edge: messages to requests, replies to messages.
 
-The calls of the table (`metadata.rpc.calls`) are served alike; written out here are heartbeats and
-what a node tells of itself.
+All calls of the table (`metadata.rpc.calls`) are served the same way. Heartbeats and a node's
+reports of itself have methods of their own.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from kvorum.snapshots.store import SnapshotNotFound
 from kvorum.storage.format.batch import iter_headers
 
 COMMIT_TIMEOUT_MS = 10_000
-"""How long a request may wait for commitment; the caller's own deadline is usually shorter."""
+"""How long a request may wait for its commit; the caller's own deadline is usually shorter."""
 
 READ_CHUNK_BYTES = 1 << 20
 
 RECORD_CHUNK_BYTES = 16 << 10
-"""Of a flight record: encoded on the loop, which must not stand still for long."""
+"""Chunk of a flight record. Encoding runs on the event loop, which must not be blocked for long."""
 
 
 class ControllerServicer(pb_grpc.ControllerServicer):
@@ -74,7 +74,7 @@ class ControllerServicer(pb_grpc.ControllerServicer):
 
 
 class AdminServicer(admin_grpc.AdminServicer):
-    """Requests of operators, and of clients through a broker."""
+    """Requests of operators and, through a broker, of Kafka's clients."""
 
     def __init__(
         self, loop: ControllerLoop, *, cluster_id: str, nodes: dict[int, tuple[str, int]]
@@ -115,7 +115,7 @@ class AdminServicer(admin_grpc.AdminServicer):
     async def ReadFlightRecord(
         self, request: admin_pb.ReadFlightRecordRequest, context: Any
     ) -> AsyncIterator[Any]:
-        """The ring as it is when asked, encoded chunk by chunk."""
+        """The flight recorder's ring as of the call, encoded chunk by chunk."""
         recorder: FlightRecorder | None = getattr(self._loop.node, "recorder", None)
         if recorder is None:
             await context.abort(
@@ -130,14 +130,15 @@ class AdminServicer(admin_grpc.AdminServicer):
             if len(chunk) >= RECORD_CHUNK_BYTES:
                 yield admin_pb.FlightRecordChunk(lines=bytes(chunk))
                 chunk.clear()
-                # A caller that reads fast must not keep the node from its own work.
+                # A caller that reads fast must not take all of the node's time.
                 await asyncio.sleep(0)
         yield admin_pb.FlightRecordChunk(lines=bytes(chunk))
 
     async def ReadMetadataLog(
         self, request: admin_pb.ReadMetadataLogRequest, context: Any
     ) -> AsyncIterator[Any]:
-        """Everything committed from from_offset on, then end."""
+        """All committed records from from_offset on, behind the snapshot if the log begins
+        later."""
         node = self._loop.node
         high_watermark = max(node.core.high_watermark, 0)
         epoch = node.core.log.last_epoch
@@ -178,7 +179,7 @@ class AdminServicer(admin_grpc.AdminServicer):
 def _serve_calls(
     servicer: Any, calls: Iterable[ControllerCall[Any, Any]], loop: ControllerLoop
 ) -> None:
-    """Give a servicer the methods of these calls."""
+    """Give a servicer one method for each of these calls."""
     for call in calls:
         setattr(servicer, call.name, functools.partial(_answer, loop, call))
 

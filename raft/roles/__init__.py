@@ -1,1 +1,1 @@
-"""One module a role family: what a node in that role does with each event."""
+"""One module for each family of roles: how a node in that role reacts to each event."""

@@ -1,4 +1,4 @@
-"""Standing for election: pre-votes, votes, and answering those of others."""
+"""Elections: standing with pre-votes and votes, and answering the vote requests of other nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 
 def stand(state: RaftState, now_ms: int, reason: str) -> None:
-    """Begin a pre-vote."""
+    """Become prospective and ask every other voter for a pre-vote."""
     state.emit(Noted(f"epoch={state.epoch} stands prospective reason={reason!r}"))
     role = become_prospective(state, now_ms)
     _ask_all(state, role, now_ms)
@@ -35,7 +35,7 @@ def stand(state: RaftState, now_ms: int, reason: str) -> None:
 
 
 def on_tick(state: RaftState, role: Prospective | Candidate, now_ms: int) -> None:
-    """Send again what failed; give up a round that took too long."""
+    """Ask again where a request failed; end a round that has timed out."""
     if now_ms >= role.election_deadline_ms:
         state.emit(Noted(f"epoch={state.epoch} round timed out as {type(role).__name__}"))
         _round_failed(state, role, now_ms)
@@ -52,12 +52,12 @@ def on_vote_response(
     response: VoteResponse,
     now_ms: int,
 ) -> None:
-    """Count an answer of this round; the epoch has been compared already."""
+    """Count a response of this round; the caller has already compared its epoch."""
     voter_id = role.pending.pop(correlation_id, None)
     if voter_id is None:
         return  # an answer of an earlier round
     if response.leader_id == voter_id and isinstance(role, Prospective):
-        # The leader of this very epoch lives and can be reached, whatever broke the stream.
+        # The leader of this epoch is alive and answers, whatever broke the stream to it.
         state.emit(Noted(f"epoch={state.epoch} voter={voter_id} is the leader"))
         become_follower(state, state.epoch, voter_id, now_ms)
         return
@@ -65,8 +65,8 @@ def on_vote_response(
         role.granted.add(voter_id)
         role.rejected.discard(voter_id)
     else:
-        # A voter that was asked twice may have lost the leader in between; the grant counts,
-        # whichever answer comes first.
+        # A voter that was asked twice may have lost the leader in between. Its grant then counts,
+        # whichever of its two responses comes first.
         role.rejected.update({voter_id} - role.granted)
         state.emit(
             Noted(f"epoch={state.epoch} voter={voter_id} refused reason={response.reason!r}")
@@ -86,7 +86,7 @@ def on_request_failed(
 
 
 def on_vote_request(state: RaftState, request: VoteRequest, token: int, now_ms: int) -> None:
-    """Answer a candidate, or one who would be (KIP-595, KIP-996)."""
+    """Answer the request of a candidate or a prospective (KIP-595, KIP-996)."""
     error = _invalid(state, request)
     if error is ErrorCode.NONE and request.epoch > state.epoch:
         become_unattached(state, request.epoch, now_ms)
@@ -97,7 +97,7 @@ def on_vote_request(state: RaftState, request: VoteRequest, token: int, now_ms: 
     else:
         refusal = _vote_refusal(state, request)
         if not refusal and state.voted_id == NO_NODE:
-            # The vote is on disk before the answer leaves: PersistVoteState precedes Reply.
+            # The vote is on disk before the response leaves: PersistVoteState precedes Reply.
             become_unattached(
                 state,
                 state.epoch,
@@ -113,7 +113,7 @@ def on_vote_request(state: RaftState, request: VoteRequest, token: int, now_ms: 
             token,
             VoteResponse(
                 epoch=state.epoch,
-                # One that resigned leads no more, though its epoch has no other leader.
+                # A node that resigned no longer leads, although its epoch has no other leader.
                 leader_id=NO_NODE if isinstance(state.role, Resigned) else state.role.leader_id,
                 is_granted=not refusal,
                 error=error,
@@ -126,12 +126,16 @@ def on_vote_request(state: RaftState, request: VoteRequest, token: int, now_ms: 
 
 
 def _ask_in_turn(state: RaftState, voter_id: int, now_ms: int) -> None:
-    """A voter whose log is behind this one has lost the leader too: now it will help.
+    """Ask for the pre-vote of a voter whose own pre-vote was refused because its log is behind.
 
-    Bad sequence without this: 1. all packets of the leader vanish, 2. this follower's fetch timeout
-    passes first, and the other one refuses since its own has not, 3. it passes, and this one
-    refuses since the other's log is behind: both sit out a round and one more fetch timeout.
-    A longer log answers a shorter one, so the answering ends.
+    That voter has lost the leader too, so it will now grant one. Bad sequence without this:
+    1. All packets of the leader vanish.
+    2. The fetch timeout of follower A passes first. B refuses A's pre-vote, because B's own fetch
+       timeout has not passed.
+    3. B's fetch timeout passes. A refuses B's pre-vote, because B's log is behind. Both sit out the
+       round and one more fetch timeout.
+
+    Only a longer log asks in turn, so two voters cannot ask each other for ever.
     """
     role = state.role
     if voter_id not in state.voter_set.ids:
@@ -141,7 +145,7 @@ def _ask_in_turn(state: RaftState, voter_id: int, now_ms: int) -> None:
         role.rejected.discard(voter_id)
         _ask(state, role, voter_id)
     elif isinstance(role, Follower) and role.is_leader_lost and role.stand_at_ms >= NEVER_MS:
-        # Its own round was lost, and it waits for nothing but the fetch timeout.
+        # This node's own round has failed, and it waits only for the fetch timeout.
         role.stand_at_ms = now_ms + state.rng.randrange(state.config.leader_loss_grace_ms + 1)
         role.stand_reason = "a voter behind this log has lost the leader too"
 
@@ -150,7 +154,8 @@ def _invalid(state: RaftState, request: VoteRequest) -> ErrorCode:
     # A candidate's log cannot hold its own epoch yet; a pre-vote is asked in the epoch of the log.
     last_epoch_limit = request.epoch if request.is_pre_vote else request.epoch - 1
     if not state.is_meant(request.voter_id, request.voter_directory_id):
-        # A wiped disk under an old id must not vote: what its predecessor promised is forgotten.
+        # A wiped disk under an old id must not vote: the votes cast from the old disk are
+        # forgotten.
         return ErrorCode.INVALID_VOTER_KEY
     if request.end_offset < 0 or not 0 <= request.last_epoch <= last_epoch_limit:
         return ErrorCode.INVALID_REQUEST
@@ -166,10 +171,12 @@ def _pre_vote_refusal(state: RaftState, request: VoteRequest) -> str:
         case Resigned():
             return "resigned in this epoch"
         case Follower() as role if not role.is_leader_lost:
-            # Only who has lost the leader too may help to depose it. KIP-996 asks whether this
-            # node has ever fetched from it; but then 1. a voter restarts, 2. before its first
-            # fetch another one's stream breaks and asks, 3. a leader that both could follow goes.
-            # And once it is lost there is no need to wait for the fetch timeout.
+            # Only a node that has lost the leader itself may help to depose it; once it has, it
+            # need not wait for the fetch timeout. KIP-996 tests whether this node has ever fetched
+            # from the leader. Bad sequence with that test:
+            # 1. Voter A restarts.
+            # 2. Before A's first fetch, voter B's stream breaks and B asks A for a pre-vote.
+            # 3. A grants it and deposes a leader that both could follow.
             return "leader alive"
         case _:
             return _stale_log(state, request)
@@ -243,10 +250,10 @@ def _count(state: RaftState, role: Prospective | Candidate, now_ms: int) -> None
 
 
 def _hasten_if_split(state: RaftState, role: Prospective | Candidate, now_ms: int) -> None:
-    """Do not sit out a whole election timeout when everybody who can be heard has spoken.
+    """Shorten the candidate's wait once every voter that can be reached has answered.
 
-    Two followers that lose the same leader at once may split the votes; the dead leader's own
-    will not come. Each tries again after a short random time, so one of them will be first.
+    Two followers that lose the same leader at once may split the votes, and the dead leader's own
+    vote will not come. Each waits for a short random time, so that one of them stands first.
     """
     silent = set(state.voter_set.ids) - role.granted - role.rejected - role.failed
     if isinstance(role, Candidate) and not silent and not role.is_hastened:
@@ -257,8 +264,8 @@ def _hasten_if_split(state: RaftState, role: Prospective | Candidate, now_ms: in
 
 def _round_failed(state: RaftState, role: Prospective | Candidate, now_ms: int) -> None:
     if isinstance(role, Candidate):
-        # Wait out the rest of a random time before the next round, so that two candidates
-        # that split the votes do not meet again in step.
+        # The candidate waits for the rest of its random timeout, so that two candidates that split
+        # the votes do not stand at the same time again.
         if now_ms >= role.election_deadline_ms:
             stand(state, now_ms, "the round as candidate timed out")
         return
@@ -267,7 +274,7 @@ def _round_failed(state: RaftState, role: Prospective | Candidate, now_ms: int) 
         become_follower(state, state.epoch, leader_id, now_ms)
         follower = state.role
         if isinstance(follower, Follower):
-            # The others still have the leader; this node has not, and says so if asked.
+            # The other voters still have the leader. This node has lost it and may grant pre-votes.
             follower.is_leader_lost = True
         return
     become_unattached(state, state.epoch, now_ms)

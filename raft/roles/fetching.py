@@ -1,6 +1,6 @@
-"""A follower's fetches: what each one vouches for, and what an answer says of the leader.
+"""A follower's fetches: what a fetch acknowledges, and what its response proves of the leader.
 
-The answers' records are `raft.roles.follower`'s, the snapshots `raft.roles.snapshots`'s.
+`raft.roles.follower` handles the records of a response, `raft.roles.snapshots` the snapshots.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from kvorum.raft.state import RaftState
 
 
 def fetch(state: RaftState, role: Follower, now_ms: int) -> None:
-    """Ask the leader for what comes next, once all of the own log is on disk.
+    """Fetch from the end of the log, once all of the log is on disk.
 
-    The fetch vouches for everything below its offset. A node that led before may still have a
-    flush of its own under way. A controller that does not vote vouches as well: it may become a
-    voter by the very next record, and then its earlier fetches count.
+    The fetch acknowledges everything below its offset. The log of a node that led before may end
+    in records that are not flushed yet. A controller that does not vote flushes first as well: the
+    very next record may make it a voter, and then its earlier fetches count.
     """
     role.retry_at_ms = NEVER_MS
     role.request_deadline_ms = NEVER_MS
@@ -31,7 +31,7 @@ def fetch(state: RaftState, role: Follower, now_ms: int) -> None:
 
 
 def send_fetch(state: RaftState, receiver_id: int) -> int:
-    """Emit a fetch from the end of the log; its correlation id."""
+    """Emit a fetch from the end of the log; return its correlation id."""
     correlation_id = state.next_correlation_id()
     state.emit(
         SendRequest(
@@ -53,7 +53,7 @@ def send_fetch(state: RaftState, receiver_id: int) -> int:
 
 
 def note_success(state: RaftState, role: Follower, now_ms: int) -> None:
-    """The leader answered: it lives, and after a restart it is the leader still."""
+    """Note that the leader answered: it is alive and, if it was restarted, still the leader."""
     state.note_leadership(LeaderChanged(state.epoch, role.leader_id))
     role.is_leader_lost = False
     role.stand_at_ms = NEVER_MS

@@ -1,6 +1,6 @@
-"""Following: one fetch in flight, truncate where the leader says, append, fsync, ask again.
+"""Following: one fetch in flight; truncate on divergence, append, fsync, fetch again.
 
-A snapshot that the leader sends for lack of log is `raft.roles.snapshots`.
+`raft.roles.snapshots` handles the snapshot that a leader offers when its log starts too late.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UPDATE_VOTER_FETCH_TIMEOUTS = 3
 
 
 def on_tick(state: RaftState, role: Follower, now_ms: int) -> None:
-    """Act on the deadlines that have come."""
+    """Act on the deadlines that have passed."""
     if now_ms >= role.fetch_deadline_ms:
         role.is_leader_lost = True
         _give_up(state, now_ms, "the fetch timeout passed")
@@ -47,9 +47,10 @@ def on_tick(state: RaftState, role: Follower, now_ms: int) -> None:
 def on_fetch_response(
     state: RaftState, role: Follower, correlation_id: int, response: FetchResponse, now_ms: int
 ) -> None:
-    """Take the answer to the fetch in flight; the epoch is this one's."""
+    """Take the response to the fetch in flight. The caller has checked that its epoch is this
+    node's."""
     if correlation_id != role.correlation_id:
-        return  # it was given up; a second append of the same records would not fit
+        return  # the fetch was given up; its records may be in the log already
     role.correlation_id = -1
     role.request_deadline_ms = NEVER_MS
     if response.error is not ErrorCode.NONE:
@@ -59,7 +60,7 @@ def on_fetch_response(
     if response.snapshot is not None:
         snapshots.begin(state, role, response.snapshot, now_ms)
         return
-    snapshots.abandon(state)  # the log itself can be continued after all
+    snapshots.abandon(state)  # the leader's log continues this one, so no snapshot is needed
     if response.diverging is not None:
         _truncate(state, response)
         fetching.fetch(state, role, now_ms)
@@ -88,23 +89,24 @@ def on_request_failed(state: RaftState, role: Follower, correlation_id: int, now
 
 
 def on_log_flushed(state: RaftState, role: Follower, now_ms: int) -> None:
-    """Appended records are on disk: ask for more, which acknowledges them to the leader."""
+    """Fetch again once the appended records are on disk; the fetch acknowledges them to the
+    leader."""
     if role.is_flushing and state.log.flushed_end_offset == state.log.end_offset:
         role.is_flushing = False
         fetching.fetch(state, role, now_ms)
 
 
 def discover(state: RaftState, role: Unattached, now_ms: int) -> None:
-    """Ask any voter, or bootstrap server; the answer names the leader."""
-    # An answer comes at once, or after the longest wait if that voter is the leader itself.
+    """Send a fetch to a random voter or bootstrap server; the response names the leader."""
+    # Any peer answers at once, except the leader itself, which may park the fetch.
     role.discover_at_ms = now_ms + 2 * state.config.fetch_wait_max_ms
-    # Voters learnt from the log may all have moved; a dynamic node asks the bootstrap servers too.
+    # All voters in the log may have moved, so a dynamic node asks the bootstrap servers too.
     candidates = state.voter_set.ids + state.config.bootstrap_ids
     candidates = tuple(c for c in candidates if c != state.config.node_id)
     if not candidates:
         return
     if state.is_voter and state.log.flushed_end_offset < state.log.end_offset:
-        # The one asked may be the leader, and would count what the fetch vouches for.
+        # If the peer is the leader, it counts everything below the fetch offset as on disk here.
         state.emit(FlushLog(state.log.end_offset, state.log.generation))
         role.discover_at_ms = now_ms + state.config.retry_backoff_ms
         return
@@ -117,7 +119,7 @@ def discover(state: RaftState, role: Unattached, now_ms: int) -> None:
 def on_discovery_response(
     state: RaftState, role: Unattached, sender_id: int, response: FetchResponse, now_ms: int
 ) -> None:
-    """An answer that named no leader, or the leader's own."""
+    """Follow the named leader, or the sender if the sender is the leader; else try again later."""
     role.correlation_id = -1
     leader_id = response.leader_id if response.leader_id != NO_NODE else sender_id
     if response.error is ErrorCode.NONE and leader_id >= 0:
@@ -127,7 +129,7 @@ def on_discovery_response(
 
 
 def on_discovery_failed(state: RaftState, role: Unattached, now_ms: int) -> None:
-    """That voter cannot be reached: another one, soon."""
+    """Ask another peer soon, because this one cannot be reached."""
     role.correlation_id = -1
     role.discover_at_ms = now_ms + state.config.retry_backoff_ms
 
@@ -153,7 +155,7 @@ def _truncate(state: RaftState, response: FetchResponse) -> None:
 
 
 def _continues(state: RaftState, response: FetchResponse) -> bool:
-    """True if the batches go on where the log ends, in epochs that rise to this one at most."""
+    """True if the batches continue the log, in epochs that never fall and never exceed this one."""
     end_offset, epoch = state.log.end_offset, state.log.last_epoch
     for span in response.spans:
         if span.base_offset != end_offset or not epoch <= span.epoch <= state.epoch:
@@ -179,12 +181,12 @@ def _on_fetch_error(state: RaftState, role: Follower, response: FetchResponse, n
         return
     role.retry_at_ms = now_ms + state.config.retry_backoff_ms
     if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        # The epoch is the same, so it is the leader itself that leads no more: it restarted.
+        # The epoch has not changed, so the peer is the leader of this epoch and has restarted.
         _lose_leader(state, role, now_ms, "it says that it leads no more")
 
 
 def _lose_leader(state: RaftState, role: Follower, now_ms: int, reason: str) -> None:
-    """Give the leader a short grace to come back, then stand."""
+    """Give the leader a short grace to come back before this node stands for election."""
     if role.is_leader_lost:
         return
     state.emit(Noted(f"epoch={state.epoch} lost leader={role.leader_id} reason={reason!r}"))
@@ -201,7 +203,7 @@ def _give_up(state: RaftState, now_ms: int, reason: str) -> None:
 
 
 def _update_voter(state: RaftState, role: Follower, now_ms: int) -> None:
-    """Tell the leader where this voter listens now (KIP-853, UpdateVoter)."""
+    """Tell the leader this voter's new listener (KIP-853, UpdateVoter)."""
     role.update_voter_at_ms = NEVER_MS
     voter = state.own_voter
     if voter is None or not state.is_voter_entry_stale:
@@ -212,7 +214,7 @@ def _update_voter(state: RaftState, role: Follower, now_ms: int) -> None:
 
 
 def on_update_response(state: RaftState, response: VoterChangeResponse) -> None:
-    """The log itself will tell that the change is made; a refusal is tried again later."""
+    """Note a refusal, which is tried again later. The log itself shows a change that was made."""
     if response.error is not ErrorCode.NONE:
         state.emit(Noted(f"epoch={state.epoch} voter update refused reason={response.message!r}"))
 

@@ -1,4 +1,5 @@
-"""Leading: append, answer fetches, move the high watermark, mind the quorum."""
+"""Leading: append records, answer fetches, advance the high watermark, and resign without a
+quorum."""
 
 from __future__ import annotations
 
@@ -29,15 +30,15 @@ from kvorum.raft.transitions import become_leader
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 
-#: Observers that have not fetched for so long are forgotten (KRaft: observer session).
+#: The leader forgets an observer that has not fetched for this long (KRaft: observer session).
 OBSERVER_SESSION_MS = 300_000
 
 
 def begin_epoch(state: RaftState, granting: list[int], now_ms: int) -> None:
-    """Open the epoch that was won: its first record names the leader, the voters are told.
+    """Open the epoch that this node won: append its first record and tell the voters.
 
-    With dynamic voters the opening batch also holds their set if the log does not have it yet, or
-    if this node's own listener has moved (KIP-853).
+    With dynamic voters the opening batch also holds the voter set (KIP-853), if the log has none
+    yet or if this node's listener has changed.
     """
     config = state.config
     state.snapshot_fetch = None
@@ -75,7 +76,8 @@ def begin_epoch(state: RaftState, granting: list[int], now_ms: int) -> None:
 
 
 def on_tick(state: RaftState, role: Leader, now_ms: int) -> None:
-    """Answer parked fetches whose time is over, tell voters of the epoch, mind the quorum."""
+    """Resign without a quorum; announce the epoch again; answer parked fetches whose wait is
+    over."""
     if now_ms >= role.check_quorum_at_ms:
         leadership.set_check_quorum(state, role, now_ms)
         if now_ms >= role.check_quorum_at_ms:
@@ -87,8 +89,8 @@ def on_tick(state: RaftState, role: Leader, now_ms: int) -> None:
         _tell_voters(state, role, now_ms)
         _forget_observers(role, now_ms)
     if now_ms >= role.parked_deadline_ms:
-        # Those that are half through go with it: replicas then fetch in step, and an idle leader
-        # wakes up once for all of them.
+        # Fetches that have waited at least half their time are answered too. The replicas then
+        # fetch at the same time, and an idle leader wakes up once for all of them.
         due_ms = now_ms + state.config.fetch_wait_max_ms // 2
         for parked in [p for p in role.parked.values() if due_ms >= p.deadline_ms]:
             leadership.answer_parked(state, role, parked)
@@ -96,7 +98,7 @@ def on_tick(state: RaftState, role: Leader, now_ms: int) -> None:
 
 
 def on_propose(state: RaftState, role: Leader, event: Propose) -> None:
-    """Append, wake the voters before the own fsync, then fsync (group commit)."""
+    """Append, answer the voters' parked fetches, and only then fsync (group commit)."""
     base_offset = state.log.end_offset
     for count in event.record_counts:
         end = state.log.end_offset
@@ -106,14 +108,14 @@ def on_propose(state: RaftState, role: Leader, event: Propose) -> None:
 
 
 def on_log_flushed(state: RaftState, role: Leader, now_ms: int) -> None:
-    """The leader's own copy counts from now on."""
+    """Count the leader's own copy, which is now on disk, toward the high watermark."""
     _update_high_watermark(state, role, now_ms)
 
 
 def on_fetch(
     state: RaftState, role: Leader, request: FetchRequest, token: int, now_ms: int
 ) -> None:
-    """A replica asks for more, and by that vouches for what it has."""
+    """Answer or park a replica's fetch, which acknowledges everything below its offset."""
     error = ErrorCode.NONE
     if request.epoch < state.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
@@ -136,8 +138,8 @@ def on_fetch(
         return
     replica = (request.replica_id, request.replica_directory_id)
     is_voter = state.voter_set.has(*replica)
-    # A replica that may see only what is committed has caught up when it has that; but a new
-    # leader does not know how far that reaches.
+    # An observer has caught up once it has all committed records. A new leader does not know where
+    # those end, so it compares the observer with the end of its own log.
     is_settled = state.high_watermark > role.epoch_start_offset
     leader_end_offset = (
         leadership.visible_end(state, replica) if is_settled else state.log.end_offset
@@ -152,7 +154,8 @@ def on_fetch(
     )
     stale = role.parked.pop(replica, None)
     if stale is not None:
-        # The replica gave that fetch up and asks anew; nobody waits for the old answer.
+        # The replica gave up its earlier fetch and sent this one; nobody waits for the old
+        # response.
         _refuse(state, stale.token, ErrorCode.REQUEST_TIMED_OUT)
     if is_voter:
         _update_high_watermark(state, role, now_ms)
@@ -169,7 +172,7 @@ def on_fetch(
 def on_fetch_snapshot(
     state: RaftState, role: Leader, request: FetchSnapshotRequest, token: int, now_ms: int
 ) -> None:
-    """A replica that is far behind asks for a piece of a snapshot."""
+    """Send a chunk of a snapshot to a replica whose log ends before this log begins."""
     error = ErrorCode.NONE
     if request.epoch < state.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
@@ -199,7 +202,7 @@ def on_fetch_snapshot(
 
 
 def on_caller_gone(role: Leader, token: int) -> None:
-    """Forget the parked fetch of a caller that hung up."""
+    """Forget the parked fetch of a caller that has hung up."""
     for parked in list(role.parked.values()):
         if parked.token == token:
             del role.parked[parked.replica]
@@ -223,18 +226,19 @@ def _progress(
 def _update_high_watermark(state: RaftState, role: Leader, now_ms: int) -> None:
     ends = [progress.end_offset for progress in role.voters.values()]
     if state.is_voter:
-        # Only after its own fsync; and not at all while it leads without being a voter, on its
-        # way out (KIP-853).
+        # The leader counts its own log only after its own fsync. It does not count it at all while
+        # it leads without being a voter, after its removal (KIP-853).
         ends.append(state.log.flushed_end_offset)
     offset = committed_offset(ends)
-    # Only an entry of the own epoch commits (Raft paper, figure 8): the LeaderChange record must
-    # be on a majority. A fetch can lie above the own log only before it is found to diverge.
+    # Only a record of the leader's own epoch commits (Raft paper, figure 8), so a majority must
+    # have the LeaderChange record. A replica's offset can exceed the end of this log only until its
+    # divergence is found.
     offset = min(offset, state.log.end_offset)
     if offset <= role.epoch_start_offset or not state.advance_high_watermark(offset):
         return
     for parked in list(role.parked.values()):
-        # A voter learns the high watermark with its next records or when its wait is over: it
-        # needs it only to keep its image warm. An observer waits for exactly this.
+        # A voter learns the new high watermark with its next records, or when its wait is over. It
+        # needs the value only to keep its image up to date. An observer waits for exactly this.
         if not state.voter_set.has(*parked.replica) and offset > parked.fetch_offset:
             leadership.answer_parked(state, role, parked)
     voter_changes.on_committed(state, role, now_ms)
@@ -264,7 +268,7 @@ def _refuse(
 
 
 def _tell_voters(state: RaftState, role: Leader, now_ms: int) -> None:
-    """BeginQuorumEpoch to every voter that has not fetched lately."""
+    """Send BeginQuorumEpoch to every voter that has not sent a request lately."""
     resend_ms = state.config.fetch_timeout_ms // 2
     role.begin_epoch_at_ms = now_ms + resend_ms
     for voter_id, progress in role.voters.items():
@@ -286,7 +290,7 @@ def _tell_voters(state: RaftState, role: Leader, now_ms: int) -> None:
 
 
 def _forget_observers(role: Leader, now_ms: int) -> None:
-    """Drop what is known of replicas that have not been heard for an observer session."""
+    """Forget the progress of every observer that has been silent for an observer session."""
     for key, progress in list(role.observers.items()):
         if now_ms - max(progress.last_contact_ms, role.elected_at_ms) > OBSERVER_SESSION_MS:
             del role.observers[key]

@@ -1,7 +1,7 @@
-"""What a leader does for more than one reason: mind the quorum, answer parked fetches, step down.
+"""Rules of a leader that serve several of its tasks: check-quorum, parked fetches, stepping down.
 
-`raft.roles.leader` calls these for fetches and deadlines, `raft.roles.voter_changes` for a changed
-voter set.
+`raft.roles.leader` calls these functions for fetches and deadlines, `raft.roles.voter_changes` for
+a changed voter set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from kvorum.runtime.ids import UUID_ZERO
 
 
 def apply_voter_set(state: RaftState, role: Leader) -> None:
-    """Sort the replicas anew into voters and observers; what is known of them stays."""
+    """Divide the replicas into voters and observers by the voter set in force; their progress is
+    kept."""
     known = {(p.node_id, p.directory_id): p for p in role.voters.values()} | role.observers
     before = {p.node_id: p for p in role.voters.values()}
     voters: dict[int, ReplicaProgress] = {}
@@ -35,7 +36,7 @@ def apply_voter_set(state: RaftState, role: Leader) -> None:
 
 
 def resign(state: RaftState, now_ms: int, reason: str) -> None:
-    """Step down and hand over: the voter that holds most goes first (KIP-595, EndQuorumEpoch)."""
+    """Step down and hand over, the voter with the longest log first (KIP-595, EndQuorumEpoch)."""
     role = state.role
     invariant(isinstance(role, Leader), "only a leader resigns")
     if not isinstance(role, Leader):
@@ -59,12 +60,12 @@ def resign(state: RaftState, now_ms: int, reason: str) -> None:
 
 
 def set_check_quorum(state: RaftState, role: Leader, now_ms: int) -> None:
-    """When the quorum would be lost if no more fetches came."""
+    """Set the time at which the leader loses its quorum if no voter fetches any more."""
     others_needed = majority(len(state.voter_set)) - state.is_voter
     if others_needed == 0:
         role.check_quorum_at_ms = NEVER_MS
         return
-    # A voter that has not fetched yet is given the time since the election, or since it was added.
+    # For a voter that has not fetched yet, the time runs from the election.
     contacts = sorted(
         (max(p.last_contact_ms, role.elected_at_ms) for p in role.voters.values()), reverse=True
     )
@@ -72,7 +73,7 @@ def set_check_quorum(state: RaftState, role: Leader, now_ms: int) -> None:
 
 
 def wake_voters(state: RaftState, role: Leader) -> None:
-    """Something was appended: answer the voters' parked fetches, then fsync."""
+    """Answer the voters' parked fetches after an append, then ask for an fsync."""
     for parked in list(role.parked.values()):
         if state.voter_set.has(*parked.replica):
             answer_parked(state, role, parked)
@@ -86,7 +87,11 @@ def answer_parked(state: RaftState, role: Leader, parked: ParkedFetch) -> None:
 
 
 def visible_end(state: RaftState, replica: ReplicaKey) -> int:
-    """Voters get all there is; observers only what is committed, so they never truncate."""
+    """The end offset that a replica may read to.
+
+    A voter reads to the end of the log; an observer only to the high watermark, so that it never
+    truncates.
+    """
     if state.voter_set.has(*replica):
         return state.log.end_offset
     return min(state.log.end_offset, max(state.high_watermark, 0))

@@ -1,7 +1,8 @@
-"""Fetching a snapshot: piece by piece, each on disk before the next, checked whole, then loaded.
+"""A follower's snapshot transfer: each chunk is on disk before the next is fetched.
 
-The transfer outlives connections, roles and leaders: snapshots of one offset and epoch are equal
-byte for byte on all nodes, and the final check decides (KIP-630).
+The complete file is checked as a whole and then loaded. The transfer survives changes of
+connection, role and leader: snapshots of one offset and epoch are equal byte for byte on all nodes,
+and the final check catches a difference (KIP-630).
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from kvorum.runtime.ids import NO_NODE
 
 
 def begin(state: RaftState, role: Follower, snapshot: OffsetAndEpoch, now_ms: int) -> None:
-    """The leader's log no longer holds what this node needs: get its snapshot.
+    """Fetch the leader's snapshot, because its log no longer holds the records that this node
+    needs.
 
-    One that is under way goes on, although the leader names a newer one by now: it holds
-    committed records all the same, and if the leader has let it go it says so. Under load a
-    transfer that is cut would otherwise begin again each time.
+    A transfer under way goes on, even if the leader now names a newer snapshot. The older one holds
+    committed records all the same, and the leader reports it if it has removed it. Otherwise, under
+    load, every interrupted transfer would start again from the beginning.
     """
     if state.snapshot_fetch is None:
         if snapshot.offset <= max(state.high_watermark, state.log.start_offset):
@@ -46,15 +48,15 @@ def begin(state: RaftState, role: Follower, snapshot: OffsetAndEpoch, now_ms: in
 
 
 def abandon(state: RaftState) -> None:
-    """The transfer is of no use any more; the next one drops what it left on disk."""
+    """Give the transfer up; the next transfer drops the part file that it left on disk."""
     state.snapshot_fetch = None
 
 
 def ask(state: RaftState, role: Follower, now_ms: int) -> None:
-    """Ask for the next piece; if the disk still works on the last one, look again when it is done.
+    """Fetch the next chunk, unless the disk is still busy with the last one.
 
-    Until then the fetch deadline goes on: a node whose disk hangs gives its leader up in vain,
-    learns that the others have it, and comes back here.
+    The fetch deadline runs on meanwhile. A node whose disk hangs starts a pre-vote in vain, learns
+    that the other voters still have the leader, and resumes the transfer.
     """
     transfer = state.snapshot_fetch
     if transfer is None or transfer.is_writing:
@@ -87,7 +89,7 @@ def on_response(
     response: FetchSnapshotResponse,
     now_ms: int,
 ) -> None:
-    """A piece arrived, or the leader has that snapshot no more."""
+    """Write the chunk that arrived, or give up a snapshot that the leader no longer has."""
     if correlation_id != role.correlation_id:
         return
     role.correlation_id = -1
@@ -116,10 +118,10 @@ def on_response(
 def on_chunk_written(
     state: RaftState, snapshot: OffsetAndEpoch, end_position: int, now_ms: int
 ) -> None:
-    """The piece is in the part file: the next one, or the final check."""
+    """Fetch the next chunk, or have the complete file checked."""
     transfer = state.snapshot_fetch
     if transfer is None or transfer.snapshot != snapshot or transfer.position != end_position:
-        return  # of a transfer given up
+        return  # the chunk belongs to a transfer that was given up
     if transfer.is_complete:
         state.emit(FinishSnapshot(snapshot))
         return
@@ -129,11 +131,12 @@ def on_chunk_written(
 
 
 def on_received(state: RaftState, event: SnapshotReceived, now_ms: int) -> None:
-    """The whole file is checked and named, or was damaged and is gone."""
+    """Replace the log by the snapshot if it passed the check; else fetch it again later."""
     transfer = state.snapshot_fetch
     if transfer is None or transfer.snapshot != event.snapshot:
         if event.is_good and event.snapshot not in state.log.snapshots:
-            # Given up meanwhile: a file that the log does not know would be counted by retention.
+            # The transfer was given up meanwhile. Retention would count a file that the log does
+            # not know.
             state.emit(DropSnapshots((event.snapshot,), state.log.start_offset))
         return
     abandon(state)
@@ -142,7 +145,7 @@ def on_received(state: RaftState, event: SnapshotReceived, now_ms: int) -> None:
     if not event.is_good:
         state.emit(Noted(f"epoch={state.epoch} {name} arrived damaged"))
         if isinstance(role, Follower) and role.correlation_id < 0:
-            # Its copy at the leader may be the damaged one: not again at once.
+            # The leader's copy may be the damaged one, so do not fetch it again at once.
             role.retry_at_ms = now_ms + state.config.election_timeout_ms
         return
     invariant(not isinstance(role, Leader), "a leader never loads a snapshot")
@@ -151,22 +154,23 @@ def on_received(state: RaftState, event: SnapshotReceived, now_ms: int) -> None:
     state.emit(ReplaceLog(event.snapshot))
     state.advance_high_watermark(event.snapshot.offset)
     if isinstance(role, Prospective | Candidate):
-        # The voter set may be another one now, and this node's vote with it: the round is over.
+        # The snapshot may have brought another voter set, so this round of votes is over.
         if role.leader_id in (NO_NODE, state.config.node_id):
             become_unattached(state, state.epoch, now_ms)
         else:
             become_follower(state, state.epoch, role.leader_id, now_ms)
     elif isinstance(role, Follower):
-        # An answer still to come was asked for by the old log.
+        # A response still in flight answers a fetch from the old log's end.
         fetching.fetch(state, role, now_ms)
 
 
 def on_taken(state: RaftState, event: SnapshotTaken) -> None:
-    """The state machine has a snapshot on disk; the log before the first one may go."""
+    """Add a snapshot that the state machine has written. With the first one, the log below it is
+    dropped."""
     snapshot = event.snapshot
     known = state.log.snapshots
     if known and snapshot.offset <= known[-1].offset:
-        return  # a newer one came from the leader while this one was being written
+        return  # meanwhile a newer snapshot has come from the leader
     invariant(
         snapshot.offset <= state.high_watermark,
         f"{snapshot} is above the high watermark {state.high_watermark}",
@@ -177,7 +181,7 @@ def on_taken(state: RaftState, event: SnapshotTaken) -> None:
 
 
 def on_expired(state: RaftState, count: int) -> None:
-    """Retention is over for the oldest ones; the newest always stays."""
+    """Drop the oldest snapshots, which retention has released; the newest always stays."""
     count = min(count, len(state.log.snapshots) - 1)
     if count > 0:
         gone = tuple(state.log.snapshots[:count])

@@ -1,7 +1,7 @@
-"""The roles of a node in one epoch, and which may follow which (KIP-595, KIP-996).
+"""The roles of a node in one epoch, and the changes of role that are allowed (KIP-595, KIP-996).
 
-Only `raft.transitions` makes these, so that every change of role is checked against
-`TRANSITIONS` and persisted in one place.
+Only `raft.transitions` creates a role, so that every change is checked against `TRANSITIONS` and
+persisted in one place.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from kvorum.raft.progress import ParkedFetch, PendingChange, ReplicaKey, Replica
 from kvorum.runtime.ids import NO_NODE
 
 NEVER_MS = 1 << 62
-"""A deadline that does not come."""
+"""A deadline that never comes."""
 
 
 @dataclass(slots=True)
 class Unattached:
-    """Knows the epoch, and perhaps who leads it, but does not follow anybody.
+    """Knows the epoch and perhaps its leader, and follows nobody.
 
-    Voters wait for election_deadline_ms; observers look for the leader at discover_at_ms.
-    lost_leader_id: whom an observer has just lost. Until distrusted_until_ms it does not go back
-    there on others' word, who may not have noticed yet.
+    election_deadline_ms: when a voter stands for election. discover_at_ms: when an observer, or a
+        voter with bootstrap servers, next asks for the leader.
+    lost_leader_id: the leader that an observer has just lost. Until distrusted_until_ms the
+        observer ignores peers that name this leader, as they may not have noticed the loss yet.
     """
 
     leader_id: int = NO_NODE
@@ -38,10 +39,11 @@ class Unattached:
 
 @dataclass(slots=True)
 class Election:
-    """A round of votes.
+    """One round of votes or pre-votes.
 
-    pending: correlation id to voter; resend_at_ms: voter to time; failed: voters that could not
-    be reached in this round, at least once.
+    pending: voter by correlation id. resend_at_ms: time by voter. failed: voters to which a request
+        has failed in this round.
+    is_hastened: the round's deadline has been shortened once already.
     """
 
     election_deadline_ms: int
@@ -59,9 +61,9 @@ class Election:
 
 @dataclass(slots=True)
 class Prospective(Election):
-    """Asks whether a vote would be granted, in the same epoch, writing nothing (KIP-996).
+    """Asks voters whether they would vote for it, in the same epoch; writes nothing (KIP-996).
 
-    leader_id: the leader it lost, to whom it returns if the others still have that leader.
+    leader_id: the leader that this node lost. The node returns to it if the pre-vote fails.
     """
 
     leader_id: int = NO_NODE
@@ -69,7 +71,7 @@ class Prospective(Election):
 
 @dataclass(slots=True)
 class Candidate(Election):
-    """Raised the epoch, voted for itself, asks for votes."""
+    """Has raised the epoch and voted for itself; asks the other voters for their votes."""
 
     @property
     def leader_id(self) -> int:
@@ -80,11 +82,12 @@ class Candidate(Election):
 class Follower:
     """Fetches from the leader of the epoch.
 
-    is_leader_lost: the connection broke or the fetch timeout passed since the last success.
-    correlation_id: of the fetch, or the piece of a snapshot, in flight; -1 if none.
-    update_voter_at_ms: when to tell the leader, again, that this voter's listener has moved.
-    is_flushing: appended records are on their way to the disk; the next fetch would vouch for
-        them, so it waits.
+    is_leader_lost: the connection broke, the fetch timeout passed or the leader resigned, and no
+        fetch has succeeded since.
+    correlation_id: of the Fetch or FetchSnapshot in flight; -1 if there is none.
+    update_voter_at_ms: when to send (again) UpdateVoter, because this voter's listener has changed.
+    is_flushing: appended records are not fsynced yet. The next fetch would acknowledge them, so it
+        waits.
     """
 
     leader_id: int
@@ -111,11 +114,12 @@ class Follower:
 
 @dataclass(slots=True)
 class Leader:
-    """Appends and answers fetches.
+    """Appends records and answers fetches.
 
-    epoch_start_offset: where this epoch's first record (LeaderChange) stands; the high watermark
-        may not move before that record is on a majority.
-    voters: the other voters by id. observers: whoever else fetches. parked: at most one a replica.
+    epoch_start_offset: the offset of this epoch's first record (LeaderChange). The high watermark
+        may not advance before a majority has that record.
+    voters: the other voters by id. observers: all other replicas that fetch. parked: at most one
+        fetch for each replica.
     """
 
     leader_id: int
@@ -136,7 +140,8 @@ class Leader:
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch and will neither lead nor vote in it again; tells voters to take over."""
+    """Has led this epoch and will neither lead nor vote in it again; has asked the voters to take
+    over."""
 
     leader_id: int
     election_deadline_ms: int
@@ -180,4 +185,4 @@ TRANSITIONS: dict[type, dict[type, str]] = {
         Follower: "the leader of a higher epoch",
     },
 }
-"""Every change of role that there is, and when; docs/protocol/election.md is drawn from it."""
+"""Every allowed change of role and its cause; docs/protocol/election.md is generated from it."""

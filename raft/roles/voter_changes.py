@@ -1,7 +1,7 @@
-"""Changing the voter set at the leader: one voter at a time, each change committed by the new set.
+"""Changes of the voter set, at the leader: one voter at a time, each committed by the new set.
 
-A set is in force from its append on; as consecutive sets differ by one voter, any majority of the
-one meets any majority of the other (KIP-853).
+A new set is in force from its append on. Consecutive sets differ by one voter, so any majority of
+one overlaps any majority of the other (KIP-853).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kvorum.runtime.ids import UUID_ZERO, uuid_text
 def on_request(
     state: RaftState, role: Leader, request: VoterChangeRequest, token: int, now_ms: int
 ) -> None:
-    """Check, append the new set, and answer once it is committed."""
+    """Check the request, append the new voter set, and answer once it is committed."""
     refusal = _common_refusal(state, role)
     after: VoterSet | Rejected
     if refusal is not None:
@@ -58,7 +58,8 @@ def on_request(
 
 
 def on_committed(state: RaftState, role: Leader, now_ms: int) -> None:
-    """The high watermark moved: is the change done, and does this node still belong to the set?"""
+    """The high watermark advanced: answer a change that is now committed, and resign if the
+    committed set leaves this node out."""
     pending = role.pending_change
     if pending is not None and state.high_watermark >= pending.end_offset:
         role.pending_change = None
@@ -154,7 +155,8 @@ def _after_update(state: RaftState, request: UpdateVoterRequest) -> VoterSet | R
 
 
 def _unfit(voter: Voter) -> Rejected | None:
-    """Why an entry of the voter set cannot be this one."""
+    """The refusal of a voter entry without directory id or usable listener; None if the entry is
+    valid."""
     if voter.directory_id == UUID_ZERO or not voter.host or not 0 < voter.port < 65536:
         return Rejected(
             ErrorCode.INVALID_REQUEST, f"a voter needs a directory id and a listener, got {voter}"
@@ -168,7 +170,8 @@ def _unfit(voter: Voter) -> Rejected | None:
 
 
 def _unreachable(state: RaftState, role: Leader, after: VoterSet, now_ms: int) -> Rejected | None:
-    """A set whose majority is not there now would never commit, and stop all writes with it."""
+    """The refusal of a set without a reachable majority: it would never commit and would stop all
+    writes."""
     replicas = [*role.voters.values(), *role.observers.values()]
     alive = {
         progress.node_id

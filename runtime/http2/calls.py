@@ -1,4 +1,4 @@
-"""A conversation as its caller sees it."""
+"""A streaming call, from the caller's side."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kvorum.runtime.http2.status import StreamEnded, check_status, parsed, rpc_e
 from kvorum.runtime.http2.stream import Stream
 
 Begin = Callable[[str, float | None], Awaitable[tuple[Stream, bytes]]]
-"""Method and timeout (ms) to a stream, with the headers of its request; raises Unsent."""
+"""Returns a stream and its request headers, for a method and a timeout (ms); raises Unsent."""
 
 
 class StreamCall:
-    """Write and read until one side has had enough; one task may write while another reads.
+    """A call with many messages in both directions; one task may write while another reads.
 
-    It begins with the first of these, on whatever connection the channel then has. Who leaves it
-    before its end must cancel it.
+    The call begins with the first read or write, on the channel's connection at that time. A caller
+    that abandons it must cancel it.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class StreamCall:
             raise self._error(stream, error) from None
 
     async def read(self) -> Any:
-        """The next message, `grpc.aio.EOF` behind the last. Raises AioRpcError."""
+        """The next message, `grpc.aio.EOF` after the last one. Raises AioRpcError."""
         stream = self._stream or await self._opened()
         try:
             message = await stream.read()
@@ -65,8 +65,8 @@ class StreamCall:
         return parsed(self._parse, message, self._method)
 
     async def listen(self, on_message: Callable[[Any], None]) -> None:
-        """Hand on_message every message the moment it comes, see `Stream.listen`; returns at the
-        end of the call. Raises AioRpcError, and what on_message raised."""
+        """Call on_message with every message as it arrives (`Stream.listen`); return at the end of
+        the call. Raises AioRpcError, and any error of on_message."""
         stream = self._stream or await self._opened()
         parse, method = self._parse, self._method
         try:
@@ -77,7 +77,7 @@ class StreamCall:
             raise rpc_error(error.code, error.details) from None
 
     def try_write(self, message: Any) -> bool:
-        """Send one message at once; False if the call has not begun or the message does not fit
+        """Send one message at once; False if the call has not begun, or the message does not fit
         now. Raises AioRpcError."""
         stream = self._stream
         if stream is None:
@@ -88,7 +88,7 @@ class StreamCall:
             raise self._error(stream, error) from None
 
     async def done_writing(self) -> None:
-        """Nothing more will be written; not while a write is under way."""
+        """End this side's messages; must not be called during a write."""
         stream = self._stream or await self._opened()
         if stream.is_torn:
             stream.reset(grpc.StatusCode.CANCELLED, "a message was given up half-way")
@@ -97,11 +97,11 @@ class StreamCall:
 
     @property
     def is_answered(self) -> bool:
-        """The server has ended the call."""
+        """True if the server has ended the call."""
         return self._stream is not None and self._stream.is_remote_done
 
     def cancel(self) -> None:
-        """End the call at once; whoever waits in it hears CANCELLED."""
+        """End the call at once; waiting tasks get CANCELLED."""
         self._finish(grpc.StatusCode.CANCELLED, "cancelled by the caller")
 
     def _finish(self, code: grpc.StatusCode, details: str) -> None:
@@ -118,8 +118,8 @@ class StreamCall:
             self._deadline.cancel()
 
     async def _opened(self) -> Stream:
-        # A reader and a writer may both come first: one task opens the stream for them, which also
-        # lets the call end while it waits for a connection.
+        # A reader and a writer may both arrive first, so one task opens the stream for both. The
+        # call can then also end while it waits for a connection.
         if self._opener is None and self._end is None:
             loop = asyncio.get_running_loop()
             self._opener = loop.create_task(self._open(), name=f"open-{self._method}")
@@ -148,7 +148,7 @@ class StreamCall:
         self._stream = stream
 
     def _error(self, stream: Stream, error: StreamEnded) -> grpc.aio.AioRpcError:
-        """Of a write: the status that the server gave, if that is why nothing can be sent."""
+        """The error of a write: the server's status, if the server has ended the call."""
         if stream.is_remote_done and stream.failure is None:
             try:
                 check_status(stream)
@@ -158,6 +158,6 @@ class StreamCall:
 
 
 def _note_error(opener: asyncio.Task[None]) -> None:
-    # Those who wait have it; if all have left, nobody need hear of it.
+    # Mark the error as seen: the waiting tasks have it, if there are any.
     if not opener.cancelled():
         opener.exception()

@@ -1,7 +1,8 @@
-"""The calling end: a channel to one address, with the shape that generated stubs expect.
+"""The client: a channel to one address, with the interface that generated stubs expect.
 
-As far as Kvorum uses them, calls behave as those of grpc.aio: failures are `grpc.aio.AioRpcError`,
-a stream's end is `grpc.aio.EOF`, a channel connects when first used and again when it must.
+As far as Kvorum uses them, calls behave like those of grpc.aio. Failures are
+`grpc.aio.AioRpcError`, the end of a stream is `grpc.aio.EOF`, and a channel connects when first
+used and again when needed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kvorum.runtime.http2.status import StreamEnded, check_status, parsed, rpc_e
 from kvorum.runtime.http2.stream import Stream
 
 CONNECT_TIMEOUT_MS = 1_000
-"""An attempt that hangs (a black hole) is given up after this."""
+"""Limit of one attempt to connect, for addresses that never answer."""
 RECONNECT_BACKOFF_MIN_MS = 20
 RECONNECT_BACKOFF_MAX_MS = 200
 
@@ -29,7 +30,7 @@ Parse = Callable[[bytes], Any]
 
 
 class Channel:
-    """Calls to the server at `host:port`. connections: all that are open, those winding up too."""
+    """Calls to the server at `host:port`. connections: all open ones, closing ones included."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -44,7 +45,7 @@ class Channel:
         self._is_closed = False
         self._heads: dict[str, bytes] = {}
 
-    # The methods that generated stubs call.
+    # Methods that generated stubs call.
 
     def unary_unary(
         self,
@@ -53,7 +54,7 @@ class Channel:
         response_deserializer: Parse = bytes,
         **_: Any,
     ) -> Callable[..., Any]:
-        """A call of one request and one answer."""
+        """A call with one request and one response."""
 
         async def call(request: Any, timeout: float | None = None) -> Any:
             return await self._ask(
@@ -69,7 +70,7 @@ class Channel:
         response_deserializer: Parse = bytes,
         **_: Any,
     ) -> Callable[..., Any]:
-        """A call of one request and many answers, to iterate over."""
+        """A call with one request and many responses, to iterate over."""
 
         async def call(request: Any, timeout: float | None = None) -> AsyncIterator[Any]:
             stream = StreamCall(
@@ -96,7 +97,7 @@ class Channel:
         response_deserializer: Parse = bytes,
         **_: Any,
     ) -> Callable[..., StreamCall]:
-        """A conversation."""
+        """A call with many requests and many responses."""
 
         def call(timeout: float | None = None) -> StreamCall:
             return StreamCall(
@@ -106,7 +107,7 @@ class Channel:
         return call
 
     def stream_unary(self, method: str, *_: Any, **__: Any) -> Callable[..., Any]:
-        """Not served; loud when called, so that a stub which has one can still be made."""
+        """Not supported. Only the call raises, so that a stub with such a method can be created."""
 
         def call(*_: Any, **__: Any) -> Any:
             raise NotImplementedError(f"{method}: streams of requests with one answer")
@@ -114,7 +115,7 @@ class Channel:
         return call
 
     async def close(self) -> None:
-        """End all calls; for good."""
+        """End all calls; the channel cannot be used again."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -122,10 +123,10 @@ class Channel:
             connection.close("the channel was closed")
             connection.fail_streams()
 
-    # Inside.
+    # Helpers.
 
     async def begin(self, method: str, timeout_ms: float | None) -> tuple[Stream, bytes]:
-        """A stream, and the headers of its request, to be sent before anybody else's turn.
+        """A new stream, and its request headers, which must be sent before any other stream begins.
 
         Raises Unsent.
         """
@@ -197,7 +198,7 @@ class Channel:
             self._connecting = loop.create_task(self._connect(), name=f"to-{self._authority}")
             self._connecting.add_done_callback(self._on_connected)
         connecting = self._connecting
-        # Not a shield: the task is cancelled when the channel closes, and its waiters are not.
+        # Not `shield`: closing the channel cancels the task but must not cancel its waiters.
         await asyncio.wait((connecting,))
         if connecting.cancelled():
             raise unsent(grpc.StatusCode.UNAVAILABLE, "the channel was closed")
@@ -230,15 +231,15 @@ class Channel:
     def _on_connected(self, task: asyncio.Task[ClientConnection]) -> None:
         self._connecting = None
         if not task.cancelled():
-            task.exception()  # those who wait have it; if all left, nobody need hear of it
+            task.exception()  # mark the error as seen: the waiters have it, if there are any
 
 
 async def _send_large(stream: Stream, head: bytes, body: bytes) -> None:
-    """A request that does not fit one frame, or not now. Raises StreamEnded."""
+    """Send a request that does not fit into one frame now. Raises StreamEnded."""
     stream.send(head)
     try:
         await stream.write(body)
         stream.end(frames.frame(frames.DATA, frames.END_STREAM, stream.id))
     except StreamEnded:
         if not stream.is_remote_done:
-            raise  # else the server has answered without hearing it all: with that it ends
+            raise  # else the server has answered early, which ends the call

@@ -1,4 +1,4 @@
-"""The calling end of a connection."""
+"""The client's end of a connection."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from kvorum.runtime.http2.status import StreamEnded, not_grpc
 from kvorum.runtime.http2.stream import Stream
 
 STREAM_ID_MAX = (1 << 31) - 1_001
-"""A connection with so high a stream id takes no more calls; the channel opens another."""
+"""Above this stream id a connection accepts no more calls, and the channel opens another."""
 WAITING_CALLS_MAX = 10_000
-"""Calls that wait because the server takes no more at once; above that they are refused."""
+"""Limit of calls that wait because the server accepts no more at once; others are refused."""
 
 
 class ClientConnection(Connection):
-    """ready: done when the server's settings came, or the connection was lost before."""
+    """The connection of a channel.
+
+    ready: done when the server's settings have arrived, or the connection is lost earlier.
+    """
 
     def __init__(self, open_connections: set[ClientConnection]) -> None:
         super().__init__()
@@ -49,10 +52,10 @@ class ClientConnection(Connection):
     def on_headers(self, stream_id: int, headers: dict[str, str], *, ends_stream: bool) -> None:
         stream = self.streams.get(stream_id)
         if stream is None:
-            return  # given up meanwhile
+            return  # the stream was given up meanwhile
         if not stream.headers:
             if headers.get(":status", "").startswith("1") and not ends_stream:
-                return  # an interim answer; the one that counts follows
+                return  # an interim response; the final one follows
             stream.headers = headers
             is_grpc = _is_grpc(headers)
             if not is_grpc and "grpc-status" not in headers:
@@ -64,7 +67,7 @@ class ClientConnection(Connection):
             self._on_answered(stream, headers)
 
     def _on_answered(self, stream: Stream, trailers: dict[str, str]) -> None:
-        # The server has said how the call ended: nothing that might still be sent matters.
+        # The server has sent the status of the call, so nothing that is still unsent matters.
         stream.trailers = trailers
         if not stream.is_local_done:
             self.send(frames.rst_stream(stream.id, frames.NO_ERROR))
@@ -91,7 +94,7 @@ class ClientConnection(Connection):
             self._close_if_over()
 
     def begin(self) -> Stream:
-        """A stream for a call; its request headers must be sent before another begins."""
+        """A stream for a call; its request headers must be sent before another stream begins."""
         stream = self.open_stream(self._next_id)
         self._next_id += 2
         if self._next_id > STREAM_ID_MAX:
@@ -99,7 +102,7 @@ class ClientConnection(Connection):
         return stream
 
     async def admission(self) -> None:
-        """Wait until the server takes one more call. Raises StreamEnded."""
+        """Wait until the server accepts one more call. Raises StreamEnded."""
         while len(self.streams) >= self.streams_max and not self.is_closing:
             if len(self._waiting) >= WAITING_CALLS_MAX:
                 text = f"{len(self.streams)} calls are under way, {len(self._waiting)} wait"
@@ -110,7 +113,7 @@ class ClientConnection(Connection):
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
-                    self._admit()  # the place is another's
+                    self._admit()  # pass the place on to another call
                 raise
         if self.is_closing:
             text = self.reason or "the server goes away"

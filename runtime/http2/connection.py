@@ -1,4 +1,4 @@
-"""One HTTP/2 connection, either end: frames in and out, flow control, keep-alive."""
+"""One HTTP/2 connection, client or server: frames, flow control, keep-alive."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kvorum.runtime.http2.stream import STREAM_WINDOW, Stream
 from kvorum.runtime.text import address_text
 
 FRAME_BYTES_MAX = 1 << 20
-"""The largest frame that is taken."""
+"""The largest frame that is accepted."""
 
 STREAMS_MAX = 1_000
-"""Calls under way on one connection."""
+"""Limit of concurrent calls on one connection."""
 
 UNSENT_BYTES_MAX = 4 << 20
-"""Messages wait while the socket takes no more; a peer that makes us owe it so many bytes of
-answers to its frames, and reads none, is cut off."""
+"""Messages wait while the socket is full, but answers to the peer's frames do not. A peer that
+causes this many unsent bytes without reading is disconnected."""
 
 SETTINGS = {
     frames.SETTINGS_ENABLE_PUSH: 0,
@@ -38,10 +38,11 @@ _PING = b"kvorum!?"
 
 
 class Connection(asyncio.Protocol):
-    """What client and server have in common.
+    """The common part of client and server.
 
-    send_window, frame_bytes_max, streams_max: what the peer takes now. is_congested: the socket
-    takes no more. is_closing: no new stream may be opened. reason: why it was closed.
+    send_window, frame_bytes_max, streams_max: the peer's present limits.
+    is_congested: the socket is full. is_closing: no new stream may be opened. reason: why the
+        connection was closed.
     """
 
     def __init__(self) -> None:
@@ -63,34 +64,34 @@ class Connection(asyncio.Protocol):
         self._has_settings = False
         self._keepalive = KeepAlive(self._ping, self.abort)
 
-    # The differences between the two ends.
+    # The differences between client and server.
 
     def on_ready(self) -> None:
-        """The peer's settings have come: it speaks HTTP/2."""
+        """The peer's settings have arrived, so it speaks HTTP/2."""
 
     def on_headers(self, stream_id: int, headers: dict[str, str], *, ends_stream: bool) -> None:
-        """A header block of a stream is complete."""
+        """A complete header block of a stream has arrived."""
         raise NotImplementedError
 
     def on_bad_message(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
-        """A stream brought bytes that are no message it can take."""
+        """A stream has received bytes that are not an acceptable message."""
         raise NotImplementedError
 
     def on_goaway(self, last_stream_id: int, code: int, reason: str) -> None:
-        """The peer takes no new streams, and none above last_stream_id."""
+        """The peer accepts no new streams, and none above last_stream_id."""
         self.is_closing = True
 
     def on_lost(self) -> None:
-        """The connection is over; its streams have been told."""
+        """The connection has ended, and its streams have been told."""
         raise NotImplementedError
 
-    # asyncio's side.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
         self.peer = address_text(*peername[:2]) if peername else "?"
-        # The window of the connection never binds: what bounds memory are those of the streams.
+        # The connection's window is as large as possible: the windows of the streams limit memory.
         growth = frames.WINDOW_MAX - frames.WINDOW_DEFAULT
         self.send(frames.settings(SETTINGS) + frames.window_update(0, growth))
 
@@ -128,7 +129,7 @@ class Connection(asyncio.Protocol):
             self.refuse(error)
 
     def send(self, data: bytes) -> None:
-        """Hand bytes to the socket; nothing happens if the connection is gone."""
+        """Pass bytes to the socket; do nothing if the connection has ended."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -137,47 +138,47 @@ class Connection(asyncio.Protocol):
             self.abort(f"the peer reads nothing, over {UNSENT_BYTES_MAX} bytes wait for it")
 
     def refuse(self, error: ProtocolError) -> None:
-        """Tell the peer which rule it broke, and close."""
+        """Tell the peer which rule it broke, and close the connection."""
         self.send(frames.goaway(0, error.code, str(error)))
         self.close(f"the peer broke HTTP/2: {error}")
 
     def close(self, reason: str) -> None:
-        """Send what is on its way, then close."""
+        """Close the connection after sending all pending bytes."""
         self.is_closing = True
         self.reason = self.reason or reason
         if self._transport is not None:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Close without sending what is on its way."""
+        """Close the connection and drop all pending bytes."""
         self.is_closing = True
         self.reason = self.reason or reason
         if self._transport is not None:
             self._transport.abort()
 
     def fail_streams(self) -> None:
-        """No stream will hear any more, for the connection's reason."""
+        """End every stream with the connection's reason."""
         self.is_closing = True
         for stream in list(self.streams.values()):
             stream.fail(grpc.StatusCode.UNAVAILABLE, self.reason)
 
     def open_stream(self, stream_id: int) -> Stream:
-        """A stream that begins here or has just begun at the peer."""
+        """Add a stream that begins here or has just begun at the peer."""
         stream = Stream(self, stream_id, send_window=self._peer_stream_window)
         self.streams[stream_id] = stream
         return stream
 
     def forget(self, stream: Stream) -> None:
-        """The stream has ended on both sides."""
+        """Remove a stream that has ended on both sides."""
         self.streams.pop(stream.id, None)
 
     def put_last(self, stream: Stream) -> None:
-        """The stream had its turn to write: the others wake before it."""
+        """Move a stream that has just written to the end: the others are woken before it."""
         if self.streams.pop(stream.id, None) is not None:
             self.streams[stream.id] = stream
 
     def _handle_frames(self, data: bytes) -> int:
-        """Take in all whole frames; how many bytes those were."""
+        """Process all whole frames and return their size in bytes."""
         at, end = 0, len(data)
         if not self._has_settings and end >= frames.HEAD_BYTES:
             frames.require_settings(data)
@@ -212,7 +213,7 @@ class Connection(asyncio.Protocol):
             self._used_window = 0
         stream = self.streams.get(stream_id)
         if stream is None or stream.is_remote_done:
-            return  # it has been given up here, and the peer does not know yet
+            return  # this side has given the stream up, and the peer does not know yet
         if not stream.headers:
             raise ProtocolError("DATA before HEADERS")
         if flags & frames.PADDED:
@@ -255,7 +256,7 @@ class Connection(asyncio.Protocol):
             case frames.PUSH_PROMISE:
                 raise ProtocolError("a PUSH_PROMISE, which was not allowed")
             case _:
-                return  # PRIORITY, and kinds that RFC 9113 may get: to be ignored
+                return  # PRIORITY, and frame types that RFC 9113 may add, must be ignored
 
     def _on_block(self, stream_id: int, ends: int, block: bytearray, flags: int) -> None:
         if len(block) > HEADER_BYTES_MAX:
@@ -276,7 +277,7 @@ class Connection(asyncio.Protocol):
             raise ProtocolError(f"frames of {frame_bytes} bytes are not HTTP/2")
         growth = window - self._peer_stream_window
         self._peer_stream_window = window
-        # However large the frames are that the peer takes: between two others get their turn.
+        # Smaller frames than the peer accepts, so that other streams get turns in between.
         self.frame_bytes_max = min(frame_bytes, FRAME_BYTES_MAX)
         self.streams_max = values.get(frames.SETTINGS_MAX_CONCURRENT_STREAMS, self.streams_max)
         self.send(frames.frame(frames.SETTINGS, frames.ACK, 0))

@@ -1,4 +1,4 @@
-"""A call as its handler sees it, and how a call ends."""
+"""A call from its handler's side, and the end of a call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OK = headers.encode((("grpc-status", "0"),))
 
 
 class Aborted(Exception):
-    """A handler ends its call with a status."""
+    """Raised by a handler to end its call with a status."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(details)
@@ -34,27 +34,27 @@ class Context:
         self._serialize: Callable[[Any], bytes] = handler.response_serializer or bytes
 
     async def read(self) -> Any:
-        """The caller's next message, `grpc.aio.EOF` behind the last. Raises DecodeError."""
+        """The caller's next message, `grpc.aio.EOF` after the last one. Raises DecodeError."""
         message = await self._stream.read()
         return grpc.aio.EOF if message is None else self._parse(message)
 
     async def write(self, message: Any) -> None:
-        """Send one message; one at a time. Raises UsageError if the call has ended."""
+        """Send one message; only one at a time. Raises UsageError if the call has ended."""
         try:
             await self.send(self._serialize(message))
         except StreamEnded as error:
             raise grpc.aio.UsageError(f"the call has ended: {error}") from None
 
     async def listen(self, on_message: Callable[[Any], None]) -> None:
-        """Hand on_message every message of the caller the moment it comes; see `Stream.listen`.
+        """Call on_message with every message of the caller as it arrives (`Stream.listen`).
 
-        Raises DecodeError, and what on_message raised.
+        Raises DecodeError, and any error of on_message.
         """
         parse = self._parse
         await self._stream.listen(lambda message: on_message(parse(message)))
 
     def interrupt(self, error: Exception) -> None:
-        """Raise this error in the task that reads or listens now."""
+        """Raise this error in the task that is reading or listening."""
         self._stream.interrupt(error)
 
     def try_write(self, message: Any) -> bool:
@@ -76,7 +76,7 @@ class Context:
             yield message
 
     async def answer(self, message: Any) -> None:
-        """Send the only answer, with the status in one if it fits. Raises StreamEnded."""
+        """Send the only response, together with the status if both fit. Raises StreamEnded."""
         body: bytes = self._serialize(message)
         stream = self._stream
         if not stream.is_remote_done or not stream.try_finish(
@@ -85,7 +85,7 @@ class Context:
             await self.send(body)
 
     async def send(self, body: bytes) -> None:
-        """Send one message, behind the headers of the answer. Raises StreamEnded."""
+        """Send one message, after the response headers. Raises StreamEnded."""
         self._send_head()
         await self._stream.write(body)
 
@@ -97,7 +97,7 @@ class Context:
 
 
 def end_call(stream: Stream, code: grpc.StatusCode, details: str = "") -> None:
-    """Send a call's status, which is its end; nothing if it has ended."""
+    """End a call with this status; do nothing if it has ended already."""
     if stream.is_local_done or stream.failure is not None:
         return
     if code is grpc.StatusCode.OK and stream.is_torn:
@@ -111,7 +111,7 @@ def end_call(stream: Stream, code: grpc.StatusCode, details: str = "") -> None:
         first = b"" if stream.is_head_sent else _HEAD
         stream.end(_last(stream, first + headers.encode(status + text)))
     if not stream.is_remote_done:
-        # The caller may go on writing; nobody reads it any more.
+        # The caller may go on writing, but no handler reads its messages.
         stream.on_failed = None
         stream.reset(grpc.StatusCode.CANCELLED, "the call has ended", frames.NO_ERROR)
 

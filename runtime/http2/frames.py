@@ -33,7 +33,7 @@ SETTINGS_MAX_FRAME_SIZE = 5
 SETTINGS_MAX_HEADER_LIST_SIZE = 6
 
 SETTINGS_MAX = 100
-"""Values in one frame. RFC 9113 knows six."""
+"""Limit of values in one frame; RFC 9113 defines six."""
 
 WINDOW_DEFAULT = 65_535
 WINDOW_MAX = (1 << 31) - 1
@@ -41,10 +41,10 @@ FRAME_BYTES_DEFAULT = 16_384
 FRAME_BYTES_LIMIT = (1 << 24) - 1
 
 MESSAGE_HEAD_BYTES = 5
-"""Before each gRPC message: whether it is compressed, and its length."""
+"""Bytes before each gRPC message: the compression flag and the length."""
 
 MESSAGE_BYTES_MAX = 64 << 20
-"""Above any batch the quorum moves (8 MiB a fetch) with room for metadata reads."""
+"""Above any batch of the quorum (8 MiB per fetch), with room for reads of the metadata."""
 
 _HEAD = struct.Struct(">HBBBL")
 _SETTING = struct.Struct(">HL")
@@ -52,7 +52,7 @@ _MESSAGE_FRAME = struct.Struct(">HBBBLBL")
 
 
 class ProtocolError(WireError):
-    """The peer broke a rule of HTTP/2. code: the error code that it is told."""
+    """The peer broke a rule of HTTP/2. code: the error code to send to it."""
 
     def __init__(self, message: str, code: int = PROTOCOL_ERROR) -> None:
         super().__init__(message)
@@ -92,7 +92,7 @@ def settings(values: Mapping[int, int]) -> bytes:
 
 
 def require_settings(data: bytes) -> None:
-    """Raise ProtocolError unless data, of a head's length at least, begins with SETTINGS."""
+    """Raise ProtocolError unless data, at least a frame head long, begins with SETTINGS."""
     _, kind, flags, stream_id = parse_head(data, 0)
     if kind != SETTINGS or flags & ACK or stream_id:
         raise ProtocolError(f"it does not begin with SETTINGS, but with {data[:HEAD_BYTES]!r}")
@@ -111,7 +111,7 @@ def window_update(stream_id: int, increment: int) -> bytes:
 
 
 def parse_window_update(payload: bytes) -> int:
-    """The increment. Raises ProtocolError."""
+    """The increment in a WINDOW_UPDATE frame. Raises ProtocolError."""
     if len(payload) != 4:
         raise ProtocolError("a WINDOW_UPDATE frame of broken length", FRAME_SIZE_ERROR)
     increment = int.from_bytes(payload, "big") & WINDOW_MAX
@@ -126,7 +126,7 @@ def rst_stream(stream_id: int, code: int) -> bytes:
 
 
 def parse_rst_stream(payload: bytes) -> int:
-    """The error code. Raises ProtocolError."""
+    """The error code in a RST_STREAM frame. Raises ProtocolError."""
     if len(payload) != 4:
         raise ProtocolError("a RST_STREAM frame of broken length", FRAME_SIZE_ERROR)
     return int.from_bytes(payload, "big")

@@ -1,7 +1,7 @@
 """Header blocks (HPACK, RFC 7541), and gRPC's own headers in them.
 
-What leaves here is plain: literals that no table remembers, so a block depends on nothing that was
-sent before. What comes in plain is read without the decoder; for the rest there is `hpack`.
+Sent headers are plain literals that enter no table, so a block does not depend on earlier ones.
+Received plain literals are parsed here; `hpack` decodes everything else.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ GRPC = "application/grpc"
 """The `content-type` of both directions."""
 
 HEADER_BYTES_MAX = 16_384
-"""A block of headers, packed and unpacked."""
+"""Limit of a header block, both encoded and decoded."""
 MESSAGE_BYTES_MAX = 4_096
-"""Words of a status, encoded: with the rest they fit a frame and what peers allow by default."""
+"""Limit of an encoded status message: with the other headers it fits into a frame, and into the
+default limits of peers."""
 
 _UNITS_NS = {"H": 3_600_000_000_000, "M": 60_000_000_000, "S": 1_000_000_000, "m": 1_000_000}
 _UNITS_NS |= {"u": 1_000, "n": 1}
@@ -30,7 +31,7 @@ _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 def encode(pairs: Pairs) -> bytes:
-    """A header block of literals that are not indexed."""
+    """A header block of literals without indexing."""
     block = bytearray()
     for name, value in pairs:
         block += b"\0"
@@ -50,13 +51,13 @@ def encode(pairs: Pairs) -> bytes:
 
 
 class Decoder:
-    """Of one connection: what a block means may depend on the blocks before."""
+    """The decoder of one connection; the meaning of a block may depend on earlier ones."""
 
     def __init__(self) -> None:
         self._hpack = hpack.Decoder(max_header_list_size=HEADER_BYTES_MAX)
 
     def decode(self, block: bytes) -> dict[str, str]:
-        """The headers; of one that stands twice the last. Raises ProtocolError."""
+        """The headers; the last value of a repeated one. Raises ProtocolError."""
         plain = _plain(block)
         if plain is not None:
             return plain
@@ -70,7 +71,7 @@ class Decoder:
 
 
 def _plain(block: bytes) -> dict[str, str] | None:
-    """The headers if all are short literals with a name, not indexed and not Huffman coded."""
+    """The headers if all are short literals, without indexing and Huffman coding; else None."""
     headers: dict[str, str] = {}
     at, end = 0, len(block)
     while at < end:
@@ -92,7 +93,7 @@ def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("latin-1")
 
 
-# gRPC's own, by its PROTOCOL-HTTP2 document.
+# gRPC's own headers, by its PROTOCOL-HTTP2 document.
 
 
 def encode_timeout(timeout_ms: float) -> str:
@@ -110,25 +111,25 @@ def parse_timeout(text: str) -> float:
 
 
 def encode_message(text: str) -> str:
-    """A `grpc-message` value; what is over MESSAGE_BYTES_MAX is cut off."""
+    """A `grpc-message` value, cut off at MESSAGE_BYTES_MAX."""
     quoted = quote(text, safe=_PRINTABLE, errors="replace")
     if len(quoted) > MESSAGE_BYTES_MAX:
-        # No byte takes more than three, and no character is cut in two.
+        # A byte takes at most three characters, and no character of the text is split.
         start = text.encode(errors="replace")[: MESSAGE_BYTES_MAX // 3]
         quoted = quote(start.decode(errors="ignore"), safe=_PRINTABLE)
     return quoted
 
 
 def parse_message(text: str) -> str:
-    """The text of a `grpc-message`; UTF-8 that is not percent-encoded is taken too."""
+    """The text of a `grpc-message`; UTF-8 without percent-encoding is accepted too."""
     return unquote_to_bytes(text.encode("latin-1", errors="replace")).decode(errors="replace")
 
 
 def parse_status(text: str) -> int:
-    """The number of a `grpc-status`, -1 if it is none."""
+    """The number of a `grpc-status`, -1 if it is invalid."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else -1
 
 
 def is_grpc(content_type: str) -> bool:
-    """True if a body is gRPC's, by its `content-type`."""
+    """True if this `content-type` is gRPC's."""
     return content_type == GRPC or content_type.startswith((GRPC + "+", GRPC + ";"))

@@ -1,4 +1,4 @@
-"""Notices a connection whose peer says nothing, and does not take our own stall for the peer's."""
+"""Detects a connection whose peer is silent, and does not confuse that with its own stall."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from collections.abc import Callable
 from kvorum.runtime.clock import monotonic_ms
 
 KEEPALIVE_TIME_MS = 1_000
-"""A connection that was silent for so long is pinged,"""
+"""A connection that was silent for this long is pinged."""
 KEEPALIVE_TIMEOUT_MS = 1_000
-"""and given up if nothing at all comes within this, rounded up like the other to LOOK_MS."""
+"""It is closed if nothing arrives within this time after that. Both are rounded up to LOOK_MS."""
 SERVER_FACTOR = 2
-"""Servers wait so many times longer before they ping: mostly they need not, as clients do."""
+"""Servers wait this many times longer before they ping, because clients usually ping first."""
 LOOK_MS = 250
-"""Connections are looked at when the clock shows a multiple of this: a process with many of them
-wakes up for all at once."""
+"""Connections are checked when the clock shows a multiple of this, so that a process with many
+connections wakes up for all of them at once."""
 STALL_MS = 250
-"""A timer that fires so late says that this process stood still, not the peer."""
+"""A timer that fires this late shows that this process was stalled, and not the peer."""
 
 
 class KeepAlive:
-    """Of one connection. heard_ms: when something last came; the connection sets it. factor: of
-    KEEPALIVE_TIME_MS."""
+    """The keep-alive of one connection.
+
+    heard_ms: when bytes last arrived; the connection sets it. factor: multiplies KEEPALIVE_TIME_MS.
+    """
 
     __slots__ = ("_due_ms", "_give_up", "_ping", "_timer", "factor", "heard_ms")
 
@@ -35,18 +37,18 @@ class KeepAlive:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """The connection stands."""
+        """Start, once the connection is established."""
         self.heard_ms = monotonic_ms()
         self._arm(KEEPALIVE_TIME_MS * self.factor)
 
     def stop(self) -> None:
-        """The connection is over."""
+        """Stop, because the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def on_timer(self) -> None:
-        """Ping, wait on, or give up."""
+        """Ping the peer, wait longer, or give the connection up."""
         now_ms = monotonic_ms()
         silent_ms = now_ms - self.heard_ms
         ping_after_ms = KEEPALIVE_TIME_MS * self.factor

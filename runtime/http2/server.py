@@ -1,4 +1,4 @@
-"""The serving end: connections in, one task a call, answers and statuses out."""
+"""The server: accepts connections, runs one task for each call, sends responses and statuses."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from kvorum.runtime.http2.stream import Stream
 logger = logging.getLogger("kvorum.rpc")
 
 BACKLOG = 4_096
-"""Connections that may wait to be accepted: all brokers come at once to a new leader."""
+"""Connections that may wait to be accepted: all brokers connect to a new leader at once."""
 
 CUT_TIMEOUT_MS = 1_000
-"""A server that stops waits so long for handlers that it has cancelled."""
+"""How long a stopping server waits for handlers that it has cancelled."""
 
 
 class Server:
-    """Calls by path, to handlers as generated code registers them.
+    """Dispatches calls by path to handlers, as generated code registers them.
 
-    connections: those that are open now. is_stopping: no more are taken.
+    connections: those that are open. is_stopping: no new connection is accepted.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Server:
         self._conversations: set[asyncio.Task[None]] = set()
 
     def add_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """Serve methods under `/service/name`."""
+        """Serve these methods as `/service/name`."""
         for name, handler in handlers.items():
             if handler.stream_unary is not None:
                 raise NotImplementedError(f"{service}/{name}: many requests with one answer")
@@ -65,7 +65,7 @@ class Server:
         )
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more calls, end the conversations, give other calls grace_s, then cut them."""
+        """Accept no more calls, end the streams, give other calls grace_s, then cancel them."""
         self.is_stopping = True
         if self._server is not None:
             self._server.close()
@@ -84,12 +84,12 @@ class Server:
         for connection in list(self.connections):
             connection.close("the server has stopped")
 
-    # The callbacks of connections.
+    # Callbacks of connections.
 
     def on_call(
         self, connection: ServerConnection, stream: Stream, request: dict[str, str]
     ) -> None:
-        """A call has begun."""
+        """Start the handler of a new call, or refuse the call."""
         path = request.get(":path", "")
         handler = self._handlers.get(path)
         is_grpc = headers.is_grpc(request.get("content-type", ""))
@@ -119,7 +119,7 @@ class Server:
         call.add_done_callback(partial(self._on_done, connection, stream, timer))
 
     def refuse_call(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
-        """End a call that no handler will see to its end."""
+        """End a call with this status, and cancel its handler if there is one."""
         stop_handler = stream.on_failed
         end_call(stream, code, details)
         if stop_handler is not None:
@@ -145,12 +145,12 @@ class Server:
             await _carry_out(handler, context, stream)
             end_call(stream, grpc.StatusCode.OK)
         except (Aborted, StreamEnded) as error:
-            # Of StreamEnded nobody hears if it says that the caller has gone.
+            # If StreamEnded means that the caller has gone, nobody receives this status.
             end_call(stream, error.code, error.details)
         except (DecodeError, WireError) as error:
             end_call(stream, grpc.StatusCode.INVALID_ARGUMENT, f"{path[1:]}: {error}")
         except asyncio.CancelledError:
-            # The caller hung up, its time is over, or the server stops.
+            # The caller hung up, the deadline has passed, or the server is stopping.
             end_call(stream, grpc.StatusCode.UNAVAILABLE, "the server is stopping")
         except Exception as error:
             has_ended = stream.failure is not None or stream.is_local_done
@@ -179,7 +179,8 @@ async def _carry_out(handler: Any, context: Context, stream: Stream) -> None:
 
 
 async def _send_all(replies: Any, context: Context) -> None:
-    # Closed by hand: a handler's `finally` is to run when its call ends, not when memory is freed.
+    # Close the generator explicitly: a handler's `finally` must run when its call ends, and not
+    # when its memory is freed.
     async with aclosing(replies):
         async for reply in replies:
             await context.write(reply)

@@ -1,4 +1,4 @@
-"""The serving end of a connection."""
+"""The server's end of a connection."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kvorum.runtime.http2.stream import Stream
 logger = logging.getLogger("kvorum.rpc")
 
 PREFACE_TIMEOUT_MS = 5_000
-"""A connection that has not said by then that it speaks HTTP/2 is closed."""
+"""A connection that has not sent the HTTP/2 preface within this time is closed."""
 
 
 class CallServer(Protocol):
-    """The server of a connection, as the connection uses it (`server.Server`)."""
+    """The parts of `server.Server` that a connection uses."""
 
     connections: set[ServerConnection]
     is_stopping: bool
@@ -34,7 +34,10 @@ class CallServer(Protocol):
 
 
 class ServerConnection(Connection):
-    """A caller. calls: handlers of it that have not ended, those of streams it gave up too."""
+    """The connection of one caller.
+
+    calls: number of its handlers that have not ended, also of streams that the caller gave up.
+    """
 
     def __init__(self, server: CallServer) -> None:
         super().__init__()
@@ -77,7 +80,7 @@ class ServerConnection(Connection):
             self.close("it does not speak gRPC")
 
     def wind_up(self) -> None:
-        """Take no more calls."""
+        """Accept no more calls."""
         self.is_closing = True
         self.send(frames.goaway(frames.WINDOW_MAX, frames.NO_ERROR))
 
@@ -101,7 +104,7 @@ class ServerConnection(Connection):
         if stream_id <= self._last_id or stream_id % 2 == 0:
             if stream_id % 2 == 0:
                 raise ProtocolError(f"stream {stream_id} is not a client's to open")
-            return  # of a stream that has ended here
+            return  # the stream has ended here
         self._last_id = stream_id
         if self.is_closing or self.calls >= STREAMS_MAX:
             self.send(frames.rst_stream(stream_id, frames.REFUSED_STREAM))

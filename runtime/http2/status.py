@@ -1,4 +1,4 @@
-"""How a call ended, and what its caller makes of that."""
+"""The status with which a call ended, and the error that its caller gets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATUS_OF_ERROR = {
 
 
 class EndedStream(Protocol):
-    """A stream whose peer has said its last (`stream.Stream`)."""
+    """A stream whose peer has finished sending (`stream.Stream`)."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
@@ -41,7 +41,7 @@ class EndedStream(Protocol):
 
 
 class StreamEnded(Exception):
-    """Nothing more comes or goes. code, details: gRPC's, as the peer or the connection said."""
+    """Nothing more can be read or sent. code, details: gRPC's, from the peer or the connection."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(f"{code.name} {details}")
@@ -55,26 +55,26 @@ def rpc_error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
 
 
 class Unsent(grpc.aio.AioRpcError):
-    """No byte of the request has left: whoever it was for has not begun to carry it out."""
+    """No byte of the request was sent, so the receiver cannot have acted on it."""
 
 
 def unsent(code: grpc.StatusCode, details: str) -> Unsent:
-    """The error of a call that found no connection, or no place on one."""
+    """The error of a call without a connection, or without a place on one."""
     return Unsent(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
 
 
 def parsed(parse: Callable[[bytes], Any], message: bytes, method: str) -> Any:
-    """The message, or AioRpcError if it is none."""
+    """The parsed message. Raises AioRpcError if the bytes are not a message."""
     try:
         return parse(message)
-    except Exception as error:  # protobuf's DecodeError, which this room does not know
+    except Exception as error:  # protobuf's DecodeError, which this package does not import
         raise rpc_error(
             grpc.StatusCode.INTERNAL, f"what came from {method} is no message: {error}"
         ) from error
 
 
 def check_status(stream: EndedStream) -> None:
-    """Raise StreamEnded unless the server ended the stream with OK, behind a whole message."""
+    """Raise StreamEnded unless the server ended the stream with OK, after a whole message."""
     code, details = status_of(stream)
     if code is grpc.StatusCode.OK and stream.is_cut:
         code, details = grpc.StatusCode.INTERNAL, "the stream ended in the middle of a message"
@@ -83,7 +83,7 @@ def check_status(stream: EndedStream) -> None:
 
 
 def status_of(stream: EndedStream) -> tuple[grpc.StatusCode, str]:
-    """(code, details) that a server's last headers say."""
+    """(code, details) from a server's last headers."""
     text = stream.trailers.get("grpc-status")
     if text is None:
         return not_grpc(stream.headers)
@@ -95,7 +95,7 @@ def status_of(stream: EndedStream) -> tuple[grpc.StatusCode, str]:
 
 
 def not_grpc(answer: Mapping[str, str]) -> tuple[grpc.StatusCode, str]:
-    """(code, details) of an answer that says no gRPC status. answer: its first headers."""
+    """(code, details) for a response without a gRPC status. answer: its first headers."""
     http = answer.get(":status", "none")
     kind = answer.get("content-type", "none")
     code = _STATUS_OF_HTTP.get(http, grpc.StatusCode.UNKNOWN)
@@ -103,6 +103,6 @@ def not_grpc(answer: Mapping[str, str]) -> tuple[grpc.StatusCode, str]:
 
 
 def status_of_reset(error: int) -> tuple[grpc.StatusCode, str]:
-    """(code, details) of a stream that the peer reset with an error code of HTTP/2."""
+    """(code, details) for a stream that the peer reset with an HTTP/2 error code."""
     code = _STATUS_OF_ERROR.get(error, grpc.StatusCode.INTERNAL)
     return code, f"the peer reset the stream (HTTP/2 error {error})"

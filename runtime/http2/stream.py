@@ -1,4 +1,4 @@
-"""One stream of a connection: gRPC messages in both directions, under flow control."""
+"""One stream of a connection: gRPC messages in both directions, with flow control."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kvorum.runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES, P
 from kvorum.runtime.http2.status import StreamEnded
 
 STREAM_WINDOW = 4 << 20
-"""Bytes that a peer may send on a stream before somebody reads them."""
+"""Bytes that a peer may send on a stream before the application reads them."""
 
 
 class StreamConnection(Protocol):
-    """The connection of a stream, as the stream uses it (`connection.Connection`)."""
+    """The parts of `connection.Connection` that a stream uses."""
 
     send_window: int
 
@@ -39,12 +39,14 @@ class StreamConnection(Protocol):
 
 
 class Stream:
-    """What one call sends and receives. A task reads message by message, or listens to all.
+    """The messages of one call. A task reads them one by one, or listens to all.
 
-    headers: of the peer, empty until they came. trailers: of a server, at its stream's end.
-    failure: why the stream ended before its time; on_failed is called then. is_remote_done,
-    is_local_done: nothing more comes, nothing more may be sent. is_head_sent: of a server, its
-    headers have gone. is_torn: a write was given up half-way, no message can follow.
+    headers: from the peer, empty until they arrive. trailers: from a server, at the end of its
+        stream.
+    failure: why the stream ended early; on_failed is called then.
+    is_remote_done, is_local_done: the peer, or this side, will send nothing more.
+    is_head_sent: on a server, its headers have been sent.
+    is_torn: a write was abandoned inside a message, so no other message can follow.
     """
 
     __slots__ = (
@@ -90,12 +92,13 @@ class Stream:
         self._is_writing = False
         self._writer: asyncio.Future[None] | None = None
 
-    # What comes.
+    # Receiving.
 
     async def read(self) -> bytes | None:
-        """The next message, None behind the last one. Raises StreamEnded.
+        """The next message, None after the last one. Raises StreamEnded.
 
-        One reader at a time; a second is a bug, and told so."""
+        Only one reader at a time; a second one is a bug and raises InvariantViolated.
+        """
         while not self._messages:
             if self._is_over():
                 return None
@@ -103,10 +106,10 @@ class Stream:
         return self._next()
 
     async def listen(self, on_message: Callable[[bytes], None]) -> None:
-        """Hand on_message every message the moment it comes; returns behind the last one.
+        """Call on_message with every message as it arrives; return after the last one.
 
-        Neither a turn of the loop nor a change of task lies between the socket and on_message,
-        which must not block. Raises StreamEnded, and what on_message raised: it hears no more then.
+        on_message runs directly in the socket's callback, without a task switch, and must not
+        block. Raises StreamEnded, and any error of on_message, which then gets no more messages.
         """
         while self._messages:
             on_message(self._next())
@@ -120,8 +123,8 @@ class Stream:
         self._is_over()
 
     def interrupt(self, error: Exception) -> None:
-        """Raise this error in the task that reads or listens now, which gets no more messages; the
-        stream itself goes on."""
+        """Raise this error in the task that is reading or listening, which then gets no more
+        messages. The stream itself goes on."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_exception(error)
 
@@ -133,13 +136,13 @@ class Stream:
         return message
 
     def _is_over(self) -> bool:
-        """True if nothing more comes. Raises StreamEnded if that is before its time."""
+        """True if no more messages come. Raises StreamEnded if the stream ended early."""
         if self.failure is not None:
             raise self._ended()
         return self.is_remote_done
 
     async def _woken(self) -> None:
-        """Until a message comes that nobody listens to, or the end."""
+        """Wait for a message without a listener, or for the end."""
         invariant(self._reader is None, "two readers at once on one stream")
         self._reader = asyncio.get_running_loop().create_future()
         try:
@@ -149,11 +152,11 @@ class Stream:
 
     @property
     def is_cut(self) -> bool:
-        """True if the last bytes are the beginning of a message."""
+        """True if the last bytes are an incomplete message."""
         return bool(self._partial)
 
     def on_data(self, data: bytes, window_bytes: int) -> None:
-        """A DATA frame came, window_bytes long with its padding. Raises ProtocolError."""
+        """Take in a DATA frame of window_bytes, padding included. Raises ProtocolError."""
         self._used_window += window_bytes
         if self._used_window > STREAM_WINDOW:
             raise ProtocolError(
@@ -166,7 +169,7 @@ class Stream:
         else:
             size = len(data)
             whole = MESSAGE_HEAD_BYTES + int.from_bytes(data[1:MESSAGE_HEAD_BYTES], "big")
-            if size == whole and not data[0]:  # the usual case: one message a frame
+            if size == whole and not data[0]:  # the usual case: one message in a frame
                 self._add(data[MESSAGE_HEAD_BYTES:])
             elif size:
                 self._partial += data
@@ -197,23 +200,22 @@ class Stream:
 
     def _add(self, message: bytes) -> None:
         listener, reader = self._listener, self._reader
-        # A listener that was interrupted or cancelled listens no more, although it has yet to
-        # notice.
+        # A listener that was interrupted or cancelled gets no more messages, even before it runs.
         if listener is not None and reader is not None and not reader.done():
             try:
                 listener(message)
             except Exception as error:
                 if reader.done():
-                    raise  # it has stopped listening within this very call
+                    raise  # the listener ended within this call
                 reader.set_exception(error)
             return
         self._messages.append(message)
-        # With its head: or a peer could fill the memory with messages of no bytes.
+        # Count the message head too; otherwise empty messages could fill the memory.
         self._held_bytes += len(message) + MESSAGE_HEAD_BYTES
         self._wake_reader()
 
     def _give_credit(self) -> None:
-        # Messages that wait to be read keep their share of the window: that slows the sender down.
+        # Unread messages keep their part of the window, which slows the sender down.
         credit = self._used_window - self._held_bytes
         if credit > STREAM_WINDOW // 2 and not self.is_remote_done and self.failure is None:
             self._used_window -= credit
@@ -224,28 +226,31 @@ class Stream:
             self._reader.set_result(None)
 
     def on_remote_done(self) -> None:
-        """The peer will send no more."""
+        """Note that the peer will send nothing more."""
         self.is_remote_done = True
         self._wake_reader()
         if self.is_local_done:
             self._connection.forget(self)
 
-    # What goes.
+    # Sending.
 
     async def write(self, message: bytes) -> None:
-        """Send a message; waits while the peer, or the socket, takes no more. Raises StreamEnded.
+        """Send a message; wait while the peer or the socket is full. Raises StreamEnded.
 
-        One writer at a time: the pieces of two messages would mix, so a second is a bug, and told
-        so. Who is cancelled half-way through a message leaves a stream that takes no other."""
+        Only one writer at a time: parts of two messages would mix, so a second writer is a bug and
+        raises InvariantViolated. After a cancellation inside a message, the stream accepts no other
+        message.
+        """
         if self._is_writing:
             invariant(False, "two writers at once on one stream")
         if not self.try_write(message):
             await self._write_in_pieces(message)
 
     def try_finish(self, head: bytes, message: bytes, last: bytes = b"") -> bool:
-        """Send in one: head, the only message, and `last`, the frame that ends this side.
+        """Send head, the only message, and `last`, the frame that ends this side, all at once.
 
-        Without one the message's frame ends it. False if that does not fit now; nothing was sent.
+        Without `last`, the frame of the message ends this side. False if it does not fit now; then
+        nothing was sent.
         """
         length = len(message) + MESSAGE_HEAD_BYTES
         if length > self.room() or self.failure is not None or self.is_local_done:
@@ -256,16 +261,16 @@ class Stream:
         return True
 
     def room(self) -> int:
-        """Bytes that one frame may carry now; 0 or less: none."""
+        """Number of bytes that one frame may carry now; 0 or less means none."""
         connection = self._connection
         if connection.is_congested:
             return 0
         return min(self.send_window, connection.send_window, connection.frame_bytes_max)
 
     def try_write(self, message: bytes) -> bool:
-        """Send a message at once, if it fits one frame now. Raises StreamEnded.
+        """Send a message at once if it fits into one frame now. Raises StreamEnded.
 
-        False if it does not: nothing was sent, and `write` waits until it can be.
+        False if it does not fit; then nothing was sent, and `write` would wait.
         """
         if self.failure is not None or self.is_local_done or self.is_torn:
             raise self._ended()
@@ -299,7 +304,7 @@ class Stream:
                 connection.send_window -= len(piece)
                 connection.send(frames.frame(frames.DATA, 0, self.id, bytes(piece)))
                 if has_waited:
-                    # All that wait are woken in turn, and the first may take all there is.
+                    # All waiting streams are woken in turn, and the first may take all the room.
                     connection.put_last(self)
                     has_waited = False
         finally:
@@ -316,23 +321,23 @@ class Stream:
             raise self._ended()
 
     def send(self, head: bytes) -> None:
-        """Send a frame that no window counts."""
+        """Send a frame that does not count toward a window."""
         self._connection.send(head)
 
     def end(self, last: bytes) -> None:
-        """Send the frame that ends this side: trailers, or the last of a request."""
+        """Send the frame that ends this side: trailers, or the last frame of a request."""
         self._connection.send(last)
         self.note_local_done()
 
     def note_local_done(self) -> None:
-        """Nothing more is sent; a write under way hears that."""
+        """Note that this side sends nothing more; a waiting write fails."""
         self.is_local_done = True
         self.wake_writer()
         if self.is_remote_done:
             self._connection.forget(self)
 
     def add_window(self, increment: int) -> None:
-        """The peer takes so many bytes more."""
+        """Enlarge the send window by `increment` bytes, as the peer allows."""
         self.send_window += increment
         if self.send_window > frames.WINDOW_MAX:
             code = frames.FLOW_CONTROL_ERROR
@@ -340,14 +345,14 @@ class Stream:
         self.wake_writer()
 
     def wake_writer(self) -> None:
-        """There may be room again, or never will be."""
+        """Wake the writer: there may be room again, or the stream has ended."""
         if self._writer is not None and not self._writer.done():
             self._writer.set_result(None)
 
-    # The end.
+    # Ending.
 
     def fail(self, code: grpc.StatusCode, details: str) -> None:
-        """The stream is over; messages that came before can still be read."""
+        """End the stream early; messages that arrived before can still be read."""
         if self.failure is None and not (self.is_local_done and self.is_remote_done):
             self.failure = StreamEnded(code, details)
             if self.on_failed is not None:
@@ -357,13 +362,13 @@ class Stream:
         self.wake_writer()
 
     def reset(self, code: grpc.StatusCode, details: str, error: int = frames.CANCEL) -> None:
-        """Give the stream up and tell the peer."""
+        """End the stream early and tell the peer."""
         if self.failure is None and not (self.is_local_done and self.is_remote_done):
             self._connection.send(frames.rst_stream(self.id, error))
             self.fail(code, details)
 
     def _ended(self) -> StreamEnded:
-        # A new one each time: a raised exception keeps the frames that it went through.
+        # A new exception each time, because a raised one keeps the frames of its traceback.
         if self.failure is not None:
             return StreamEnded(self.failure.code, self.failure.details)
         why = "an earlier message was given up half-way" if self.is_torn else "it is finished"

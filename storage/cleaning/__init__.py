@@ -1,1 +1,1 @@
-"""Compaction: what may be cleaned, what is left of it, and the swap of files."""
+"""Compaction: the range to clean, the cleaning of batches, and the swap of segment files."""

@@ -1,12 +1,13 @@
-"""What is left of one batch when the log is cleaned. Pure: bytes in, bytes out.
+"""Cleaning of one batch: the records that stay. Pure: bytes in, bytes out.
 
-A record stays if it is the latest of its key, unless it is a tombstone whose horizon has passed.
-The first clean that meets a tombstone sets that horizon in its batch: bit 6 of the attributes, and
-the base timestamp becomes the horizon (KIP-534), from which deltas wrap at 64 bits, as they do
-where they are read. Offsets, timestamps, epochs, producer fields and compression stay; a batch
-keeps its base and last offset whatever goes. Markers outlast the records of their transaction by
-the same horizon. The last batch of a producer stays even when it is empty, because its sequence
-number is what tells a repeat from news.
+A record stays if it is the latest of its key, unless it is a tombstone whose delete horizon has
+passed. The first clean that meets a tombstone sets the horizon in its batch (KIP-534): bit 6 of the
+attributes is set, and the base timestamp becomes the horizon. Timestamp deltas then wrap at 64
+bits, as they do for readers. Offsets, timestamps, epochs, producer fields and compression stay the
+same. A batch keeps its base and last offset even if records are removed.
+
+Markers outlast the records of their transaction by the same horizon. The last batch of a producer
+stays even if it is empty, because its sequence number is needed to detect duplicates.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from kvorum.storage.log.transaction_index import AbortedTransaction
 
 
 class _Parsed(NamedTuple):
-    """A record: its bytes, length included, and its fields."""
+    """A record: its bytes with the length prefix, and its fields."""
 
     raw: bytes
     fields: RecordFields
@@ -51,7 +52,7 @@ class _Parsed(NamedTuple):
 
 
 class BatchCleaner:
-    """Give it every batch from the start of the log in order; its first pass filled `offsets`."""
+    """Takes every batch from the start of the log, in order. offsets: filled by the first pass."""
 
     def __init__(
         self,
@@ -69,11 +70,11 @@ class BatchCleaner:
         self._delete_retention_ms = delete_retention_ms
 
     def clean(self, batch: bytes, header: BatchHeader) -> bytes | bytearray | None:
-        """The batch as it goes on, None if nothing of it does. Raises BatchError."""
+        """The cleaned batch, None if nothing of it stays. Raises BatchError."""
         is_expired = header.has_delete_horizon and header.base_timestamp_ms <= self._now_ms
         if header.is_control:
             marker = read_marker(batch, 0, header)
-            # Another kind of control record stays.
+            # Other kinds of control records stay.
             is_marker = marker is not None or header.record_count == 0
             ends_nothing = is_marker and self._transactions.is_marker_of_nothing(header, marker)
             drops_all = ends_nothing and is_expired
@@ -97,7 +98,7 @@ class BatchCleaner:
         return _rebuilt(header, kept)
 
     def take_kept_aborted(self) -> list[AbortedTransaction]:
-        """Aborted transactions of which something is left, since the last call."""
+        """Aborted transactions that still have records, of the batches since the last call."""
         kept, self._transactions.kept = self._transactions.kept, []
         return kept
 
@@ -170,7 +171,8 @@ def _parse(batch: bytes, header: BatchHeader) -> list[_Parsed]:
 
 
 def _rebuilt(header: BatchHeader, kept: list[_Parsed]) -> bytearray:
-    """header: as it is to be but for length, count, largest timestamp and CRC."""
+    """The batch with the records in `kept`. header: the new one, except for length, record count,
+    largest timestamp and CRC."""
     max_timestamp_ms = header.max_timestamp_ms
     if not header.is_log_append_time:
         base_ms = header.base_timestamp_ms
@@ -185,7 +187,8 @@ def _rebuilt(header: BatchHeader, kept: list[_Parsed]) -> bytearray:
 
 
 def _emptied(header: BatchHeader) -> bytearray:
-    """As Kafka's writeEmptyHeader: no codec, no horizon, base timestamp -1."""
+    """A batch without records, as of Kafka's writeEmptyHeader: no codec, no horizon, base timestamp
+    -1."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
     return seal_batch(
         header._replace(attributes=attributes, base_timestamp_ms=-1, record_count=0),

@@ -1,8 +1,9 @@
-"""Which part of a compacted log may be cleaned, whether it is time, and what goes together. Pure.
+"""Pure decisions of the log cleaner: the range to clean, if it is due, and which segments to group.
 
-A log is clean below `first_dirty_offset` (the cleaner's checkpoint), and dirty up to
-`first_uncleanable_offset`: the active segment, what is not yet flushed, what is not below the last
-stable offset, and what is younger than min.compaction.lag.ms stay as they are. log.md section 5.
+A log is clean below `first_dirty_offset` (the cleaner's checkpoint) and dirty up to
+`first_uncleanable_offset`. Above that nothing is cleaned: the active segment, segments that are not
+flushed, segments that reach the last stable offset, and segments younger than
+min.compaction.lag.ms. See docs/log.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kvorum.storage.log.model import RELATIVE_OFFSET_MAX, CompactionConfig
 
 
 class SegmentFacts(Protocol):
-    """The facts that the decisions need. Properties may read files."""
+    """The facts of a segment that the plan needs. Properties may read files."""
 
     base_offset: int
 
@@ -49,7 +50,7 @@ G = TypeVar("G", bound=GroupFacts)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningPlan:
-    """What a clean of one log would have before it. Offsets: see the top; bytes of segments.
+    """The range of one clean. For the offsets see the top; bytes are sums of segment sizes.
 
     is_overdue: a dirty record is older than max.compaction.lag.ms.
     """
@@ -80,16 +81,17 @@ def plan_cleaning(
     config: CompactionConfig,
     now_ms: int,
 ) -> CleaningPlan | None:
-    """What may be cleaned of `segments`; None if nothing is.
+    """The plan for cleaning `segments`; None if there is nothing to clean.
 
-    segments: those in question and, last, the first that is not (the active one at the latest).
-    checkpoint: where the last clean ended, None if there was none. stable_offset: the last stable
-    offset, which is never above the high watermark.
+    segments: the candidates and, last, the first segment that is not one (at the latest the active
+        one).
+    checkpoint: the end of the last clean, None if there was none.
+    stable_offset: the last stable offset, which is never above the high watermark.
     """
     end_offset = segments[-1].base_offset
     first_dirty = start_offset if checkpoint is None else max(checkpoint, start_offset)
     if first_dirty > end_offset:
-        # The log was cut below what had been cleaned, or the checkpoint is another log's.
+        # The log was truncated below its clean part, or the checkpoint belongs to another log.
         if checkpoint is None or first_dirty == start_offset:
             return None
         first_dirty = start_offset
@@ -126,9 +128,9 @@ def _is_overdue(dirty: Sequence[SegmentFacts], config: CompactionConfig, now_ms:
 def group_segments(
     segments: Sequence[G], *, end_offset: int, segment_bytes: int, index_bytes_max: int
 ) -> list[list[G]]:
-    """Neighbours that will fit into one segment even if nothing of them goes.
+    """Groups of neighbouring segments that fit into one segment even if no record is removed.
 
-    end_offset: where the last of `segments` ends, exclusive.
+    end_offset: end (exclusive) of the last of `segments`.
     """
     groups: list[list[G]] = []
     sizes = (0, 0, 0)

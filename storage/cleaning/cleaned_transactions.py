@@ -1,4 +1,4 @@
-"""Which transaction a batch belongs to, for a cleaner that reads the log from its start."""
+"""The transaction of each batch, for a cleaner that reads the log from its start."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from kvorum.storage.log.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """Feed it the batches in order of offsets, from the start of the log or from a later one on.
+    """Takes the batches in order of offsets, from the start of the log or from a later offset on.
 
-    aborted: all aborted transactions of the log. kept: those whose records are not all gone yet,
-    appended as their markers come by; they make the new transaction index.
+    aborted: all aborted transactions of the log.
+    kept: the transactions that still have records. Each is added at its marker; they form the new
+        transaction index.
     """
 
     __slots__ = ("_aborted", "_committed", "_observed", "_open_aborted", "kept")
@@ -28,7 +29,7 @@ class CleanedTransactions:
         self.kept: list[AbortedTransaction] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """True if the records of a batch that is no marker were aborted."""
+        """True if a batch, which is not a marker, belongs to an aborted transaction."""
         self._open_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -39,7 +40,7 @@ class CleanedTransactions:
         return False
 
     def is_marker_of_nothing(self, header: BatchHeader, marker: Marker | None) -> bool:
-        """True if no batch of the transaction that the marker ends was left in the log.
+        """True if the log holds no batch of the transaction that the marker ends.
 
         marker: None for a control batch that an earlier clean has emptied.
         """
@@ -61,11 +62,13 @@ class CleanedTransactions:
         return False
 
     def _is_open(self, header: BatchHeader) -> bool:
-        """True if an aborted transaction of the batch's producer spans it.
+        """True if an aborted transaction of the batch's producer covers the batch.
 
-        Its marker ends one, and so does its place. Bad sequence without that: 1. the first pass
-        skips the clean segments, and the markers in them, 2. a later committed tombstone of the
-        producer counts as aborted, 3. it hides nothing, expires, and the old value is back.
+        A transaction is over behind its marker's offset, even if the marker was not seen. Bad
+        sequence without that:
+        1. The first pass skips the clean segments, and with them a marker.
+        2. A later, committed tombstone of the producer counts as aborted.
+        3. The tombstone hides nothing and expires, and the old value is back.
         """
         entry = self._open_aborted.get(header.producer_id)
         return entry is not None and header.last_offset <= entry.last_offset
@@ -73,6 +76,6 @@ class CleanedTransactions:
     def _open_up_to(self, offset: int) -> None:
         while self._aborted and self._aborted[0][0] <= offset:
             entry = heapq.heappop(self._aborted)[1]
-            # Those of one producer follow upon each other: the one before has ended.
+            # A producer has one transaction at a time, so its earlier one has ended.
             self._open_aborted[entry.producer_id] = entry
             self._observed.discard(entry.producer_id)

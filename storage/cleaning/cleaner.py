@@ -1,10 +1,9 @@
-"""One clean of one log: read the dirty part's keys, then write all up to there anew. Blocking.
+"""One clean of one log: read the keys of the dirty part, then rewrite the segments. Blocking.
 
-`log_cleaning.begin` makes a job. Whoever drives it calls `advance` in a thread, in pieces, until it
-is done. When `advance` says that a group of segments is ready, `swap` (also in the thread) puts it
-in place on disk, and `log_cleaning.apply_swap` (on the log's own thread) in memory.
-`log_cleaning.end` closes. The job reads only sealed segments, which nobody changes: a truncation
-cancels it first.
+`log_cleaning.begin` creates a job. Its owner calls `advance` repeatedly, in a thread, until the job
+is done. When a group of segments is ready, `swap` (in the thread) replaces it on disk, and
+`log_cleaning.apply_swap` (on the log's own thread) in memory. `log_cleaning.end` ends the job. The
+job reads only sealed segments, which do not change: a truncation cancels the job first.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from kvorum.storage.log.transaction_index import AbortedTransaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerConfig:
-    """What holds for all cleans; names and defaults are Kafka's log.cleaner.*.
+    """Settings of all cleans; names and defaults are Kafka's log.cleaner.*.
 
-    dedupe_buffer_bytes: memory of the map of keys. io_buffer_bytes: read and written at once.
+    dedupe_buffer_bytes: memory of the offset map. io_buffer_bytes: size of a read or write.
     """
 
     dedupe_buffer_bytes: int = 128 << 20
@@ -50,7 +49,7 @@ class CleanerConfig:
 
 @dataclass(slots=True, kw_only=True)
 class CleaningStats:
-    """The counters of a clean so far. Mutable: the job counts in it."""
+    """The counters of a clean so far. Mutable, because the job updates them."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -60,10 +59,10 @@ class CleaningStats:
 
 
 class CleaningJob:
-    """See the top of the file.
+    """One clean; see the top of the file.
 
-    end_offset: below it the log is clean once the job is done. pending: (old segments, new one)
-    that is to be swapped. is_swapped: it is on disk and not yet in memory.
+    end_offset: the log is clean below it once the job is done. pending: (old segments, new one) to
+        be swapped next. is_swapped: the swap is done on disk and not yet in memory.
     """
 
     def __init__(
@@ -85,12 +84,12 @@ class CleaningJob:
         self.is_swapped = False
         self.is_cancelled = False
         self.is_done = False
-        # A truncation waits here while files are being renamed, and no longer.
+        # A truncation waits for this lock while files are renamed, and for nothing else.
         self.lock = threading.Lock()
         self._disk = disk
         self._directory = directory
         self._segments = list(segments)
-        # Asked by name, and so here: a truncation may have removed the files later.
+        # Read now, because it goes by file name: a truncation may remove the files later.
         self._modified_ms = {segment: segment.modified_ms for segment in segments}
         self._aborted = list(aborted)
         self._producers = dict(producers)
@@ -112,10 +111,10 @@ class CleaningJob:
         return self._segments
 
     def advance(self) -> int:
-        """Do a piece of about one buffer; bytes read and written in it. In a thread.
+        """Process about one buffer, in a thread; return the bytes read and written.
 
-        Afterwards look at `pending` and `is_done`. Raises CorruptData on a batch that does not
-        check out, OSError; the job is of no more use then.
+        Check `pending` and `is_done` afterwards. Raises CorruptData on a damaged batch, and
+        OSError; the job is of no more use then.
         """
         invariant(self.pending is None, f"{self._directory}: a swap is due")
         if self.is_cancelled:
@@ -129,7 +128,7 @@ class CleaningJob:
     def swap(self) -> None:
         """Put the pending segment in place on disk, unless the job was cancelled. In a thread.
 
-        Raises OSError: then the log must be reopened, for its folder is between two states.
+        Raises OSError: then the log must be reopened, because its folder is between two states.
         """
         with self.lock:
             if self.is_cancelled or self.pending is None:
@@ -138,20 +137,20 @@ class CleaningJob:
             replaced = [segment.base_offset for segment in old]
             end_offset = self._following(self._segments.index(old[-1]))
             remove_stale_snapshots(self._disk, self._directory, new.base_offset, end_offset)
-            # From here on the swap is only finished, by the next start if need be, and what is
-            # called `.cleaned` belongs to it: an index that `discard` took would be missed.
+            # From here on the swap can only be finished, by the next start if need be. The
+            # `.cleaned` files belong to it now, and `discard` must not remove an index among them.
             self._written_base_offset = None
             swap_in(self._disk, self._directory, new.base_offset, replaced)
             new.adopt()
             self.is_swapped = True
 
     def cancel(self) -> None:
-        """Touch no file any more; waits for a swap under way."""
+        """Touch no file from now on; waits for a running swap."""
         with self.lock:
             self.is_cancelled = True
 
     def discard(self) -> None:
-        """Remove what was written and not swapped in. In a thread. Raises OSError."""
+        """Remove the segment that was written and not swapped in. In a thread. Raises OSError."""
         self._steps.close()
         if self._written_base_offset is not None:
             discard_cleaned(self._disk, self._directory, self._written_base_offset)
@@ -182,13 +181,13 @@ class CleaningJob:
             self.stats.segments_after += 1
 
     def _following(self, at: int) -> int:
-        """Base offset of the segment behind `self._segments[at]`."""
+        """Base offset of the segment after `self._segments[at]`."""
         if at + 1 < len(self._segments):
             return self._segments[at + 1].base_offset
         return self.plan.first_uncleanable_offset
 
     def _fill_map(self) -> Iterator[bool]:
-        """Keys of the dirty part, as far as the map has room."""
+        """Put the keys of the dirty part into the offset map, as far as there is room."""
         offsets = self._offsets
         first_dirty = self.plan.first_dirty_offset
         offsets.latest_offset = first_dirty - 1
@@ -202,8 +201,8 @@ class CleaningJob:
                     if not self._take_keys(segment, position, header, batch, transactions):
                         return
                 yield True
-            # Its end may be a gap. Where the last dirty batch ends this clean must not end, or it
-            # would be due again at once, and for ever.
+            # The segment may end in a gap, so the clean must not end at its last batch. Otherwise
+            # the log would be due again at once, for ever.
             offsets.latest_offset = following - 1
 
     def _take_keys(
@@ -214,7 +213,7 @@ class CleaningJob:
         batch: bytes,
         transactions: CleanedTransactions,
     ) -> bool:
-        """False when the keys of the batch no longer fit."""
+        """Put the keys of a batch into the offset map; False if they no longer fit."""
         offsets = self._offsets
         first_dirty = self.plan.first_dirty_offset
         keys: list[tuple[bytes, int]] = []
@@ -226,7 +225,7 @@ class CleaningJob:
                 keys = keys_of(batch, header)
         except BatchError as error:
             raise CorruptData(segment.file.path, position, error.reason) from error
-        # A batch is never half in the map, and the first one is in it whatever its size.
+        # Either all keys of a batch are in the map or none; the first batch always fits.
         if len(offsets) and len(offsets) + len(keys) > offsets.capacity:
             return False
         for key, offset in keys:
@@ -238,7 +237,7 @@ class CleaningJob:
         return True
 
     def _clean_group(self, group: list[Segment], cleaner: BatchCleaner) -> Iterator[bool]:
-        """Write what is left of a group as one segment, and offer it for the swap."""
+        """Write the surviving records of a group as one segment, and set it as pending."""
         new = Segment(
             self._disk,
             self._directory,
@@ -256,13 +255,13 @@ class CleaningJob:
                     self._write(new, self._cleaned(segment, piece, cleaner))
                     yield True
             new.aborted = cleaner.take_kept_aborted()
-            # Batches without timestamps are as old as their file (`retention.py`). With the time of
-            # each clean they would outlive retention.ms for ever.
+            # Retention takes the time of the last write as the age of batches without timestamps.
+            # With the time of each clean they would outlive retention.ms for ever.
             modified_ms = max(self._modified_ms[segment] for segment in group)
             self._disk.set_modified_ms(new.path(LOG_SUFFIX), modified_ms)
             write_cleaned(self._disk, new)
         finally:
-            # Closed also when the job is given up; `adopt` opens it anew under its new name.
+            # Close it also if the job is cancelled; `adopt` opens it again under its new name.
             file = new.take_file()
             if file is not None:
                 file.close()
@@ -300,7 +299,7 @@ class CleaningJob:
             self.stats.bytes_written += header.size_bytes
 
     def _pieces(self, segment: Segment) -> Iterator[list[StoredBatch]]:
-        """All batches, in runs of about one buffer."""
+        """All batches of a segment, in runs of about one buffer."""
         for piece in stored_batches(
             segment.file,
             size=segment.size_bytes,

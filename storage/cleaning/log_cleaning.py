@@ -1,6 +1,7 @@
-"""One log's clean, from the plan to the swap: what the log gives the job, and what it takes back.
+"""The clean of one log: from the plan, through the job, to the swap in memory.
 
-The log cleaner of a broker calls these on the loop, and runs the job (`cleaner.py`) in a thread.
+The log cleaner of a broker calls these functions on the event loop, and runs the job (`cleaner.py`)
+in a thread.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from kvorum.storage.log.log import Log
 def plan(
     log: Log, *, checkpoint: int | None, high_watermark: int, now_ms: int
 ) -> CleaningPlan | None:
-    """What a clean would do; None if nothing may be cleaned, or the log is not compacted.
+    """The plan of a clean; None if nothing may be cleaned, or the log is not compacted.
 
-    checkpoint: `end_offset` of the last clean that was done, None if there was none.
+    checkpoint: `end_offset` of the last finished clean, None if there was none.
     """
     compaction = log.config.compaction
     prefix = log.segments.sealed_prefix()
@@ -32,11 +33,14 @@ def plan(
 
 
 def begin(log: Log, plan: CleaningPlan, config: CleanerConfig, *, now_ms: int) -> CleaningJob:
-    """The job that carries out `plan`, which was just made. See `cleaner.py`."""
+    """Create the job that carries out `plan`, which was just made. See `cleaner.py`."""
     items = log.segments.items
     cleaned = [s for s in items if s.base_offset < plan.first_uncleanable_offset]
-    # Not what they wrote behind these segments: that may be cut yet. Bad sequence: 1. only that
-    # is kept, 2. a new replica copies up to it, 3. and leads: it knows nothing of a producer.
+    # Only the producers' last batches within these segments count; later batches may still be
+    # truncated. Bad sequence if only later ones were kept:
+    # 1. A clean removes a producer's last batch from these segments.
+    # 2. A new replica copies the log up to their end.
+    # 3. The replica becomes leader and does not know that producer.
     known = log.segments.keep_producers(len(cleaned)).ends()
     alive = log.producers.entries
     job = CleaningJob(
@@ -55,10 +59,10 @@ def begin(log: Log, plan: CleaningPlan, config: CleanerConfig, *, now_ms: int) -
 
 
 def apply_swap(log: Log, now_ms: int) -> None:
-    """`CleaningJob.swap` has returned: read the new segment instead of the old ones."""
+    """Read the new segment instead of the old ones, after `CleaningJob.swap` has returned."""
     log.segments.apply_swap(delete_at_ms=now_ms + log.config.file_delete_delay_ms)
 
 
 def end(log: Log, job: CleaningJob) -> None:
-    """The job is done, cancelled or has failed, and its thread has returned."""
+    """End a job that is done, cancelled or failed; its thread must have returned."""
     log.segments.end_cleaning(job)

@@ -1,7 +1,7 @@
-"""The cleaner's memory of one pass: for each key the offset of its latest record. Bounded.
+"""The offset map of one clean: for each key, the offset of its latest record. Bounded.
 
-Keys stand as 128-bit digests, as in Kafka: two keys that share one would cost a record, which at
-a million keys has odds of one in 10^26.
+Keys are stored as 128-bit digests, as in Kafka. Two keys with the same digest would cost a record;
+with a million keys the odds are one in 10^26.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from hashlib import blake2b
 
 ENTRY_BYTES = 192
-"""Memory of an entry: the digest's object, the offset's, and its share of a dict that may just have
-grown. Kafka packs an entry into 24 bytes, so with the same buffer it holds eight times as many."""
+"""Memory of an entry: the two objects, for digest and offset, and a share of a dict that may just
+have grown. Kafka packs an entry into 24 bytes, so its buffer holds eight times as many."""
 _DIGEST_BYTES = 16
 
 
 class OffsetMap:
-    """latest_offset: of the last batch whose keys are all in the map; -1 when none is."""
+    """Offsets by key. latest_offset: of the last batch whose keys are all in the map, or -1."""
 
     __slots__ = ("_capacity", "_offsets", "latest_offset")
 
@@ -29,13 +29,13 @@ class OffsetMap:
 
     @property
     def capacity(self) -> int:
-        """Keys that fit; only the first batch of a pass may go beyond."""
+        """Number of keys that fit; only the first batch of a pass may exceed it."""
         return self._capacity
 
     def put(self, key: bytes, offset: int) -> None:
-        """`offset` rises from call to call."""
+        """Set the offset of `key`; `offset` must rise from call to call."""
         self._offsets[blake2b(key, digest_size=_DIGEST_BYTES).digest()] = offset
 
     def get(self, key: bytes) -> int:
-        """Offset of the latest record with `key`, -1 when the key is not in the map."""
+        """Offset of the latest record with `key`, -1 if the key is not in the map."""
         return self._offsets.get(blake2b(key, digest_size=_DIGEST_BYTES).digest(), -1)

@@ -1,19 +1,26 @@
-"""Putting a cleaned segment in the place of those it was made from, whatever a crash interrupts.
+"""Replaces old segments by the cleaned one that was made from them, across any crash.
 
-Steps, each durable before the next:
-1. All files of the new segment, named after the first old one, are written with `.cleaned` behind
-   and fsynced. Then the snapshots of producers at offsets of the old segments go.
-2. Its .log.cleaned becomes .log.swap. From here on the swap is never undone, only finished.
-3. Its indexes become .swap too.
-4. The old segments are put aside, oldest first: a record goes before the tombstone that hides it.
-5. .log.swap becomes .log, then the indexes follow.
-A snapshot that outlived its segment's batches would be wrong: 1. it has a transaction open, 2. the
-marker is compacted away, 3. an unclean start replays from there, and nothing ends the transaction:
-the last stable offset stands still for ever. Without it the replay begins further below, and what
-the clean has left there tells all that is to be known.
-So at a start: a .log.swap means that 3 to 5 are due (again); other .swap files without one mean
-that 5 was under way; what then is `.cleaned` was never agreed on and goes. Kafka has the same
-suffixes and the same rule for which segments a swap replaces: those whose base lies within it.
+Steps; each is durable before the next:
+1. The files of the new segment, named after the first old one, are written with the suffix
+   `.cleaned` and fsynced. Then the producer snapshots at offsets of the old segments are removed.
+2. Its .log.cleaned is renamed to .log.swap. From here on the swap is only finished, never undone.
+3. Its indexes are renamed to .swap too.
+4. The old segments are renamed to .deleted, oldest first, so that a record is removed before the
+   tombstone that hides it.
+5. .log.swap is renamed to .log, then the indexes follow.
+
+Bad sequence if a producer snapshot outlived the batches of its segment:
+1. The snapshot has an open transaction.
+2. Compaction removes the marker.
+3. An unclean start replays from the snapshot. Nothing ends the transaction, and the last stable
+   offset never advances again.
+
+Without the snapshot the replay begins further below, and the cleaned batches there are enough.
+
+At a start, a .log.swap means that steps 3 to 5 must be done (again). Other .swap files without a
+.log.swap mean that step 5 was under way. Any `.cleaned` file left then was not complete and is
+removed. Kafka has the same suffixes, and the same rule for the segments that a swap replaces: those
+with a base offset within it.
 """
 
 from __future__ import annotations
@@ -37,7 +44,7 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES)
 
 
 def write_cleaned(disk: Disk, segment: Segment) -> None:
-    """Step 1, for a segment whose .log.cleaned holds its batches. Raises OSError."""
+    """Step 1, for a segment whose .log.cleaned is already written. Raises OSError."""
     segment.file.sync()
     for suffix, data in zip(INDEX_SUFFIXES, segment.index_bytes(), strict=True):
         if data or suffix in INDEX_SUFFIXES[:2]:
@@ -47,8 +54,8 @@ def write_cleaned(disk: Disk, segment: Segment) -> None:
 
 
 def remove_stale_snapshots(disk: Disk, directory: str, base_offset: int, end_offset: int) -> None:
-    """The end of step 1: of the snapshots from `base_offset` up to `end_offset`, where the segment
-    behind the old ones begins. Those below went when what lies there was swapped."""
+    """The end of step 1: remove the producer snapshots from `base_offset` up to `end_offset`, the
+    base offset of the segment after the old ones. Earlier swaps removed those below."""
     for offset in offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX):
         if base_offset <= offset < end_offset:
             disk.remove(f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
@@ -64,7 +71,7 @@ def swap_in(disk: Disk, directory: str, base_offset: int, replaced: Sequence[int
 
 
 def discard_cleaned(disk: Disk, directory: str, base_offset: int) -> None:
-    """Step 1 undone; missing files are fine."""
+    """Undo step 1; missing files are no error."""
     for suffix in SEGMENT_SUFFIXES:
         disk.remove(cleaned_path(directory, base_offset, suffix))
 
@@ -74,16 +81,16 @@ def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def finish_swaps(disk: Disk, directory: str, names: list[str]) -> bool:
-    """What a start does about files of unfinished swaps. True if there were any.
+    """Finish or undo interrupted swaps, at a start. True if there were any.
 
-    Raises CorruptData when a .log.swap, which was fsynced whole, cannot be walked; OSError.
+    Raises OSError, and CorruptData if a .log.swap, which was fsynced whole, has a damaged header.
     """
     if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
         return False
     for base_offset in offsets_of(names, LOG_SUFFIX + SWAP_SUFFIX):
         end_offset = _end_offset(disk, directory, base_offset)
-        # The base among them, whether or not its .log was put aside before the crash: its indexes
-        # may not have been, and an old .txnindex would stay beside the new .log.
+        # Include the base offset, whether or not its .log was renamed before the crash. Its indexes
+        # may still be there, and an old .txnindex would stay beside the new .log.
         replaced = [base_offset]
         replaced += [
             offset
@@ -102,7 +109,7 @@ def finish_swaps(disk: Disk, directory: str, names: list[str]) -> bool:
 
 
 def _finish(disk: Disk, directory: str, base_offset: int, replaced: Sequence[int]) -> None:
-    """Steps 3 to 5, from wherever a crash has left them."""
+    """Steps 3 to 5, from the point that a crash has left."""
     for suffix in INDEX_SUFFIXES:
         path = f"{directory}/{file_name(base_offset, suffix)}"
         if disk.exists(path + CLEANED_SUFFIX):

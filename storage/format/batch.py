@@ -1,7 +1,7 @@
 """Record batch v2 (magic 2): header, checksum, building and reading.
 
-A batch is stored as it came: base offset and leader epoch, which its leader writes, lie before the
-checksummed part. What a client may send is for `client_batch`. Format: KIP-98; the layout is
+A batch is stored as it was sent. Its leader writes only base offset and leader epoch, which lie
+before the checksummed part. `client_batch` checks what a client may send. Format: KIP-98; layout:
 `HEADER` below.
 """
 
@@ -50,7 +50,7 @@ MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
 LENGTH_OVERHEAD = 12
-"""Bytes of base offset and length, which the length field does not count."""
+"""Bytes of base offset and length; the length field does not count them."""
 BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD
 CRC_START = 21
 
@@ -62,7 +62,7 @@ DELETE_HORIZON_BIT = 0x40
 
 SEQUENCE_MODULUS = 1 << 31
 DECOMPRESSED_BYTES_MAX = 256 << 20
-"""Default bound on what one batch may unpack to: far above any message size limit in use."""
+"""Default limit of a batch's uncompressed bytes, far above any message size limit in use."""
 
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
@@ -73,9 +73,9 @@ _MAX_TIMESTAMP_POSITION = 35
 
 
 class BatchError(KvorumError):
-    """A batch that somebody sent and that is refused; `code` is Kafka's error code for it.
+    """A batch that is refused; `code` is Kafka's error code for the reason.
 
-    record_errors: (index in the batch, sentence) of the records that are to blame, if known.
+    record_errors: (index in the batch, sentence) for each record at fault, if known.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class BatchError(KvorumError):
 class BatchHeader(NamedTuple):
     """The 61 bytes before the records, field by field.
 
-    A named tuple and not a dataclass: one is made for every batch that passes, and `_make` from
-    the unpacked tuple costs a tenth of a frozen dataclass.
+    A named tuple and not a dataclass: every batch needs one, and `_make` from the unpacked tuple
+    costs a tenth of a frozen dataclass.
     """
 
     base_offset: int
@@ -110,12 +110,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return self.batch_length + LENGTH_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, inclusive; survives compaction."""
+        """Offset of the last record, inclusive; compaction does not change it."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -132,7 +132,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def record_timestamp_max_ms(self) -> int:
-        """Largest timestamp of a record, -1 in a batch that compaction has emptied."""
+        """Largest timestamp of a record; -1 if compaction has removed them all."""
         return self.max_timestamp_ms if self.record_count else -1
 
     @property
@@ -160,7 +160,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int) -> BatchHeader:
-    """The header at `position`. Nothing in it is checked. Raises BatchError when it is cut off."""
+    """The header at `position`, unchecked. Raises BatchError if it is cut off."""
     try:
         return BatchHeader._make(HEADER.unpack_from(buffer, position))
     except struct.error as error:
@@ -171,9 +171,9 @@ def read_header(buffer: Buffer, position: int) -> BatchHeader:
 
 
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch; a batch cut off at the end is left out.
+    """Position and header of each whole batch; a batch that is cut off at the end is left out.
 
-    Raises BatchError on a length that no batch can have.
+    Raises BatchError on an impossible length.
     """
     position = 0
     size = len(buffer)
@@ -191,7 +191,7 @@ def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """True if the CRC-32C over byte 21 to the end of the batch is the stored one."""
+    """True if the stored CRC-32C matches the bytes from 21 to the end of the batch."""
     view = memoryview(buffer)[position + CRC_START : position + header.batch_length + 12]
     return bool(crc32c(view) == header.crc)
 
@@ -207,10 +207,11 @@ def stamp(
 def stamp_log_append_time(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, *, timestamp_ms: int
 ) -> BatchHeader:
-    """Make the batch LogAppendTime: set bit 3 and the maximum timestamp, renew the CRC in place.
+    """Turn the batch into a LogAppendTime batch, in place. Returns the new header.
 
-    For topics with message.timestamp.type=LogAppendTime, before the append. All records then carry
-    the maximum timestamp; their deltas stay as they are. Returns the new header.
+    Sets bit 3 and the maximum timestamp, and renews the CRC. Used before the append, in topics with
+    message.timestamp.type=LogAppendTime. All records then have the maximum timestamp; their deltas
+    stay as they are.
     """
     return restamp(
         buffer,
@@ -229,8 +230,7 @@ def restamp(
     attributes: int,
     max_timestamp_ms: int,
 ) -> BatchHeader:
-    """Give the batch these attributes and this maximum timestamp, and its CRC anew, in place.
-    Returns the new header."""
+    """Set attributes and maximum timestamp in place, and renew the CRC. Returns the new header."""
     _ATTRIBUTES.pack_into(buffer, position + CRC_START, attributes)
     _BASE_OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, max_timestamp_ms)
     _renew_crc(buffer, position, header.size_bytes)
@@ -287,7 +287,7 @@ def build_batch(
 
 
 def seal_batch(header: BatchHeader, parts: list[bytes]) -> bytearray:
-    """Join `parts` (the first is 61 bytes of room) and write header, length and CRC over them."""
+    """Join `parts`, the first of which is 61 empty bytes, and write header, length and CRC."""
     buffer = bytearray().join(parts)
     HEADER.pack_into(buffer, 0, *header._replace(batch_length=len(buffer) - LENGTH_OVERHEAD))
     _renew_crc(buffer, 0, len(buffer))
@@ -304,10 +304,10 @@ def iter_records(
     *,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[Record]:
-    """The records of the batch at `position`, unpacked when compressed.
+    """The records of the batch at `position`, uncompressed.
 
-    Timestamps are absolute; under LogAppendTime all are the batch's maximum.
-    Raises BatchError(CORRUPT_MESSAGE) on records that do not parse.
+    Timestamps are absolute; under LogAppendTime all are the batch's maximum. Raises
+    BatchError(CORRUPT_MESSAGE) on records that cannot be parsed.
     """
     data = _unpacked(buffer, position, header, decompressed_bytes_max)
     at = 0
@@ -324,8 +324,8 @@ def iter_records(
 
 
 def iter_times(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) of each record, as `iter_records` has them. Keys, values and headers, of
-    which a record may have very many, are not looked at."""
+    """(timestamp, offset) of each record, as in `iter_records`. Keys, values and headers, of which
+    a record may have very many, are skipped."""
     data = _unpacked(buffer, position, header, DECOMPRESSED_BYTES_MAX)
     at = 0
     fixed_timestamp_ms = header.max_timestamp_ms if header.is_log_append_time else None

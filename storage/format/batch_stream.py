@@ -1,4 +1,4 @@
-"""All batches of a segment's file in order, checked, in runs of about one buffer."""
+"""All batches of a segment file in order, checked, in runs of about one buffer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LENGTH_POSITION = 8
 
 
 class StoredBatch(NamedTuple):
-    """A batch at `position` of its file."""
+    """A batch and its position in the file."""
 
     position: int
     header: BatchHeader
@@ -26,9 +26,9 @@ class StoredBatch(NamedTuple):
 def stored_batches(
     file: DiskFile, *, size: int, base_offset: int, buffer_bytes: int
 ) -> Iterator[list[StoredBatch]]:
-    """Runs of whole batches, each at least one long. base_offset: of the segment.
+    """Runs of whole batches, each with at least one. base_offset: of the segment.
 
-    Raises CorruptData at the first batch that is not sound (`check_batch`).
+    Raises CorruptData at the first damaged batch (`check_batch`).
     """
     position, expected = 0, base_offset
     while position < size:
@@ -45,7 +45,7 @@ def stored_batches(
             header, reason = check_batch(chunk, at, base_offset, expected)
             if header is None:
                 if run:
-                    # Give what is sound first; the next round comes to the same place.
+                    # Return the valid batches first; the next round raises at the same place.
                     break
                 raise CorruptData(file.path, position + at, reason)
             run.append(StoredBatch(position + at, header, chunk[at : at + header.size_bytes]))
@@ -56,7 +56,7 @@ def stored_batches(
 
 
 def _claimed_bytes(chunk: bytes, at: int) -> int:
-    """How long the batch at `at` says it is; at least a header."""
+    """Size in bytes that the batch at `at` claims, but at least that of a header."""
     if at + LENGTH_OVERHEAD > len(chunk):
         return HEADER_BYTES
     (length,) = _LENGTH.unpack_from(chunk, at + _LENGTH_POSITION)

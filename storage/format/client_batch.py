@@ -1,6 +1,6 @@
-"""What a client may send: every check of a batch before a leader appends it.
+"""Checks of a client's batch before a leader appends it.
 
-Kafka's LogValidator and UnifiedLog.analyzeAndValidateRecords, with their error codes.
+They are Kafka's LogValidator and UnifiedLog.analyzeAndValidateRecords, with their error codes.
 """
 
 from __future__ import annotations
@@ -38,25 +38,26 @@ from kvorum.storage.format.record_validation import (
 )
 
 CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
-"""Attributes that are a producer's to say; the others are the broker's."""
+"""The attributes that a producer sets; all others are the broker's."""
 UNPACKED_BYTES_MAX = 100 << 20
-"""Limit of the unpacked bytes of a client's batch: the bytes that a request may have without
-compression (socket.request.max.bytes). Kafka sets no bound, and unpacks as it reads."""
+"""Limit of the uncompressed bytes of a client's batch: as many as an uncompressed request may have
+(socket.request.max.bytes). Kafka has no limit, because it decompresses as it reads."""
 
 UNPACKED_RATIO = 10
-"""Further unpacked bytes for all batches of one request, for each byte of the request: producers
+"""Additional uncompressed bytes for all batches of one request, per byte of the request. Producers
 may fill socket.request.max.bytes, and seldom compress better than this."""
 
 RECORD_ERRORS_MAX = 100
-"""Of one batch, told by name. Clients only show them, and a million of them are 80 MB."""
+"""Record errors named per batch. Clients only show them, and a million of them take 80 MB."""
 _RECORD_ERRORS_SHOWN = 3
 
 
 class Unpacking:
-    """What the compressed batches of one request may still unpack to, all together; each may be a
-    few bytes that take a tenth of a second, and a request has room for a hundred thousand.
+    """The bytes and items to which the batches of one request may still decompress, in total.
 
-    items: records and their headers, which are looked at one by one.
+    A batch of a few bytes can take a tenth of a second, and a request has room for a hundred
+    thousand such batches.
+    items: records and their headers, which are checked one by one.
     """
 
     __slots__ = ("bytes_left", "items_left")
@@ -67,9 +68,9 @@ class Unpacking:
 
 
 def validate_client_batch(view: Buffer, *, max_message_bytes: int) -> BatchHeader:
-    """The header of the one batch that a Produce partition must hold, checked with its CRC.
+    """Check the one batch of a Produce partition, with its CRC; return its header.
 
-    Records are for `validate_client_records`. Raises BatchError with the code that Kafka answers.
+    `validate_client_records` checks the records. Raises BatchError with Kafka's error code.
     """
     size = len(view)
     if size < HEADER_BYTES:
@@ -114,15 +115,15 @@ def validate_client_records(
     keyed_partition: str | None = None,
     unpacking: Unpacking | None = None,
 ) -> BatchHeader:
-    """Check the records of a batch whose header has been checked; the header as it is to be stored.
+    """Check the records of a batch with a checked header; return the header as it must be stored.
 
-    keyed_partition: name of a partition of a compacted topic, whose records are nothing without a
-    key. unpacking: of the request, None for a batch that stands for itself.
+    As in Kafka, fields that a producer must not set are corrected in place: the broker's attribute
+    bits, and a maximum timestamp that no record has. Timestamps are limited only if `now_ms` is
+    given. Raises BatchError: INVALID_RECORD, INVALID_TIMESTAMP, or MESSAGE_TOO_LARGE if the request
+    decompresses to too much. Java's producer splits a batch after that error.
 
-    What a producer has no say in is put right in place, as Kafka does: attribute bits of the
-    broker's, and a maximum timestamp that no record has. The bounds of timestamps hold only when
-    `now_ms` is given. Raises BatchError: INVALID_RECORD or INVALID_TIMESTAMP, MESSAGE_TOO_LARGE if
-    the request unpacks to too much: Java's producer sends such a batch again in parts.
+    keyed_partition: name of a partition of a compacted topic, whose records must have keys.
+    unpacking: of the request, None for a batch on its own.
     """
     records = memoryview(view)[HEADER_BYTES:]
     try:
@@ -145,13 +146,13 @@ def validate_client_records(
     if now_ms is not None:
         low = None if timestamp_before_max_ms is None else now_ms - timestamp_before_max_ms
         high = None if timestamp_after_max_ms is None else now_ms + timestamp_after_max_ms
-        # A lower bound is rare, and what it costs is a look at each record.
+        # A lower bound is rare, and costs a look at each record.
         if low is not None or (high is not None and newest_ms > high) or _may_overflow(header):
             _refuse_untimely(bytes(records), header, low, high)
     if not INT64_MIN <= newest_ms <= INT64_MAX:
         if now_ms is not None:
             _refuse(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest_ms} does not fit 64 bits")
-        newest_ms = header.max_timestamp_ms  # the leader's own stamp takes its place
+        newest_ms = header.max_timestamp_ms  # the leader's own timestamp will replace it
     if newest_ms == header.max_timestamp_ms and not header.attributes & ~CLIENT_BITS:
         return header
     return restamp(
@@ -164,7 +165,8 @@ def validate_client_records(
 
 
 def _unpacked(records: memoryview, header: BatchHeader, unpacking: Unpacking) -> memoryview:
-    """Raises BatchError or CompressionError. Bytes of a failed attempt count as well."""
+    """Decompress the records and charge `unpacking`, also for a failed attempt. Raises BatchError,
+    CompressionError."""
     codec = Codec(header.attributes & CODEC_MASK)
     packed = bytes(records)
     if codec is Codec.LZ4:
@@ -185,7 +187,7 @@ def _unpacked(records: memoryview, header: BatchHeader, unpacking: Unpacking) ->
 
 
 def _refuse_keyless(records: bytes, count: int, partition: str) -> None:
-    """Name the records without key, if there are any. records: unpacked, and whole."""
+    """Raise BatchError naming the records without key, if there are any. records: uncompressed."""
     sentence = f"Compacted topic cannot accept message without key in topic partition {partition}."
     errors: list[tuple[int, str]] = []
     position = total = 0
@@ -221,16 +223,16 @@ def _validate_producer(header: BatchHeader) -> None:
 
 
 def _may_overflow(header: BatchHeader) -> bool:
-    """True if a base timestamp and some delta may come to a number that is none of 64 bits."""
+    """True if base timestamp plus a delta may not fit 64 bits."""
     return not 0 <= header.base_timestamp_ms <= INT64_MAX >> 1
 
 
 def _refuse_untimely(
     records: bytes, header: BatchHeader, low_ms: int | None, high_ms: int | None
 ) -> None:
-    """Name the records whose timestamps lie outside of the bounds, if there are any.
+    """Raise BatchError naming the records with timestamps out of bounds, if there are any.
 
-    records: unpacked, and whole. One without a timestamp, -1, is outside of none.
+    records: uncompressed. A record without timestamp (-1) is never out of bounds.
     """
     low = f"{low_ms}" if low_ms is not None else "ever"
     high = f"{high_ms}" if high_ms is not None else "ever"

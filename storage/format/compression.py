@@ -1,8 +1,8 @@
 """The codecs of record batches, in the framing that Java clients and librdkafka accept.
 
-Brokers keep batches as they came unless compression.type says otherwise; these functions serve
-that, builders, the check of what clients send, look-ups inside a batch and the dump. `decompress`
-is bounded: a small payload that unpacks to gigabytes is refused, not unpacked.
+Brokers keep batches as sent unless compression.type says otherwise. These functions serve
+recompression, builders, the checks of clients' batches, lookups inside a batch, and the dump.
+`decompress` has a limit, so that a small payload cannot expand to gigabytes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kvorum.runtime.errors import KvorumError
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 * 1024
-"""Input bytes per block, as snappy-java writes them."""
+"""Uncompressed bytes per block, as in snappy-java."""
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_FIXED_MASK, _LZ4_FIXED = 0xE3, 0x60
-"""Of the flags: version 1, blocks that do not refer to each other, and nothing reserved."""
+"""Required flags: version 1, independent blocks, reserved bits zero."""
 _LZ4_BLOCK_CHECKSUM = 0x10
 _LZ4_CONTENT_SIZE = 0x08
 _LZ4_CONTENT_CHECKSUM = 0x04
@@ -35,7 +35,7 @@ LZ4_LEVEL = 9
 _GUESS_RATIO = 4
 _GUESS_BYTES_MIN = 64 * 1024
 _GROWTH = 4
-#: cramjam's words when the output buffer is too small; anything else means damaged input.
+#: cramjam's message for a too small output buffer; any other means damaged input.
 _BUFFER_FULL = "whole buffer"
 
 
@@ -50,19 +50,18 @@ class Codec(enum.IntEnum):
 
 
 class CompressionError(KvorumError):
-    """A payload that is not of its codec, or that unpacks to more than the caller allows."""
+    """A payload that does not have the format of its codec, or exceeds the caller's limit."""
 
 
 class UnpacksToMore(CompressionError):
-    """A payload that unpacks to more than the caller allows."""
+    """A payload whose uncompressed bytes exceed the caller's limit."""
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    """The records region of a batch, packed. level: on the codec's own scale, None for Kafka's
-    default.
+    """Compress the records of a batch. level: on the codec's own scale, None for Kafka's default.
 
-    lz4 is written with independent blocks and without content checksum: Java refuses linked
-    blocks. snappy is written as a xerial stream, which is what Java reads.
+    lz4 is written with independent blocks and without content checksum, because Java refuses linked
+    blocks. snappy is written as a xerial stream, which Java reads.
     """
     cramjam = _cramjam()
     match codec:
@@ -92,10 +91,9 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
 def decompress(
     codec: Codec, data: bytes | bytearray | memoryview, *, bytes_max: int
 ) -> bytes | memoryview:
-    """The records region unpacked; at most `bytes_max` bytes.
+    """Decompress the records of a batch, to at most `bytes_max` bytes. Raises CompressionError.
 
-    snappy is accepted both as a xerial stream and raw (librdkafka writes it raw).
-    Raises CompressionError.
+    snappy is accepted as a xerial stream and raw (librdkafka writes it raw).
     """
     payload = bytes(data)
     cramjam = _cramjam()
@@ -115,11 +113,10 @@ def decompress(
 
 
 def check_lz4_frame(data: bytes) -> None:
-    """Refuse what Java's consumers do not read, though `decompress` would: all but one frame of
-    blocks that do not refer to each other (Kafka's Lz4BlockInputStream).
+    """Refuse a frame that Java's consumers cannot read, although `decompress` can.
 
-    The other fields of the header, its checksum and the blocks are for `decompress` to check.
-    Raises CompressionError.
+    Java reads exactly one frame of independent blocks (Kafka's Lz4BlockInputStream). `decompress`
+    checks the other header fields, the header checksum and the blocks. Raises CompressionError.
     """
     if not data.startswith(LZ4_MAGIC) or len(data) < 7:
         raise CompressionError("no lz4 frame")
@@ -135,7 +132,7 @@ def check_lz4_frame(data: bytes) -> None:
     try:
         while size := size_of(data, at)[0]:
             if size in (1, _LZ4_NOT_PACKED):
-                # Java takes either for the end.
+                # Java takes either size for the end of the frame.
                 raise CompressionError("an lz4 block without content")
             at += overhead + (size & ~_LZ4_NOT_PACKED)
     except struct.error as error:
@@ -147,7 +144,7 @@ def check_lz4_frame(data: bytes) -> None:
 
 @functools.cache
 def _cramjam() -> Any:
-    # 20 ms of import that a broker without compressed batches never needs.
+    # The import takes 20 ms, which a broker without compressed batches need not spend.
     import cramjam
 
     return cramjam

@@ -1,4 +1,4 @@
-"""A walk over the headers of the batches in a .log file; the records between are not read."""
+"""A walk over the headers of the batches in a .log file; the records are not read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kvorum.storage.format.batch import (
 )
 
 _SCAN_BYTES = 16 * 1024
-"""Read at once: a few index intervals."""
+"""Bytes per read: a few index intervals."""
 
 
 def headers_between(file: DiskFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the batches from byte `position`, the start of one, up to byte `end`.
+    """(position, header) of each batch between byte `position`, the start of one, and byte `end`.
 
-    Raises CorruptData on a header that cannot be one, and where `end` is not the end of a batch.
+    Raises CorruptData on an invalid header, and if `end` is not the end of a batch.
     """
     chunk, chunk_start = b"", position
     while position + HEADER_BYTES <= end:

@@ -1,8 +1,8 @@
 """Control records that end a transaction: COMMIT and ABORT markers (KIP-98).
 
 Key: i16 version, i16 type (0 abort, 1 commit). Value: i16 version, i32 coordinator epoch. Newer
-versions only add to the end. Control records of the quorum have no producer id and are none of
-these.
+versions only add fields at the end. The quorum's control records have no producer id and are not
+markers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMMIT = 1
 
 
 class Marker(NamedTuple):
-    """A marker: the outcome of the transaction that it ends."""
+    """A marker: the outcome of its transaction."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -29,7 +29,7 @@ class Marker(NamedTuple):
 def read_marker(buffer: Buffer, position: int, header: BatchHeader) -> Marker | None:
     """The marker of the control batch at `position`; None if it holds none.
 
-    It holds none when the cleaner has emptied it, or when the type is one that came later. Raises
+    It holds none if the cleaner has emptied it, or if its type is unknown to this build. Raises
     BatchError(CORRUPT_MESSAGE).
     """
     for record in iter_records(buffer, position, header):
@@ -55,7 +55,7 @@ def build_marker(
     coordinator_epoch: int,
     timestamp_ms: int,
 ) -> bytearray:
-    """The control batch that ends a transaction; base offset and leader epoch are for the log."""
+    """The control batch that ends a transaction; the log sets base offset and leader epoch."""
     key = _KEY.pack(0, _COMMIT if is_commit else _ABORT)
     return build_batch(
         [(key, _VALUE.pack(0, coordinator_epoch))],

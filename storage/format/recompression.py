@@ -1,4 +1,4 @@
-"""A client's batch in the codec that its topic asks for (compression.type). Pure."""
+"""Recompression of a client's batch for the topic's compression.type. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _ATTRIBUTES_END = CRC_START + 2
 
 
 class TargetCompression(NamedTuple):
-    """The codec that a topic's compression.type names. level: None for the codec's own."""
+    """The codec of a topic's compression.type. level: None for the codec's default."""
 
     codec: Codec
     level: int | None = None
 
     def fits(self, batch: Buffer) -> bool:
-        """True for a batch that has the codec, at any level, and for one too short to have any."""
+        """True if the batch has this codec, at any level, or is too short to have one."""
         if len(batch) < _ATTRIBUTES_END:
             return True
         return batch[_ATTRIBUTES_END - 1] & CODEC_MASK == self.codec
@@ -34,10 +34,10 @@ class TargetCompression(NamedTuple):
 def packed_anew(
     batch: Buffer, header: BatchHeader, target_compression: TargetCompression
 ) -> bytearray:
-    """The batch with the same records in another codec: of the header, only codec, length and CRC
-    change.
+    """The batch with the same records in another codec.
 
-    header: of the batch, which has passed the checks of `client_batch`. Raises CompressionError.
+    Only codec, length and CRC of its header change. header: of the batch, which has passed the
+    checks of `client_batch`. Raises CompressionError.
     """
     records = decompress(
         Codec(header.attributes & CODEC_MASK),

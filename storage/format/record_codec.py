@@ -1,4 +1,4 @@
-"""Records inside a batch: zigzag varints, lengths first. Bytes only; batches are in `batch.py`."""
+"""Encoding of records inside a batch: zigzag varints, lengths first. For batches see `batch.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VARINT32_BYTES_MAX = 5
 
 
 class Record(NamedTuple):
-    """One record of a batch. `headers`: pairs of key and value, in order, repeats allowed."""
+    """One record of a batch. headers: (key, value) pairs in order; keys may repeat."""
 
     offset: int
     timestamp_ms: int
@@ -21,7 +21,7 @@ class Record(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """Zigzag variable-length integer of up to 64 bits, as inside records."""
+    """A zigzag variable-length integer of up to 64 bits, as used inside records."""
     raw = (value << 1) ^ (value >> 63)
     out = bytearray()
     while raw > 0x7F:
@@ -32,13 +32,13 @@ def varint(value: int) -> bytes:
 
 
 def wrapped_int64(value: int) -> int:
-    """The result of Java's long arithmetic for a sum or difference: its 64 lowest bits, signed."""
+    """The low 64 bits of a sum or difference, signed, as in Java's long arithmetic."""
     if INT64_MIN <= value <= INT64_MAX:
         return value
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-# Lengths and offset deltas are nearly always small: a table look-up replaces the loop above.
+# Lengths and offset deltas are nearly always small, so a table replaces the loop above.
 _TABLE_SIZE = 4096
 _TABLE = [bytes((i << 1,)) for i in range(64)]
 _TABLE += [bytes(((i << 1) & 0x7F | 0x80, i >> 6)) for i in range(64, _TABLE_SIZE)]
@@ -52,7 +52,7 @@ def encode_record(
     value: bytes | None,
     headers: Sequence[tuple[bytes, bytes | None]] = (),
 ) -> bytes:
-    """One record as it stands in a batch, length first. The general, slower form."""
+    """The bytes of one record in a batch, length first. The general, slower form."""
     parts = [b"\x00", varint(timestamp_delta_ms), varint(offset_delta)]
     _add_bytes(parts, key)
     _add_bytes(parts, value)
@@ -72,7 +72,7 @@ def _add_bytes(parts: list[bytes], value: bytes | None) -> None:
 
 
 def add_records(parts: list[bytes], records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
-    """Append the pieces of (key, value) records without headers, timestamp delta 0, to `parts`.
+    """Append the bytes of (key, value) records to `parts`; no headers, timestamp deltas 0.
 
     The fast form of `encode_record`: the controller builds batches of thousands of records.
     """
@@ -102,11 +102,11 @@ def add_records(parts: list[bytes], records: Sequence[tuple[bytes | None, bytes 
 RecordFields = tuple[
     int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...], int
 ]
-"""(timestamp delta, offset delta, key, value, headers, position behind the record)."""
+"""(timestamp delta, offset delta, key, value, headers, position after the record)."""
 
 
 def read_record(data: bytes, at: int) -> RecordFields:
-    """The record at `at`. Raises IndexError or ValueError on bytes that are none."""
+    """The record at `at`. Raises IndexError or ValueError on bytes that are not a record."""
     length, at = read_varint(data, at)
     stop = at + length
     if length < 0 or stop > len(data):
@@ -125,8 +125,10 @@ def read_record(data: bytes, at: int) -> RecordFields:
 
 
 def read_time(data: bytes, at: int) -> tuple[int, int, int]:
-    """(timestamp delta, offset delta, position behind it) of the record at `at`; the rest of it is
-    passed over by its length. Raises as `read_record`."""
+    """(timestamp delta, offset delta, position after the record) of the record at `at`.
+
+    The rest of the record is skipped by its length. Raises the errors of `read_record`.
+    """
     length, at = read_varint(data, at)
     stop = at + length
     if length < 0 or stop > len(data):
@@ -162,8 +164,11 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The zigzag varint at `at` and the position behind it. Raises IndexError where the data ends,
-    ValueError for one of more than ten bytes or 64 bits."""
+    """The zigzag varint at `at`, and the position after it.
+
+    Raises IndexError if the data ends inside it, ValueError if it has more than ten bytes or 64
+    bits.
+    """
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
@@ -182,8 +187,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_varint32(data: bytes, at: int) -> tuple[int, int]:
-    """As `read_varint`, for all that is no timestamp: five bytes and 32 bits at most, as Java's
-    consumers read it."""
+    """Like `read_varint`, for all fields but timestamps: at most five bytes and 32 bits, the limits
+    of Java's consumers."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1

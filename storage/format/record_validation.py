@@ -1,10 +1,10 @@
-"""Whether the records of a batch are what its header says: how many, in order, whole.
+"""Checks the records of a batch against its header: their number, their order, their lengths.
 
-A leader stores batches as they came, so what it lets in every reader has to live with: Java's
-consumer stops for good at a record whose lengths do not add up. Kafka's LogValidator parses each
-record; here most of that work is done by columns. Producers write long runs of records whose fields
-have the same sizes, one `stride` after the other; their structure is compared in a few strided
-slices, at some nanoseconds a record. What does not fit into a run is parsed byte by byte.
+A leader stores batches as sent, so every reader depends on this check: Java's consumer stops for
+good at a record with inconsistent lengths. Kafka's LogValidator parses each record. This module
+does most of the work by columns. Producers write long runs of records with equal field sizes, one
+record every `stride` bytes. The structure of such a run is compared in a few strided slices, at
+some nanoseconds a record. Records outside a run are parsed byte by byte.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from kvorum.runtime.errors import ErrorCode, KvorumError
 from kvorum.storage.format.record_codec import read_varint, read_varint32, varint
 
 RECORDS_MAX = 1_000_000
-"""Of one batch; librdkafka's own bound (batch.num.messages). A few compressed kilobytes can hold
-more of them than a broker can look at while others wait."""
+"""Limit for one batch, as in librdkafka (batch.num.messages). A few compressed kilobytes can hold
+more records than a broker can check without delaying other requests."""
 
 HEADERS_MAX = 1_000_000
-"""Of all the records of one batch. A header takes two bytes, which next to nothing unpacks to, and
-each is looked at."""
+"""Limit for all records of one batch. A header may take only two bytes, which compress to almost
+nothing, and each one is checked."""
 
 RECORD_BYTES_MIN = 7
-"""Length, attributes, two deltas, two lengths and the count of headers, a byte each."""
+"""One byte each: length, attributes, two deltas, two lengths and the header count."""
 
 _RUN_MIN = 8
-"""A shorter run is not worth its slices."""
+"""For a shorter run, slicing costs more than parsing."""
 _RUN_MAX = 1_024
-"""Longest slice for a run of like records. A slice that is no run is wasted work, up to once in
-_SINGLES."""
+"""Longest slice for a run of equal records. A slice that turns out not to be a run is wasted work;
+that happens at most once per _SINGLES records."""
 _SINGLES = 64
-"""Records that are looked at one by one before a run is tried again."""
+"""Records that are parsed one by one before the next attempt at a run."""
 
 _OFFSET_RANGES = ((0, 64), (64, 8_192), (8_192, 32_768))
-"""Of the offset deltas that are kept encoded, by the bytes they take; three would do up to a
-million."""
+"""Ranges of offset deltas whose encodings are precomputed, by encoded size. Three bytes would reach
+a million."""
 _OFFSET_BYTES_MAX = len(_OFFSET_RANGES)
 
 _TIMESTAMP_BYTES_MAX = 9
-"""Ten may hold more than 64 bits, which each record has to be looked at for."""
+"""Ten bytes may hold more than 64 bits, which only parsing each record can tell."""
 
 _LAST_BYTES = re.compile(rb"[\x00-\x7f]*")
 _OTHER_BYTES = re.compile(rb"[\x80-\xff]*")
 
 
 class BadRecords(KvorumError):
-    """Records that are not what the header says. index: the first that is wrong."""
+    """Records that contradict the header. index: of the first wrong one."""
 
     def __init__(self, index: int, reason: str) -> None:
         super().__init__(f"record {index}: {reason}")
@@ -58,15 +58,18 @@ class BadRecords(KvorumError):
 
 
 class CheckedRecords(NamedTuple):
-    """The sums over a batch's records. newest_delta_ms: the largest timestamp delta."""
+    """Results over a batch's records. newest_delta_ms: the largest timestamp delta."""
 
     newest_delta_ms: int
     header_count: int
 
 
 class _Layout(NamedTuple):
-    """Where the bytes of a record lie, from its beginning. fixed: those of its length fields and of
-    its count of headers, which is 0; stride: its size."""
+    """Positions of a record's bytes, relative to its start.
+
+    stride: the record's size. fixed: bytes of the length fields and of the header count, which is
+        0.
+    """
 
     stride: int
     fixed: tuple[int, ...]
@@ -75,7 +78,7 @@ class _Layout(NamedTuple):
 
 
 class _Offsets(NamedTuple):
-    """Offset deltas from start to end (exclusive) as they are encoded, a string a byte."""
+    """Encoded offset deltas from start to end (exclusive), a string for each byte position."""
 
     start: int
     end: int
@@ -84,14 +87,14 @@ class _Offsets(NamedTuple):
 
 @functools.cache
 def _offsets(size: int) -> _Offsets:
-    """Of those that take `size` bytes."""
+    """The offset deltas that take `size` bytes."""
     start, end = _OFFSET_RANGES[size - 1]
     encoded = b"".join(varint(i) for i in range(start, end))
     return _Offsets(start, end, tuple(encoded[i::size] for i in range(size)))
 
 
 def check_records(records: memoryview, count: int) -> CheckedRecords:
-    """Check that `records` (unpacked) are `count` whole records with offset deltas 0, 1, 2, ...
+    """Check that `records` (uncompressed) are `count` whole records with offset deltas 0, 1, 2, ...
 
     Raises BadRecords.
     """
@@ -99,7 +102,7 @@ def check_records(records: memoryview, count: int) -> CheckedRecords:
         _bad(0, f"{count} records in a batch; 1 to {RECORDS_MAX} are taken")
     if count * RECORD_BYTES_MIN > len(records):
         _bad(0, f"{count} records in {len(records)} bytes")
-    # A copy: steps through bytes are ten times as fast as steps through a view.
+    # A copy: strided slices of bytes are ten times as fast as those of a view.
     data = bytes(records)
     at = index = 0
     headers_left = HEADERS_MAX
@@ -119,8 +122,11 @@ def check_records(records: memoryview, count: int) -> CheckedRecords:
 
 
 def _run(data: bytes, at: int, index: int, count: int) -> tuple[int, int, int]:
-    """How many records from `index` on are laid out alike and right, the position behind them, and
-    their largest timestamp delta. 0 when they have to be looked at one by one."""
+    """Check a run of equally laid out records from `index` on.
+
+    Returns the number of records, the position after them, and their largest timestamp delta. The
+    number is 0 if the records must be parsed one by one.
+    """
     layout = _layout(data, at, index)
     if layout is None or len(layout.offset) > _OFFSET_BYTES_MAX:
         return 0, at, 0
@@ -154,14 +160,14 @@ def _column(data: bytes, start: int, stride: int, count: int) -> bytes:
 
 
 def _newest(columns: list[bytes]) -> int:
-    """The largest of the varints whose bytes stand in these columns, lowest first."""
+    """The largest of the varints whose bytes are in these columns, first bytes first."""
     if len(columns) == 1:
         return max((raw >> 1) ^ -(raw & 1) for raw in set(columns[0]))
     return max(read_varint(bytes(encoded), 0)[0] for encoded in set(zip(*columns, strict=True)))
 
 
 def _layout(data: bytes, at: int, index: int) -> _Layout | None:
-    """How the record at `at` is laid out; None if it is none, or has headers."""
+    """The layout of the record at `at`; None if it is invalid or has headers."""
     start = at
     try:
         length, body = read_varint32(data, at)
@@ -194,9 +200,12 @@ def _layout(data: bytes, at: int, index: int) -> _Layout | None:
 def _singles(
     data: bytes, at: int, index: int, stop: int, headers_left: int
 ) -> tuple[int, int, int]:
-    """Check the records up to `stop` one by one; the position behind them, the largest timestamp
-    delta, and what they leave of `headers_left`. Raises BadRecords. One or two bytes, as nearly all
-    of them have, are read in place: a call each would double the time."""
+    """Check the records up to `stop` one by one.
+
+    Returns the position after them, the largest timestamp delta, and the rest of `headers_left`.
+    Raises BadRecords. Varints of one or two bytes, by far the most frequent, are decoded in place,
+    because a call for each would double the time.
+    """
     newest_ms = -(1 << 63)
     number = index
     try:

@@ -1,4 +1,4 @@
-"""Where the batches of one append go: offsets, epochs and the checks that need no file."""
+"""The placement of batches within one append: offsets, epochs, and the checks that read no file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kvorum.storage.log.model import RELATIVE_OFFSET_MAX, OutOfOrderAppend
 
 
 class Placed(NamedTuple):
-    """A batch within the bytes of one append, with the offsets it will have in the log."""
+    """One batch of an append, with the offsets that it gets in the log."""
 
     position: int
     size_bytes: int
@@ -40,11 +40,10 @@ def place_as_leader(
     segment_bytes: int,
     first_header: BatchHeader | None = None,
 ) -> list[Placed]:
-    """Give the batches offsets from `end_offset` on and stamp them in place.
+    """Give the batches offsets from `end_offset` on and write them into the batches.
 
-    first_header: of the first batch, None to read it here.
-
-    Raises BatchError(RECORD_LIST_TOO_LARGE) for a batch above `segment_bytes`.
+    first_header: of the first batch, None to read it here. Raises BatchError(RECORD_LIST_TOO_LARGE)
+        for a batch above `segment_bytes`.
     """
     invariant(leader_epoch >= latest_epoch, f"append in epoch {leader_epoch} after {latest_epoch}")
     position = 0
@@ -74,15 +73,16 @@ def place_as_leader(
 
 
 def _check_marker(batch: Buffer, position: int, header: BatchHeader) -> None:
-    """Raise BatchError now, when nothing is written, on a marker that cannot be read."""
+    """Raise BatchError for an unreadable marker now, before anything is written."""
     if header.producer_id >= 0:
         read_marker(batch, position, header)
 
 
 def place_as_follower(batches: Buffer, *, end_offset: int, latest_epoch: int) -> list[Placed]:
-    """The whole batches as the leader placed them, checked to continue a log at `end_offset`.
+    """The whole batches as the leader placed them, after a check that they continue the log.
 
-    Raises OutOfOrderAppend, and BatchError on a bad CRC or when no batch is whole.
+    end_offset: of this log. Raises OutOfOrderAppend, and BatchError on a bad CRC or if no batch is
+        whole.
     """
     placed: list[Placed] = []
     for position, header in iter_headers(batches):
@@ -112,7 +112,7 @@ def run_that_fits(
 ) -> tuple[int, int]:
     """How many batches from `start` one write may put into a segment: (stop, bytes); at least one.
 
-    room_bytes: what the segment may still take.
+    room_bytes: the space left in the segment.
     """
     total = placed[start].size_bytes
     stop = start + 1

@@ -1,6 +1,7 @@
-"""Small text files of a node's data directory, in Kafka's formats, replaced atomically.
+"""Small text files in a node's data directory, in Kafka's formats, replaced atomically.
 
-Every write is durable on return (`Disk.write_atomic` fsyncs file and folder).
+Every write is durable on return (`Disk.write_atomic` fsyncs file and folder), except
+`put_partition_metadata`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TopicPartition = tuple[str, int]
 
 
 def write_offsets(disk: Disk, path: str, offsets: dict[TopicPartition, int]) -> None:
-    """An offset checkpoint: version 0, count, a line `topic partition offset` each."""
+    """Write an offset checkpoint: version 0, the count, lines of `topic partition offset`."""
     lines = ["0", str(len(offsets))]
     lines += [f"{topic} {partition} {at}" for (topic, partition), at in sorted(offsets.items())]
     disk.write_atomic(path, ("\n".join(lines) + "\n").encode())
@@ -56,7 +57,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def write_clean_shutdown(disk: Disk, directory: str, *, broker_epoch: int) -> None:
-    """Say that every log in `directory` was closed; only after all of them were."""
+    """Mark every log in `directory` as cleanly closed; call it after all of them were."""
     body = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     disk.write_atomic(f"{directory}/{CLEAN_SHUTDOWN}", body.encode())
 
@@ -75,18 +76,19 @@ def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
 
 
 def remove_clean_shutdown(disk: Disk, directory: str) -> None:
-    """Durable on return, before any log is opened: a crash of the new run must not find it."""
+    """Remove the clean-shutdown marker, durably, before any log is opened: after a crash of the new
+    run, the next start must not find it."""
     disk.remove(f"{directory}/{CLEAN_SHUTDOWN}")
     disk.sync_dir(directory)
 
 
 def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes) -> None:
-    """Say which topic id the partition folder belongs to. topic_id: 16 bytes."""
+    """Write the topic id of a partition's folder. topic_id: 16 bytes."""
     disk.write_atomic(f"{directory}/{PARTITION_METADATA}", _partition_metadata(topic_id))
 
 
 def put_partition_metadata(disk: Disk, directory: str, topic_id: bytes) -> None:
-    """As `write_partition_metadata`, and not durable."""
+    """Like `write_partition_metadata`, but not durable."""
     file = disk.open(f"{directory}/{PARTITION_METADATA}")
     try:
         file.pwrite(_partition_metadata(topic_id), 0)
@@ -131,8 +133,8 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
 
 
 def is_torn_partition_metadata(data: bytes) -> bool:
-    """True if this is what a power cut leaves of a partition.metadata that was not fsynced: its
-    beginning, perhaps with zeros in place of the rest."""
+    """True if a power loss can have left this of a partition.metadata that was not fsynced: a
+    beginning, perhaps followed by zeros."""
     if len(data) == TOPIC_ID_AT + TOPIC_ID_CHARACTERS and not data.endswith(b"\0"):
         return False
     kept = data.rstrip(b"\0")
@@ -141,7 +143,8 @@ def is_torn_partition_metadata(data: bytes) -> bool:
 
 
 def write_meta_properties(disk: Disk, directory: str, properties: dict[str, str]) -> None:
-    """meta.properties of a data directory, e.g. version=1, cluster.id, node.id, directory.id."""
+    """Write the meta.properties of a data directory: version=1, cluster.id, node.id,
+    directory.id."""
     lines = [f"{_escape(name)}={_escape(value)}" for name, value in sorted(properties.items())]
     disk.write_atomic(f"{directory}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode())
 

@@ -1,4 +1,4 @@
-"""Names of a segment's files: the base offset as 20 digits, and what kind of file it is."""
+"""Names of a segment's files: the base offset as 20 digits, and a suffix for the kind of file."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def offsets_of(names: list[str], suffix: str) -> list[int]:
 
 
 def put_aside(disk: Disk, directory: str, base_offset: int) -> None:
-    """Give a segment's files the suffix of those that are removed later.
+    """Rename a segment's files to `.deleted`; they are removed later.
 
-    .log first: to the next start an index beside a .log.deleted is what a crash has left, while a
-    .log that lost its index would look as if it had never been whole (`lost_files.py`).
+    The .log file comes first. An index beside a .log.deleted shows the next start a crash in this
+    function. A .log without its index would look like a segment that was never sealed
+    (`storage.recovery.missing_files`).
     """
     for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
         path = f"{directory}/{file_name(base_offset, suffix)}"
@@ -44,15 +45,17 @@ def put_aside(disk: Disk, directory: str, base_offset: int) -> None:
 
 
 def replica_of(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a replica's folder, by its name; None if it is no such name."""
+    """Topic and partition of a replica's folder; None if the name is not that of a replica."""
     topic, _, partition = name.rpartition("-")
     is_number = partition.isascii() and partition.isdigit()
     return (topic, int(partition)) if topic and is_number else None
 
 
 def aside_name(name: str, unique: str, suffix: str) -> str:
-    """`<topic>-<partition>.<unique><suffix>` for a replica's folder `name` that is put aside; of a
-    long topic as much as file systems take, as in Kafka."""
+    """`<topic>-<partition>.<unique><suffix>`: the name of a replica's folder that is put aside.
+
+    A long topic name is shortened to what file systems accept, as in Kafka.
+    """
     topic, _, partition = name.rpartition("-")
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: FILE_NAME_BYTES_MAX - len(tail)] + tail

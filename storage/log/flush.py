@@ -1,13 +1,14 @@
-"""Making appended bytes durable, away from the thread that appends.
+"""Makes appended bytes durable, outside the thread that appends.
 
-Order inside one flush, each step resting on the one before:
-1. fsync the .log of every sealed segment, oldest first, and then write its indexes and the producer
-   snapshot of its end. So an .index file proves that its .log is whole on disk.
-2. fsync the .log of the active segment; write down what a start need not find out again of it
-   (`recovery_state.py`), if the log keeps that.
-3. fsync the folders in which files were made, or the files themselves could vanish.
-4. replace the leader epoch checkpoint.
-Only then may `Log.complete_flush` move `durable_end_offset`.
+Order within one flush; each step depends on the one before:
+1. Fsync the .log of every sealed segment, oldest first. Then write its indexes and the producer
+   snapshot at its end. So an .index file proves that its .log is whole on disk.
+2. Fsync the .log of the active segment. If the log keeps recovery state, save the segment's state,
+   so that a start need not scan it (`storage.recovery.segment_state`).
+3. Fsync the folders in which files were created; otherwise the files themselves could vanish.
+4. Replace the leader epoch checkpoint.
+
+Only then may `Log.complete_flush` raise `durable_end_offset`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kvorum.storage.recovery.segment_state import PendingEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedSegment:
-    """A rolled segment whose derived files are not written yet."""
+    """A rolled segment whose indexes and producer snapshot are not written yet."""
 
     segment: Segment
     snapshot_path: str
@@ -31,10 +32,11 @@ class SealedSegment:
 
 
 class FlushTicket:
-    """One flush: made by `Log.begin_flush`, run anywhere once, handed to `Log.end_flush`.
+    """One flush: created by `Log.begin_flush`, run once in any thread, passed to `Log.end_flush`.
 
-    end_offset: all below is durable once the ticket has run; a truncation meanwhile lowers it.
-    owes_epochs: the checkpoint was to be written and was not, because the log was cut meanwhile.
+    end_offset: all records below are durable once the ticket has run; a truncation meanwhile lowers
+        it.
+    owes_epochs: the epoch checkpoint was not written, because the log was truncated meanwhile.
     """
 
     __slots__ = (
@@ -69,7 +71,7 @@ class FlushTicket:
         self.owes_epochs = False
         self.sealed = sealed
         self._disk = disk
-        # Taken here, on the appending thread: files and indexes may change hands while run() works.
+        # Read here, on the appending thread: files and indexes may be replaced while run() works.
         self._sealed = [(entry, entry.segment.file) for entry in sealed]
         self._indexes = [entry.segment.index_bytes() for entry in sealed]
         self._active = active
@@ -80,10 +82,10 @@ class FlushTicket:
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        """Do the work; may block for long. Raises OSError: then the log must be reopened.
+        """Run the flush; may block for long. Raises OSError: then the log must be reopened.
 
-        After a failed fsync the kernel may have dropped the dirty pages, so trying again proves
-        nothing.
+        After a failed fsync the kernel may have dropped the dirty pages, so a second fsync would
+        prove nothing.
         """
         for (entry, file), indexes in zip(self._sealed, self._indexes, strict=True):
             file.sync()
@@ -109,10 +111,10 @@ class FlushTicket:
         self.is_done = True
 
     def cancel_derived_files(self) -> None:
-        """From now on write no index, snapshot or checkpoint: the log is about to change them.
+        """Write no index, snapshot or checkpoint from now on: the log is about to change them.
 
-        One of two locks in storage (the other: cleaner.py). It keeps this bad sequence out: a
-        truncation removes an index file, then the flush, in its thread, writes the old one back.
+        The lock is one of two in storage (the other is in cleaner.py). Bad sequence without it: a
+        truncation removes an index file, then the flush in its thread writes the old one back.
         """
         with self._lock:
             self._is_cancelled = True

@@ -1,13 +1,15 @@
 """Offset index and time index of a segment, with Kafka's entries and meaning.
 
-Offset entry, 8 bytes: i32 (last offset of a batch - base offset), i32 file position where that same
-batch STARTS. An entry is added when more than `index_interval_bytes` lie between batches, so the
-first batch of a segment never has one.
-Time entry, 12 bytes: i64 largest timestamp so far, i32 (last offset of the batch that holds it -
-base offset). Added together with an offset entry, and once at the end; timestamps strictly rise.
+Offset entry, 8 bytes: i32 (last offset of a batch - base offset), i32 file position where that
+batch STARTS. An entry is added once more than `index_interval_bytes` of batches have passed since
+the last one, so the first batch of a segment never has one.
 
-Both live in memory while needed; the file is written whole when the segment is sealed or closed
-(`Segment.save_indexes`), because until then recovery rebuilds them from the batches anyway.
+Time entry, 12 bytes: i64 largest timestamp so far, i32 (last offset of the batch that holds it -
+base offset). It is added together with an offset entry, and once at the end; timestamps strictly
+rise.
+
+Both indexes are in memory while needed. The file is written as a whole when the segment is sealed
+or closed (`Segment.save_indexes`), because until then recovery rebuilds it from the batches anyway.
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ class OffsetIndex:
         return len(self.positions)
 
     def append(self, last_offset: int, position: int) -> None:
-        """The batch that starts at `position` ends with `last_offset` (inclusive).
+        """Add the batch that starts at `position` and ends with `last_offset` (inclusive).
 
-        One that starts above 2^31-1 is found from the last entry on: in a segment as large as it
-        may be, the horizons that a clean writes beside tombstones take more than the clean frees.
+        A batch that starts above 2^31-1 gets no entry; a lookup walks to it from the last entry.
+        Such positions occur if a clean adds more bytes than it frees, by writing delete horizons
+        into a segment of maximum size.
         """
         if position > _POSITION_MAX:
             return
@@ -58,7 +61,7 @@ class OffsetIndex:
         return self.positions[at] if at >= 0 else 0
 
     def upper_offset(self, position: int) -> int | None:
-        """An offset that no batch starting before `position` exceeds; None if none is known."""
+        """An offset that no batch before `position` exceeds; None if none is known."""
         at = bisect_left(self.positions, position)
         if at == len(self.positions):
             return None
@@ -84,7 +87,8 @@ class OffsetIndex:
         return both.tobytes()
 
     def load(self, data: bytes, *, log_size_bytes: int) -> str | None:
-        """Take the entries of an .index file; a sentence says why they cannot be trusted."""
+        """Load the entries of an .index file. Returns why they are unusable, None if they are
+        not."""
         if len(data) % OFFSET_ENTRY_BYTES:
             return f"{len(data)} bytes are no multiple of {OFFSET_ENTRY_BYTES}"
         both = array("i")
@@ -100,7 +104,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Sparse map from the largest timestamp so far to the offset that brought it."""
+    """Sparse map from the largest timestamp so far to the offset of the batch that has it."""
 
     __slots__ = ("base_offset", "relative_offsets", "timestamps_ms")
 
@@ -113,20 +117,20 @@ class TimeIndex:
         return len(self.timestamps_ms)
 
     def maybe_append(self, timestamp_ms: int, last_offset: int) -> None:
-        """Add an entry if `timestamp_ms` is larger than every one before."""
+        """Add an entry if `timestamp_ms` is larger than all earlier ones."""
         if timestamp_ms < 0 or (self.timestamps_ms and timestamp_ms <= self.timestamps_ms[-1]):
             return
         self.timestamps_ms.append(timestamp_ms)
         self.relative_offsets.append(last_offset - self.base_offset)
 
     def lookup(self, timestamp_ms: int) -> int:
-        """An offset such that no record before its batch has a timestamp >= `timestamp_ms`."""
+        """An offset; no record before the batch that holds it has a timestamp >= `timestamp_ms`."""
         at = bisect_right(self.timestamps_ms, timestamp_ms) - 1
         return self.base_offset + self.relative_offsets[at] if at >= 0 else self.base_offset
 
     def last_offset_below(self, offset: int) -> int | None:
-        """Last offset of the first batch with the largest timestamp that is known of those that end
-        below `offset`; None if none is known."""
+        """Last offset of the batch with the largest timestamp indexed below `offset`, None without
+        one."""
         at = bisect_left(self.relative_offsets, offset - self.base_offset) - 1
         return self.base_offset + self.relative_offsets[at] if at >= 0 else None
 
@@ -148,7 +152,8 @@ class TimeIndex:
         return b"".join(_TIME_ENTRY.pack(*pair) for pair in pairs)
 
     def load(self, data: bytes) -> str | None:
-        """Take the entries of a .timeindex file; a sentence says why they cannot be trusted."""
+        """Load the entries of a .timeindex file. Returns why they are unusable, None if they are
+        not."""
         if len(data) % TIME_ENTRY_BYTES:
             return f"{len(data)} bytes are no multiple of {TIME_ENTRY_BYTES}"
         timestamps, offsets = array("q"), array("i")

@@ -1,9 +1,9 @@
-"""Which leader epoch wrote which offsets (KIP-101, KIP-279).
+"""The leader epochs of a log and their start offsets (KIP-101, KIP-279).
 
-The cache is derived: batches carry their epoch. So writing `leader-epoch-checkpoint` is put off to
-the next flush (`Log.begin_flush`), and recovery assigns again from the batches that it scans. Only
-an epoch that never got a batch can be lost that way, and it covers no offset. One whose batches
-were compacted away comes back from the checkpoint (`LeaderEpochCache.restore`).
+The cache is derived data, because each batch carries its epoch. So `leader-epoch-checkpoint` is
+written only by the next flush (`Log.begin_flush`), and recovery assigns the epochs of the batches
+that it scans. Only an epoch without a batch can be lost that way, and it covers no offset. An epoch
+whose batches were compacted away comes back from the checkpoint (`LeaderEpochCache.restore`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNKNOWN = (-1, -1)
 
 
 class LeaderEpochCache:
-    """Entries (epoch, start offset), both rising."""
+    """Entries (epoch, start offset); both rise."""
 
     __slots__ = ("epoch_below", "epochs", "is_dirty", "start_offsets")
 
@@ -28,7 +28,7 @@ class LeaderEpochCache:
         self.start_offsets: list[int] = [start for _, start in entries or ()]
         self.is_dirty = False
         self.epoch_below = -1
-        """Of the last batch below the log's start, -1 when unknown. It is not in the checkpoint."""
+        """Epoch of the last batch below the log start, -1 if unknown; not in the checkpoint."""
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -40,10 +40,11 @@ class LeaderEpochCache:
         return self.epochs[-1] if self.epochs else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """From `start_offset` on, batches are of `epoch`.
+        """Record that batches from `start_offset` on have `epoch`.
 
-        The newest epoch again changes nothing. An older one is a bug: epochs never fall in a log.
-        An epoch that got no batch gives way to the one that starts at the same offset.
+        The newest epoch again changes nothing. An older one is a bug, because epochs never fall in
+        a log. An epoch without a batch is replaced by the next one, which starts at the same
+        offset.
         """
         latest = self.latest_epoch
         if epoch == latest:
@@ -76,10 +77,10 @@ class LeaderEpochCache:
         return self.epochs[at] if at >= 0 else -1
 
     def reaches(self, epoch: int, start_offset: int) -> bool:
-        """True if a log whose last batch is of `epoch`, and ends at this one's start, is known to
-        be what this one had there.
+        """True if a log that ends at `start_offset` with `epoch` is known to match this one.
 
-        An epoch has one leader, and one history: the log has it, or had it below its start.
+        `start_offset` is where this log begins. An epoch has one leader and one history, so it is
+        enough that this log has the epoch there, or had it just below its start.
         """
         return epoch in (self.epoch_of(start_offset), self.epoch_below)
 
@@ -92,7 +93,7 @@ class LeaderEpochCache:
             self.is_dirty = True
 
     def truncate_from_start(self, offset: int) -> None:
-        """Drop the epochs that end at or below `offset`; the one around it then starts there."""
+        """Drop the epochs that end at or below `offset`; the epoch around it then starts there."""
         below = bisect_left(self.start_offsets, offset) - 1
         if below >= 0:
             self.epoch_below = self.epochs[below]
@@ -105,11 +106,13 @@ class LeaderEpochCache:
         self.is_dirty = True
 
     def restore(self, entries: list[tuple[int, int]], batch_ends: dict[int, int]) -> None:
-        """For a cache made from batches: take from `entries`, which a checkpoint names, what
-        compaction has taken the batches of. Starts of known epochs, and whole epochs.
+        """Add epochs whose batches compaction has removed, from `entries`, those of a checkpoint.
 
-        batch_ends: where the batch before the first one of an epoch ends; the log's start for the
-        first of all. Only from there on can the log have had what it has no more.
+        This cache was made from the batches. It gets back the start offsets of epochs whose first
+        batches are gone, and whole epochs.
+
+        batch_ends: for each epoch, the end of the batch before its first one; for the first epoch,
+            the start of the log. An epoch can only have begun between that end and its first batch.
         """
         restored: list[tuple[int, int]] = []
         named = iter(entries)
@@ -121,11 +124,11 @@ class LeaderEpochCache:
                 other, other_start = entry
                 entry = next(named, None)
                 if is_first and other_start < low < start:
-                    # The newest that began below the log's start is the first that the log had.
+                    # The newest epoch that began below the log start is the first one in the log.
                     restored = [(other, low)]
                 elif low <= other_start < start:
                     if restored and restored[-1][1] == other_start:
-                        del restored[-1]  # it had no batch here
+                        del restored[-1]  # this epoch had no batch in the log
                     restored.append((other, other_start))
             if not restored or restored[-1][0] != epoch:
                 restored.append((epoch, start))
@@ -140,7 +143,7 @@ class LeaderEpochCache:
             self.is_dirty = True
 
     def to_bytes(self, end_offset: int | None = None) -> bytes:
-        """The checkpoint file: version 0, count, a line `epoch start_offset` each.
+        """The checkpoint file: version 0, the count, lines of `epoch start_offset`.
 
         end_offset: epochs that start at or above it are left out.
         """
@@ -153,7 +156,7 @@ class LeaderEpochCache:
 
 
 class EpochCheckpoint:
-    """The file that a log keeps its epochs in."""
+    """The leader-epoch-checkpoint file of a log."""
 
     __slots__ = ("_cache", "_disk", "_path")
 
@@ -163,15 +166,17 @@ class EpochCheckpoint:
         self._cache = cache
 
     def pending(self) -> tuple[str, bytes] | None:
-        """Path and content for a flush to write, None if the file has them already."""
+        """Path and content for a flush to write; None if the file is up to date."""
         return (self._path, self._cache.to_bytes()) if self._cache.is_dirty else None
 
     def write(self, durable_end_offset: int) -> None:
-        """Replace the file, apart from a flush: by the epochs of durable records alone.
+        """Replace the file outside a flush, with only the epochs that begin in durable records.
 
-        Bad sequence: 1. a controller cuts its log above records that it has not fsynced yet, 2. an
-        epoch that began with one of them is in the checkpoint, 3. the power fails: the log ends
-        below, and `raft.metadata_log` takes it for one that lost its files.
+        Bad sequence without that limit:
+        1. A controller truncates its log, but not down to its last fsynced record.
+        2. The checkpoint gets an epoch that begins with a record that is not fsynced.
+        3. The power fails. The log ends below that epoch, and `raft.metadata_log` reports lost
+           files.
         """
         self._disk.write_atomic(self._path, self._cache.to_bytes(durable_end_offset))
         starts = self._cache.start_offsets
@@ -179,7 +184,7 @@ class EpochCheckpoint:
 
 
 def read_epochs(disk: Disk, path: str) -> LeaderEpochCache:
-    """The cache of a checkpoint file that exists. Raises CorruptData."""
+    """The cache from a checkpoint file, which must exist. Raises CorruptData."""
     lines = disk.read_bytes(path).decode("utf-8", "replace").split("\n")
     try:
         version, count = int(lines[0]), int(lines[1])

@@ -1,11 +1,11 @@
-"""The log: what raft, the metadata loop and every partition write to and read from.
+"""The log that raft, the metadata loop and every partition write to and read from.
 
-One task owns a log; nothing here locks or waits. An append is one write into the page cache and is
-NOT durable: durable is what lies below `durable_end_offset`, which only a completed flush moves.
-Time is an argument. A log that was never appended to has no folder and no file.
+One task owns a log; it has no locks and never waits. An append is one write into the page cache. It
+is NOT durable until a completed flush raises `durable_end_offset` above it. The time is an
+argument. A log that was never appended to has no folder and no file.
 
-Files: `segment.py`; start-up: `recovery.py`; fsync order: `flush.py`. Above it, on what it shows of
-itself: `timestamp_lookup.py`, `retention.py`, and compaction in `storage.cleaning.log_cleaning`.
+Files: `segment.py`; start: `storage.recovery`; order of fsyncs: `flush.py`. Built on the public
+methods of `Log`: `timestamp_lookup.py`, `retention.py`, and compaction in `storage.cleaning`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ logger = logging.getLogger("kvorum.storage")
 
 
 class Log:
-    """See the top of the file. Make one with `Log.open`."""
+    """One log; see the top of the file. `Log.open` creates it."""
 
     __slots__ = (
         "_checkpoint",
@@ -73,7 +73,7 @@ class Log:
         self.epochs: LeaderEpochCache = loaded.epochs
         self._checkpoint = EpochCheckpoint(disk, directory, loaded.epochs)
         self.producers: ProducerStateTable = loaded.producers
-        #: The bytes that an unclean start cut off, and the last gap in the offsets that it met.
+        #: The bytes that an unclean start truncated, and the last gap in the offsets that it found.
         self.torn_tail = loaded.torn_tail
         self.last_gap = loaded.last_gap
         self.segments = SegmentList(
@@ -99,13 +99,12 @@ class Log:
         is_clean: bool = False,
         log_start_offset: int = 0,
     ) -> Log:
-        """The log in `directory`; empty, and nothing made, when the folder is missing.
+        """Open the log in `directory`. A missing folder gives an empty log and is not created.
 
-        is_clean: the last owner called `close`; only the last headers are read. Otherwise every
-        batch from `recovery_point` on is checked, and those before in the same segment unless
-        `recovery_state` tells of them; a torn tail is cut, and what remains is fsynced. Raises
-        CorruptData on damage that is not a torn tail, and for a log that ends below its recovery
-        point.
+        is_clean: the last owner called `close`, so only the last headers are read. Otherwise every
+            batch from `recovery_point` on is checked, and those before in its segment unless a
+            saved recovery state covers them. A torn tail is truncated, and the rest is fsynced.
+            Raises CorruptData on other damage, and for a log that ends below its recovery point.
         """
         loaded = recovery.load(
             disk,
@@ -120,14 +119,14 @@ class Log:
 
     @classmethod
     def new(cls, disk: Disk, directory: str, config: LogConfig) -> Log:
-        """A log that never was: nothing lies in `directory`, and nobody looks."""
+        """A new, empty log. `directory` must not exist; the disk is not read."""
         return cls(disk, directory, config, recovery.empty(0))
 
     # --- state -------------------------------------------------------------------------------
 
     @property
     def start_offset(self) -> int:
-        """First offset that may be read."""
+        """First offset that may be read; Kafka's log start offset."""
         return self._start_offset
 
     @property
@@ -137,17 +136,17 @@ class Log:
 
     @property
     def durable_end_offset(self) -> int:
-        """All below survives a power cut: the fsyncs of the last completed flush cover it."""
+        """End (exclusive) of the fsynced records, as of the last completed flush."""
         return self._durable_end_offset
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """The end (exclusive) of what read-committed consumers may read."""
         producers = self.producers
         if not producers.ongoing and not producers.unreplicated:
-            return high_watermark  # as below, in fewer calls: every fetch asks
+            return high_watermark  # same result as below with fewer calls, because every fetch asks
         stable_offset = producers.last_stable_offset(high_watermark)
         if stable_offset < self._start_offset:
-            # DeleteRecords may go past the beginning of an open transaction.
+            # DeleteRecords may move the log start past the beginning of an open transaction.
             return min(self._start_offset, high_watermark)
         return stable_offset
 
@@ -165,14 +164,14 @@ class Log:
 
     @property
     def last_epoch(self) -> int:
-        """Of the last batch, -1 when unknown: what a leader is to compare with its own history. For
-        a log without one it is that of what lies below its start."""
+        """Leader epoch of the last batch, of an empty log the batch below its start; -1 if unknown.
+        The leader compares it with its own history."""
         latest_epoch = self.epochs.latest_epoch
         return self.epochs.epoch_below if latest_epoch < 0 else latest_epoch
 
     def batch_end_below(self, offset: int) -> int:
-        """Where the last batch ends that ends at or below `offset`, or the log begins: lower than
-        `offset` where compaction has left a gap. Raises CorruptData, OSError."""
+        """End offset of the last batch that ends at or below `offset`, or the log start: lower than
+        `offset` inside a batch or a compaction gap. Raises CorruptData, OSError."""
         end_offset = self.segments.last_end_below(offset)
         return self._start_offset if end_offset is None else max(end_offset, self._start_offset)
 
@@ -186,7 +185,7 @@ class Log:
         return self.begins_below(offset) and not is_known
 
     def is_bare_at(self, offset: int) -> bool:
-        """True if the log is empty, begins at `offset`, and no file holds records below."""
+        """True if the log is empty, begins at `offset`, and has no file with records below."""
         return self._start_offset == self._end_offset == offset and not self.begins_below(offset)
 
     def summary(self) -> str:
@@ -197,7 +196,7 @@ class Log:
         )
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Follow other settings from now on; what has been written stays as it is."""
+        """Use other settings from now on; existing files stay as they are."""
         self.config = config
         self.segments.set_index_interval(config.index_interval_bytes)
 
@@ -217,7 +216,7 @@ class Log:
         )
 
     def advance_start_offset(self, offset: int) -> bool:
-        """Raise `start_offset`; segments below go at the next retention run. False if not above.
+        """Raise `start_offset`; the next retention run deletes segments below. False if not higher.
 
         Raises OffsetOutOfRange above `end_offset`.
         """
@@ -239,12 +238,12 @@ class Log:
         now_ms: int,
         header: BatchHeader | None = None,
     ) -> Appended:
-        """Give the batches in `batch` (writable) the next offsets and `leader_epoch`; append them.
+        """Write the next offsets and `leader_epoch` into the batches in `batch`, and append them.
 
-        header: of the first of them, if the caller has read it and has changed nothing since.
-        Batches must have passed validation: nothing is checked here but sizes. Not durable until
-        flushed. Raises BatchError(RECORD_LIST_TOO_LARGE) for a batch above `segment_bytes`,
-        OSError when the disk refuses; then `end_offset` tells what was kept.
+        The batches must have passed validation: only sizes are checked. They are not durable until
+        a flush. Raises BatchError(RECORD_LIST_TOO_LARGE) for a batch above `segment_bytes`, OSError
+        if the disk fails; `end_offset` then tells what was kept.
+        header: of the first batch, if the caller has read it and has changed nothing since.
         """
         placed = place_as_leader(
             batch,
@@ -257,12 +256,11 @@ class Log:
         return self._append(batch, placed, now_ms)
 
     def append_as_follower(self, batches: bytes | memoryview, *, now_ms: int) -> Appended:
-        """Append batches as the leader stored them, offsets and epochs kept.
+        """Append batches as the leader stored them, with their offsets and epochs.
 
-        A batch cut off at the end is left for the next fetch. Raises OutOfOrderAppend when offsets
-        or epochs do not continue this log, BatchError on a CRC that does not match; nothing is
-        appended then. A base offset above `end_offset` is a gap that compaction left; one below it
-        fits if `base_below_start` says so.
+        A batch cut off at the end is left for the next fetch. A base offset may be above
+        `end_offset`, behind a compaction gap; below it, only as in `base_below_start`. Otherwise
+        raises OutOfOrderAppend, or BatchError if a CRC does not match; then nothing is appended.
         """
         base_offset = self.base_below_start(batches)
         placed = place_as_follower(
@@ -282,9 +280,9 @@ class Log:
         return appended
 
     def base_below_start(self, batches: Buffer) -> int | None:
-        """Base offset of the first of `batches` if this log is empty and begins within it: as
-        DeleteRecords lets the leader's log begin. The first file is named by it then, so that a
-        caller sees to it that the log's start is known without."""
+        """Base offset of the first batch if this log is empty and starts inside that batch, else
+        None. DeleteRecords can move a leader's log start into a batch. That batch names this log's
+        first segment, so the caller must keep the log start in its checkpoint."""
         start_offset = self._start_offset
         if start_offset != self._end_offset or self.size_bytes or len(batches) < HEADER_BYTES:
             return None
@@ -313,7 +311,7 @@ class Log:
                 self._has_unsynced_bytes = True
                 self._unsynced_since_ms = now_ms
             for at, size, base_offset, last_offset, epoch, header in placed[start:stop]:
-                # As header.record_timestamp_max_ms, without the call.
+                # The same as header.record_timestamp_max_ms, without the call.
                 timestamp_ms = header.max_timestamp_ms if header.record_count else -1
                 if timestamp_ms > max_timestamp_ms:
                     max_timestamp_ms = timestamp_ms
@@ -334,11 +332,11 @@ class Log:
         )
 
     def _segment_for(self, item: Placed, now_ms: int) -> Segment:
-        """The segment that takes the batch; rolls first when one of Kafka's limits says so."""
+        """The segment that takes the batch; rolls first if one of Kafka's limits requires it."""
         segments = self.segments
         if not segments.items:
-            # The first segment's name is where the log begins after a restart. A follower of a
-            # compacted log is first sent what is left of it.
+            # After a restart the log begins at the first segment's name. A follower of a compacted
+            # log may get its first batch from far above the log start.
             is_near = item.last_offset - self._start_offset <= RELATIVE_OFFSET_MAX
             if not is_near:
                 self._forget_epochs_below(item.base_offset)
@@ -346,8 +344,8 @@ class Log:
             return segments.add(base_offset, now_ms=now_ms)
         segment = segments.items[-1]
         if must_roll(segment, item, self.config, now_ms):
-            # Seed 104057: named by its first batch, behind a gap that compaction has left, it would
-            # look to an unclean start as if the one before had lost its end, and be cut.
+            # A segment named by its first batch, behind a compaction gap, would make the one before
+            # look torn. An unclean start would then drop the new one (seed 104057).
             is_near = item.last_offset - self._end_offset <= RELATIVE_OFFSET_MAX
             if segment.size_bytes and is_near:
                 return self._roll(self._end_offset, now_ms)
@@ -359,9 +357,10 @@ class Log:
         return segment
 
     def _forget_epochs_below(self, base_offset: int) -> None:
-        """Before the log's first segment comes to begin there, above where the log did, with no
-        record between: a start would miss those of an epoch known before (`lost_files.py`)."""
-        # A flush under way has these at hand, and would write them over what is written here.
+        """Forget the epochs below the log's first segment, which is about to begin above the log
+        start. A start would take a known epoch without records for a sign of missing files
+        (`storage.recovery.missing_files`)."""
+        # A running flush still holds the old epochs and would overwrite this checkpoint.
         self.segments.stop_derived_files(self._end_offset)
         self.epochs.truncate_from_start(base_offset)
         if self.disk.exists(self.directory):
@@ -372,10 +371,10 @@ class Log:
     def read(
         self, offset: int, *, bytes_max: int, end_offset: int, at_least_one_batch: bool = True
     ) -> LogSlice:
-        """Whole batches of one segment, the first holding `offset`, all ending <= `end_offset`.
+        """Whole batches of one segment; the first holds `offset`, all end at or below `end_offset`.
 
-        end_offset: exclusive; the high watermark, the last stable offset, or the log's end. Length
-        0 when there is nothing to serve. Raises OffsetOutOfRange, CorruptData.
+        end_offset: exclusive; the high watermark, the last stable offset, or the end of the log.
+            The length is 0 if there is nothing to return. Raises OffsetOutOfRange, CorruptData.
         """
         log_end_offset = self._end_offset
         if end_offset > log_end_offset:
@@ -405,7 +404,7 @@ class Log:
         return LogSlice(NO_FILE, 0, 0, offset)
 
     def _tell_gap(self, offset: int, following: Segment) -> None:
-        """Once: the log may have been compacted before, so that it is no proof of damage."""
+        """Warn once of a gap. It proves no damage, as the log may have been compacted earlier."""
         self._has_told_gap = True
         logger.warning(
             "%s: no batch holds offset %d; the next is in %s. Compaction leaves such gaps, and so "
@@ -417,7 +416,7 @@ class Log:
 
     @property
     def has_unflushed_roll(self) -> bool:
-        """A rolled segment waits for its fsync."""
+        """True if a rolled segment waits for its fsync."""
         return self.segments.has_unflushed_roll
 
     @property
@@ -430,8 +429,8 @@ class Log:
         )
 
     def needs_flush(self, now_ms: int) -> bool:
-        """A rolled segment waits for its fsync, retired ones wait for the epochs' checkpoint, or
-        `flush_messages` or `flush_ms` have gathered."""
+        """True if a flush is due: a rolled segment waits for its fsync, retired segments wait for
+        the epoch checkpoint, or `flush_messages` or `flush_ms` is reached."""
         if self.has_unflushed_roll or self.has_waiting_removals:
             return True
         config = self.config
@@ -445,9 +444,9 @@ class Log:
         )
 
     def begin_flush(self) -> FlushTicket:
-        """Gather what a flush must fsync. One flush at a time; run it, then `end_flush`.
+        """Gather what a flush must fsync. Run the ticket, then call `end_flush`; one at a time.
 
-        Raises OSError and CorruptData, of the last batch: nothing has begun then.
+        Raises OSError, and CorruptData for the last batch; then no flush has begun.
         """
         epochs = self._checkpoint.pending() if self.segments.items else None
         ticket = self.segments.begin_flush(
@@ -462,10 +461,10 @@ class Log:
         return ticket
 
     def complete_flush(self, ticket: FlushTicket) -> None:
-        """The ticket has run: its end offset is durable from here on.
+        """Raise `durable_end_offset` to the end offset of the ticket, which has run.
 
-        Unless the log was cut meanwhile, which kept the checkpoint from being written: a start that
-        scans from `durable_end_offset` on takes the epochs before from there. The next flush tells.
+        After a truncation during the flush it stays: the epoch checkpoint was not written, and an
+        unclean start needs that for the epochs below `durable_end_offset`. The next flush does it.
         """
         self.segments.complete_flush(ticket)
         if ticket.owes_epochs:
@@ -474,15 +473,15 @@ class Log:
             self._durable_end_offset = max(self._durable_end_offset, ticket.end_offset)
 
     def end_flush(self, ticket: FlushTicket) -> None:
-        """End the ticket's run, whether it succeeded (see `complete_flush`) or not: after a failure
-        the log must be reopened. Files that were closed meanwhile are let go either way."""
+        """End a flush, whether its ticket succeeded or failed; after a failure the log must be
+        reopened. Files that were closed during the flush are released in both cases."""
         if ticket.is_done:
             self.complete_flush(ticket)
         else:
             self.segments.fail_flush()
 
     def flush(self) -> None:
-        """Begin, run and complete one flush, blocking. Raises OSError, CorruptData."""
+        """Run one flush from begin to end, blocking. Raises OSError, CorruptData."""
         ticket = self.begin_flush()
         try:
             ticket.run()
@@ -492,13 +491,13 @@ class Log:
     # --- cut ---------------------------------------------------------------------------------
 
     def end_if_cut(self, offset: int) -> int:
-        """Where `truncate_to` would leave the end: below `offset` if compaction has left a gap
-        there. Ends a clean under way, as the cut will. Raises CorruptData."""
+        """The end offset that `truncate_to(offset)` would leave; lower than `offset` in a
+        compaction gap. Stops a running clean, as the truncation will. Raises CorruptData."""
         segments = self.segments
         if offset >= self._end_offset or not segments.items or offset < segments.bases[0]:
             return min(offset, self._end_offset)
-        # What it has swapped on disk and not in memory yet may have a gap that the old segments
-        # have not: the cut would end below what is said here.
+        # A segment that the clean has swapped on disk, but not yet in memory, may have a gap that
+        # the old ones lack: the truncation would then end lower than the result here.
         segments.stop_cleaning()
         segment = segments.items[bisect_right(segments.bases, offset) - 1]
         return segment.last_end_below(offset)
@@ -506,9 +505,9 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Drop every batch whose last offset is >= `offset`; fsynced on return.
 
-        Epochs that start at or above the new end go too, even when no batch does. A caller that
-        keeps a recovery-point checkpoint lowers it first: with a point above the log's end, a tail
-        torn later would look like damage below the recovery point.
+        Epochs that start at or above the new end are dropped even if no batch is. A caller that
+        keeps a recovery-point checkpoint lowers it first. If the recovery point were above the end
+        of the log, a tail torn later would look like damage below it.
         """
         segments = self.segments
         if offset >= self._end_offset or not segments.items:
@@ -519,23 +518,24 @@ class Log:
             return
         segments.stop_cleaning()
         segments.stop_derived_files(offset)
-        # First: what the checkpoint names and the log lacks was lost (`raft.metadata_log`).
+        # First, because a start refuses a log that lacks a known epoch (`raft.metadata_log`).
         self.epochs.truncate_from_end(offset)
         self._checkpoint.write(self._durable_end_offset)
-        # Newest first: a crash on the way leaves a shorter log and no hole.
+        # Newest first, so that a crash on the way leaves a shorter log and no hole.
         while segments.bases[-1] > offset:
             segments.drop_last()
         active = segments.items[-1]
         segments.unseal(active)
         segments.forget_recovery_state(active)
         active.load_tail()
-        # Else: 1. the cut below is durable, 2. the power fails, 3. the segments behind are back and
-        # this one's index, which proves it whole: what was cut passes for a gap of compaction.
+        # Make the removals durable before the truncation. Bad sequence without this: 1. The
+        # truncation becomes durable. 2. The power fails. 3. The removed segments are back, and the
+        # index that proves this one whole, so the truncated records pass for a compaction gap.
         segments.sync_directories()
         active.cut(offset)
         segments.sync_directories()
         self._end_offset = active.end_offset
-        # A cut within a batch takes all of it, and no flush may claim a part.
+        # Truncation inside a batch removes the whole batch; no flush may claim a part of it.
         segments.stop_derived_files(self._end_offset)
         if self._end_offset < self._start_offset:
             self._start_offset = self._end_offset
@@ -550,7 +550,7 @@ class Log:
             segments.save_recovery_state(self.producers)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
-        """Drop everything; the log is empty with start and end at `offset`. Durable on return."""
+        """Drop all records; start and end of the empty log are `offset`. Durable on return."""
         segments = self.segments
         segments.stop_cleaning()
         segments.stop_derived_files(0)
@@ -563,7 +563,7 @@ class Log:
         self.producers.clear()
         self._start_offset = self._end_offset = self._durable_end_offset = offset
         if offset > 0:
-            # An empty segment whose name keeps the offset over a restart.
+            # An empty segment, whose name keeps the offset across a restart.
             segments.add(offset, now_ms=now_ms)
         if self.disk.exists(self.directory):
             segments.sync_directories()
@@ -573,7 +573,7 @@ class Log:
     def close(self) -> None:
         """Flush, write indexes and producer snapshot, close the files. Raises OSError, CorruptData.
 
-        After it `Log.open(is_clean=True)` is allowed.
+        The next start may then use `Log.open(is_clean=True)`.
         """
         self.segments.stop_cleaning()
         items = self.segments.items
@@ -587,14 +587,14 @@ class Log:
         self.segments.close_files()
 
     def abandon(self) -> None:
-        """Close the files and write nothing: the disk below is gone. Unclean for the next start."""
+        """Close the files and write nothing, because the disk failed. The next start is unclean."""
         self.segments.stop_cleaning()
         self.segments.close_files()
 
     def delete(self) -> None:
-        """Remove the folder and all in it; the log must not be used afterwards."""
+        """Remove the folder with all its files; the log must not be used afterwards."""
         self.segments.stop_cleaning()
-        # A flush under way would write them by their names, and another log may have these soon.
+        # A running flush would write files by name, and another log may soon use the same names.
         self.segments.stop_derived_files(0)
         self.segments.close_files()
         self.disk.remove_tree(self.directory)

@@ -1,4 +1,4 @@
-"""The data types of a log: settings, what appends and reads answer, and the two refusals."""
+"""The data types of a log: its settings, the results of appends and reads, and two errors."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kvorum.runtime.errors import KvorumError
 from kvorum.storage.format.batch import Buffer
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
-"""Offsets and positions inside a segment are 32 bits in its index."""
+"""Offsets and positions within a segment have 32 bits in its indexes."""
 DAY_MS = 86_400_000
 INDEX_BYTES_MIN = 36
-"""Room for two time entries and the one forced at the end; with less every append would roll."""
+"""Room for two time index entries and the forced last one; with less, every append would roll."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionConfig:
-    """How a compacted log is cleaned; names and defaults are Kafka's topic configs."""
+    """Compaction settings of one log; names and defaults are Kafka's topic configs."""
 
     min_cleanable_dirty_ratio: float = 0.5
     min_lag_ms: int = 0
@@ -30,10 +30,12 @@ class CompactionConfig:
 class LogConfig:
     """Settings of one log; names and defaults are Kafka's topic configs. -1 means no limit.
 
-    compaction: None for a log that keeps all records of a key. keeps_recovery_state: flushes save
-    what an unclean start need not find out again (`recovery_state.py`), for logs with few flushes.
-    epochs_tell_start: retired segments wait for the epochs' checkpoint, and a start refuses a log
-    that begins above its first known epoch (`lost_files.py`).
+    compaction: None for a log that is not compacted.
+    keeps_recovery_state: each flush saves the state of the active segment, so that an unclean start
+        need not scan it (`storage.recovery.segment_state`). For logs with few flushes.
+    epochs_tell_start: retired segments are removed only after the leader epoch checkpoint is
+        written. A start then refuses a log that begins above its first known epoch
+        (`storage.recovery.missing_files`).
     """
 
     segment_bytes: int = 1 << 30
@@ -70,11 +72,11 @@ class OffsetOutOfRange(KvorumError):
 
 
 class OutOfOrderAppend(KvorumError):
-    """A replicated batch that does not continue this log; nothing of the call was appended."""
+    """A replicated batch that does not continue this log; no batch of the call was appended."""
 
 
 class Appended(NamedTuple):
-    """The result of one append. Offsets are inclusive; a named tuple because appends are hot."""
+    """The result of one append; offsets are inclusive. A named tuple, as appends are frequent."""
 
     base_offset: int
     last_offset: int
@@ -83,11 +85,11 @@ class Appended(NamedTuple):
 
 
 class LogSlice(NamedTuple):
-    """`length` bytes of whole batches at `position` of `file`, the first with `first_offset`.
+    """`length` bytes of whole batches at `position` of `file`; `first_offset` is the first batch's.
 
-    Valid until the log is truncated, closed or deleted, and `file_delete_delay_ms` longer than
-    retention keeps the segment. Ask `file.fileno()` at the moment of sending: a closed file
-    answers -1, an old number may by then belong to another file.
+    The slice is valid until the log is truncated, closed or deleted, and for `file_delete_delay_ms`
+    after retention has removed the segment. Call `file.fileno()` only when sending: it is -1 for a
+    closed file, while a number kept from earlier may by then belong to another file.
     """
 
     file: DiskFile
@@ -100,7 +102,7 @@ class LogSlice(NamedTuple):
 
 
 class _NoFile:
-    """The file of an empty slice."""
+    """The file of an empty slice; it has no bytes and cannot be written."""
 
     path = ""
 

@@ -1,12 +1,12 @@
-"""What each idempotent producer wrote last, for refusing duplicates and gaps (KIP-98).
+"""The last batches of each idempotent producer, to detect duplicates and gaps (KIP-98).
 
-`check` is for leaders, before the append. `update` is for every append, recovery and followers
-included, and never refuses: what is in the log has been accepted. Snapshots use Kafka's .snapshot
-format (version 1), which keeps only the last batch of a producer: after a restart the window of
-duplicates is one batch and not five.
+Leaders call `check` before an append. `update` runs on every append, also in recovery and on
+followers. It never refuses, because a batch in the log has been accepted. Snapshots use Kafka's
+.snapshot format (version 1), which keeps only the last batch of a producer. So after a restart,
+duplicates are detected for one batch instead of five.
 
-Transactions: `ongoing` are those without a marker yet. `unreplicated` have one that the high
-watermark has not passed, so it may still be lost; both hold back the last stable offset.
+Transactions: those in `ongoing` have no marker yet. Those in `unreplicated` have a marker that the
+high watermark has not passed, so it may still be lost. Both hold back the last stable offset.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ProducerBatch(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch is in the log already; the producer gets the first answer again."""
+    """The batch is in the log already; the producer gets the first response again."""
 
     base_offset: int
     last_offset: int
@@ -50,7 +50,7 @@ class Duplicate(NamedTuple):
 
 
 class ProducerEnd(NamedTuple):
-    """A producer's last batch. last_data_offset: -1 when only a marker of it is known."""
+    """A producer's last batch. last_data_offset: -1 if only a marker of it is known."""
 
     last_data_offset: int
     epoch: int
@@ -94,7 +94,7 @@ class ProducerStateTable:
         return len(self.entries)
 
     def check(self, header: BatchHeader) -> Duplicate | None:
-        """None: append it. Duplicate: answer success with these offsets, append nothing.
+        """None: append the batch. Duplicate: answer with its offsets and append nothing.
 
         Raises BatchError: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER
         for a gap. An unknown producer may begin with any sequence (KIP-360).
@@ -121,8 +121,8 @@ class ProducerStateTable:
                 raise _out_of_order(header, "0 in a new epoch")
             return None
         if not entry.batches:
-            # Known by a marker only: it is the producer's first batch here in this epoch. A later
-            # one that overtook it must not get in before it.
+            # Only a marker of this producer is known, so this must be its first batch in the epoch.
+            # A later batch that overtook the first one must be refused.
             if first != 0:
                 raise _out_of_order(header, "0 as the first of its epoch")
             return None
@@ -135,7 +135,7 @@ class ProducerStateTable:
         return None
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """True if the producer has a transaction open here, begun in that epoch."""
+        """True if the producer has an open transaction in this log that began in that epoch."""
         entry = self.entries.get(producer_id)
         return (
             entry is not None
@@ -151,12 +151,12 @@ class ProducerStateTable:
         coordinator_epoch: int,
         is_epoch_raised: bool,
     ) -> None:
-        """True if a leader may append that marker; raises BatchError if not.
+        """Raise BatchError if the leader must not append that marker.
 
-        TRANSACTION_COORDINATOR_FENCED: a later coordinator has written here.
-        INVALID_PRODUCER_EPOCH: the producer is past it. is_epoch_raised: the marker's epoch is
-        above that of the records that it ends (KIP-890), so that one which arrives a second time
-        cannot end the next transaction.
+        TRANSACTION_COORDINATOR_FENCED: a later coordinator has written to this log.
+        INVALID_PRODUCER_EPOCH: the producer has a later epoch.
+        is_epoch_raised: the marker's epoch is above the epoch of the records that it ends
+            (KIP-890), so a repeated marker cannot end the next transaction.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -176,7 +176,7 @@ class ProducerStateTable:
             )
 
     def duplicate_of(self, header: BatchHeader) -> Duplicate | None:
-        """The batch of the log that this one repeats, if it is one of the last few."""
+        """The batch in the log that this one repeats, if it is one of the last few; else None."""
         entry = self.entries.get(header.producer_id)
         if entry is None or header.producer_epoch != entry.epoch:
             return None
@@ -188,7 +188,7 @@ class ProducerStateTable:
         return None
 
     def expected_sequence(self, header: BatchHeader) -> int:
-        """With which sequence that producer has to go on; -1 if with any."""
+        """The sequence with which that producer has to continue; -1 if any sequence is allowed."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return -1
@@ -199,10 +199,10 @@ class ProducerStateTable:
     def update(
         self, header: BatchHeader, last_offset: int, buffer: Buffer, position: int
     ) -> AbortedTransaction | None:
-        """Remember a batch that is in the log, which stands at `position` of `buffer`.
+        """Remember a batch of the log that lies at `position` of `buffer`.
 
-        header: its base offset need not be the assigned one. Returns the transaction that the
-        batch aborts. Raises BatchError on a control batch that does not parse.
+        header: its base offset may differ from the assigned one. Returns the transaction that the
+            batch aborts, if any. Raises BatchError on a control batch that cannot be parsed.
         """
         if header.producer_id < 0:
             return None
@@ -253,7 +253,7 @@ class ProducerStateTable:
         entry.coordinator_epoch = marker.coordinator_epoch
         first_offset = entry.current_transaction_first_offset
         if first_offset < 0:
-            # A coordinator repeats a marker when it cannot tell whether the first one arrived.
+            # A coordinator repeats a marker if it cannot tell that the first one arrived.
             return None
         entry.current_transaction_first_offset = -1
         self.ongoing.pop(first_offset, None)
@@ -264,7 +264,7 @@ class ProducerStateTable:
         return AbortedTransaction(header.producer_id, first_offset, last_offset, stable)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction is decided, and its marker replicated; exclusive."""
+        """Offset (exclusive) below which every transaction is decided and its marker replicated."""
         if not self.ongoing and not self.unreplicated:
             return high_watermark
         self.forget_replicated(high_watermark)
@@ -272,7 +272,7 @@ class ProducerStateTable:
         return min((high_watermark, stable, *self.unreplicated.values()))
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Markers below the watermark hold nothing back any more."""
+        """Drop the markers below the high watermark, which hold nothing back any more."""
         for last_offset in [at for at in self.unreplicated if at < high_watermark]:
             del self.unreplicated[last_offset]
 
@@ -286,7 +286,8 @@ class ProducerStateTable:
         }
 
     def expire(self, now_ms: int, *, expiration_ms: int) -> list[int]:
-        """Forget producers silent for `expiration_ms`; open transactions stay. Returns ids."""
+        """Forget producers that were silent for `expiration_ms` and have no open transaction;
+        return their ids."""
         expired = [
             entry.producer_id
             for entry in self.entries.values()
@@ -298,8 +299,11 @@ class ProducerStateTable:
         return expired
 
     def until(self, offset: int) -> ProducerStateTable:
-        """The state from the batches below `offset`, as far as it is remembered here: not of a
-        producer that has written five batches since, nor of a transaction that has ended since."""
+        """The state from the batches below `offset`, as far as this table remembers it.
+
+        It lacks producers that have written five batches since, and transactions that have ended
+        since.
+        """
         table = ProducerStateTable()
         for entry in self.entries.values():
             kept = [batch for batch in entry.batches if batch.last_offset < offset]
@@ -316,22 +320,23 @@ class ProducerStateTable:
         return table
 
     def complete(self, snapshot: ProducerStateTable) -> None:
-        """Take from a snapshot at the same offset what only batches told that are gone."""
+        """Add from a snapshot at the same offset what only removed batches could tell."""
         for producer_id, known in snapshot.entries.items():
             entry = self.entries.get(producer_id)
             if entry is None or not entry.batches or known.epoch > entry.epoch:
                 self.entries[producer_id] = known
             elif known.batches and known.batches[-1].last_offset > entry.batches[-1].last_offset:
-                # A clean took its last batch, for a later one that is lost since.
+                # A clean removed the producer's last batch in favour of a later one, which has been
+                # lost since.
                 known.batches[:0] = entry.batches[1 - BATCHES_KEPT :]
                 self.entries[producer_id] = known
             else:
-                # The window of five batches is here; of a snapshot's there is one.
+                # Keep the window of five batches; the snapshot has only one.
                 entry.coordinator_epoch = max(entry.coordinator_epoch, known.coordinator_epoch)
         self.find_ongoing()
 
     def find_ongoing(self) -> None:
-        """Make `ongoing` from the entries, in the order that it must have."""
+        """Build `ongoing` from the entries, ordered by first offset."""
         opened = [
             entry for entry in self.entries.values() if entry.current_transaction_first_offset >= 0
         ]

@@ -1,4 +1,4 @@
-"""Retention: which segments may go, a pure decision, and taking them out of the log."""
+"""Retention: a pure decision on which segments to delete, and their removal from the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kvorum.storage.log.segment import Segment
 
 
 class SegmentFacts(Protocol):
-    """The facts that the decision needs. Properties may read files, so they are read oldest
-    first."""
+    """The facts of a segment that the decision needs. Properties may read files, so they are read
+    oldest segment first."""
 
     base_offset: int
 
@@ -27,14 +27,14 @@ class SegmentFacts(Protocol):
 
 
 def apply_retention(log: Log, *, now_ms: int, high_watermark: int) -> list[int]:
-    """Delete the segments that start offset, size and age allow; base offsets of those gone.
+    """Delete the segments that start offset, size and age allow; return their base offsets.
 
-    Files are renamed now and removed by `remove_deleted` after `file_delete_delay_ms`. Those of
-    segments that are not flushed yet wait for the next run, and readers do not see them.
+    Files are renamed now; `remove_deleted` removes them after `file_delete_delay_ms`. Segments that
+    are not flushed yet wait for the next run, but readers no longer see them.
     """
     segments = log.segments
     if segments.is_cleaning:
-        # It waits for the next run, lest a long clean be cancelled again and again.
+        # Retention waits for the next run, so that a long clean is not cancelled again and again.
         return []
     count = deletable_count(
         segments.items,
@@ -49,12 +49,15 @@ def apply_retention(log: Log, *, now_ms: int, high_watermark: int) -> list[int]:
         return []
     if count == len(segments.items):
         log.roll(now_ms=now_ms)
-    # First the start: a disk that fails half-way must leave no hole behind it, which readers
-    # would be led over in silence.
+    # Raise the start offset first. If the disk fails half-way, a hole behind the start would be
+    # skipped by readers silently.
     log.advance_start_offset(segments.bases[count])
-    # With its flush comes the snapshot of the producers at a segment's end. Bad sequence: 1. a
-    # topic is idle for longer than `retention_ms`, 2. its last segment is rolled and retired,
-    # 3. the process is killed, 4. a producer repeats its last batch, which nobody knows.
+    # A segment waits for its flush, which writes the producer snapshot at its end. Bad sequence
+    # without that:
+    # 1. A topic is idle for longer than `retention_ms`.
+    # 2. Its last segment is rolled and retired.
+    # 3. The process is killed.
+    # 4. A producer repeats its last batch, and the log no longer knows that producer.
     count = min(count, len(segments.sealed_prefix()))
     retired: list[Segment] = []
     if count:
@@ -67,11 +70,11 @@ def apply_retention(log: Log, *, now_ms: int, high_watermark: int) -> list[int]:
 
 
 def take_deleted(log: Log, now_ms: int) -> list[str]:
-    """Paths of the files whose delay has passed: to remove, in a thread, since the unlink of
-    a file of a gigabyte may take long. Missing ones are fine.
+    """Paths of the files whose delay has passed, to be removed in a thread: unlinking a file of a
+    gigabyte may take long. Missing files are no error.
 
-    None before a flush has written the epochs' checkpoint, if `epochs_tell_start`: once the
-    files are gone, nothing else explains why the log begins above what the old one names.
+    With `epochs_tell_start`, none before a flush has written the epoch checkpoint. The old
+    checkpoint names epochs below the new log start, and only these files explain that.
     """
     if log.has_waiting_removals or (log.config.epochs_tell_start and log.segments.is_flushing):
         return []
@@ -79,7 +82,7 @@ def take_deleted(log: Log, now_ms: int) -> list[str]:
 
 
 def remove_deleted(log: Log, now_ms: int) -> int:
-    """Remove the files whose delay has passed, blocking; how many segments that were."""
+    """Remove the files whose delay has passed, blocking; return the number of segments removed."""
     paths = take_deleted(log, now_ms)
     for path in paths:
         log.disk.remove(path)
@@ -96,13 +99,16 @@ def deletable_count(
     retention_bytes: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest segments may be deleted; all of them only if the last has data.
+    """The number of oldest segments that may be deleted; all of them only if the last has records.
 
-    A segment goes when the next one begins at or below `start_offset`, when the log without it
-    still has `retention_bytes`, or when its largest timestamp is older than `retention_ms`; and
-    never when a part of it is at or above the high watermark. -1 switches a limit off. A segment
-    without any timestamp is as old as the last write to its file. Kafka asks three times, for the
-    start, the size and the age; what one takes is no longer too much for the next.
+    A segment is deleted in any of these cases, unless it reaches to the high watermark or above:
+    - The next segment begins at or below `start_offset`.
+    - The log without it still has `retention_bytes`.
+    - Its largest timestamp is older than `retention_ms`.
+
+    -1 switches a limit off. A segment without timestamps is as old as the last write to its file.
+    Kafka makes three passes, for start, size and age; a segment deleted in one pass does not count
+    in the next.
     """
     excess_bytes = -1
     if retention_bytes >= 0:

@@ -1,4 +1,4 @@
-"""When a log begins a new segment: Kafka's limits of size, age, offsets and index entries."""
+"""The decision to roll a log: Kafka's limits of size, age, offsets and index entries."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""One segment: a .log file of batches with its indexes.
+"""One segment: a .log file of batches, with its indexes.
 
-Files are opened when first needed. The active segment also remembers where its latest batches lie
-(`_ends`, `_positions`), so that the tail reads of caught-up fetchers cost two bisections and no
-read of the file.
+Files are opened when first needed. The active segment also remembers the positions of its latest
+batches (`_ends`, `_positions`). So a caught-up fetcher's read takes two bisections and no file
+read.
 
-Invariant that recovery rests on: the .index file of a segment exists only while its .log is sealed
-or closed and fsynced. Whoever appends to such a segment again removes it first (`unseal`).
+Recovery depends on this invariant: a segment has an .index file only while its .log is sealed or
+closed, and fsynced. Before a caller appends to such a segment again, it removes the .index file
+(`unseal`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kvorum.storage.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Offse
 from kvorum.storage.log.transaction_index import AbortedTransaction, pack_aborted, parse_aborted
 
 RECENT_BATCHES_MAX = 4096
-"""Batches of the active segment whose place is remembered; at 1 KB each the last 4 MB."""
+"""Number of batches of the active segment whose positions are remembered; at 1 KB each, 4 MB."""
 logger = logging.getLogger("kvorum.storage")
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Segment:
         has_saved_indexes: bool = False,
         name_suffix: str = "",
     ) -> None:
-        """name_suffix: behind the names of its files while it is not yet part of a log."""
+        """name_suffix: appended to the file names while the segment is not part of a log yet."""
         self._disk = disk
         self._name_suffix = name_suffix
         self.directory = directory
@@ -115,7 +116,7 @@ class Segment:
         return self._size
 
     def adopt(self) -> None:
-        """Its files have got their names in the log: go on under these, sealed."""
+        """Go on under the final file names, which the files have just got; sealed from now on."""
         file = self.take_file()
         if file is not None:
             file.close()
@@ -124,14 +125,14 @@ class Segment:
         self.forget_recent()
 
     def take_file(self) -> DiskFile | None:
-        """The open file, which the caller now has to close."""
+        """Hand over the open file; the caller must close it."""
         file, self._file = self._file, None
         return file
 
     # --- append ------------------------------------------------------------------------------
 
     def start_empty(self) -> None:
-        """Begin as a new active segment; makes the file."""
+        """Create the file of a new active segment."""
         self._size = 0
         self._indexes = (OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
         self._aborted = []
@@ -139,10 +140,10 @@ class Segment:
         self.file.truncate(0)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Put whole batches at the end in one write. Nothing is noted until it succeeded.
+        """Write whole batches at the end of the file in one write; `note` must follow.
 
-        On failure the file is cut back, so that no whole batch of the failed write can stand behind
-        the next one's bytes and pass for data. Raises OSError.
+        After a failed write the file is truncated again. Otherwise a whole batch of the failed
+        write could remain behind the next write and pass for data. Raises OSError.
         """
         try:
             self.file.pwrite(data, self._size)
@@ -153,7 +154,7 @@ class Segment:
     def note(
         self, base_offset: int, last_offset: int, max_timestamp_ms: int, size_bytes: int
     ) -> None:
-        """Account for the batch that now stands at the end of the noted part of the file."""
+        """Account for the next batch of the file, which begins where the noted part ends."""
         position = self._size
         if max_timestamp_ms > self.max_timestamp[0]:
             self.max_timestamp = (max_timestamp_ms, last_offset)
@@ -177,18 +178,18 @@ class Segment:
             del ends[:half], self._bases[:half], self._positions[:half]
 
     def forget_recent(self) -> None:
-        """Drop the tail memory, as when the segment is no longer the active one."""
+        """Forget the positions of the latest batches, as when the segment is no longer active."""
         self._bases: list[int] = []
         self._ends: list[int] = []
         self._positions: list[int] = []
-        # Batches that end above this offset are all remembered.
+        # The positions of all batches that end above this offset are remembered.
         self._recent_floor = _NOTHING_RECENT
 
     # --- indexes -----------------------------------------------------------------------------
 
     @property
     def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Both indexes; read from their files, or rebuilt from the headers if those are unfit."""
+        """Both indexes: from their files, or rebuilt from the headers if those are damaged."""
         if self._indexes is None:
             self._indexes = self._load_indexes() or self._rebuild_indexes()
         return self._indexes
@@ -199,13 +200,13 @@ class Segment:
         offset_index, time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
         offset_bytes = self._disk.read_bytes(self.path(INDEX_SUFFIX))
         time_bytes = self._disk.read_bytes(self.path(TIME_INDEX_SUFFIX))
-        # An unfit index is no loss: it holds nothing that the batches do not.
+        # A damaged index is no loss: it holds only what the batches hold too.
         if offset_index.load(offset_bytes, log_size_bytes=self.size_bytes) is not None:
             return None
         if time_index.load(time_bytes) is not None:
             return None
         if not time_bytes and self.first_batch_timestamp_ms >= 0:
-            # Emptied since it was written: a search by time would pass the segment over.
+            # The file was emptied after it was written. A lookup by time would skip the segment.
             return None
         self.max_timestamp = time_index.last()
         return offset_index, time_index
@@ -242,7 +243,7 @@ class Segment:
 
     @property
     def modified_ms(self) -> int:
-        """When the .log was last written."""
+        """Time of the last write to the .log file."""
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     @property
@@ -255,7 +256,7 @@ class Segment:
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """Transactions whose ABORT marker lies here. Raises CorruptData on an unfit .txnindex."""
+        """Transactions with their ABORT marker here. Raises CorruptData on a damaged .txnindex."""
         if self._aborted is None:
             path = self.path(TRANSACTION_INDEX_SUFFIX)
             entries: list[AbortedTransaction] = []
@@ -271,15 +272,15 @@ class Segment:
         self._aborted = entries
 
     def index_bytes(self) -> IndexBytes:
-        """Contents of the index files, .timeindex with its forced last entry."""
+        """The contents of the index files; the .timeindex with its forced last entry."""
         offset_index, time_index = self.indexes
         time_index.maybe_append(*self.max_timestamp)
         return offset_index.to_bytes(), time_index.to_bytes(), pack_aborted(self.aborted)
 
     def save_indexes(self, contents: IndexBytes) -> None:
-        """Write and fsync the files. Only after the .log itself was fsynced (see the top).
+        """Write and fsync the index files. The .log must have been fsynced before (see the top).
 
-        .index last: it is what proves the others whole.
+        The .index file comes last, because it proves that the others are whole.
         """
         for suffix, data in zip(reversed(INDEX_SUFFIXES), reversed(contents), strict=True):
             if suffix == TRANSACTION_INDEX_SUFFIX and not data:
@@ -289,11 +290,13 @@ class Segment:
         self.has_saved_indexes = True
 
     def renew_indexes(self, contents: IndexBytes) -> None:
-        """As `save_indexes`, where the files are there and must not be missing for a moment.
+        """Replace existing index files one by one; no file is missing at any moment.
 
-        Each is replaced whole. Bad sequence without that: 1. compaction left a gap behind this
-        segment, 2. a crash takes its index, 3. the next start finds no proof that it was whole,
-        takes the gap for a torn tail and drops all segments behind it.
+        Bad sequence if a file could be missing:
+        1. Compaction left a gap behind this segment.
+        2. A crash loses the .index file.
+        3. The next start has no proof that the segment was whole. It takes the gap for a torn tail
+           and drops every segment behind it.
         """
         for suffix, data in zip(reversed(INDEX_SUFFIXES), reversed(contents), strict=True):
             path = self.path(suffix)
@@ -303,12 +306,13 @@ class Segment:
                 self._disk.write_atomic(path, data)
 
     def unseal(self) -> bool:
-        """Before bytes change again: load the indexes and remove their files. True if any were."""
+        """Load the indexes and remove their files, as the .log will change. True if there were
+        any."""
         had_files = self.has_saved_indexes
         _ = self.indexes, self.aborted
         if had_files:
             self.has_saved_indexes = False
-            # .index first: without it the others count for nothing.
+            # The .index file first: without it the others prove nothing.
             for suffix in INDEX_SUFFIXES:
                 self._disk.remove(self.path(suffix))
         return had_files
@@ -316,9 +320,9 @@ class Segment:
     # --- loading and cutting -------------------------------------------------------------------
 
     def load_tail(self) -> None:
-        """Find end offset, largest timestamp and the tail memory by walking the last headers.
+        """Find end offset, largest timestamp and recent positions by walking the last headers.
 
-        For a segment that was closed cleanly: only what lies behind its last index entry is read.
+        For a cleanly closed segment: only the batches behind the last index entry are read.
         """
         offset_index, _ = self.indexes
         self._restart_at(offset_index.last_position())
@@ -335,9 +339,9 @@ class Segment:
         max_timestamp: tuple[int, int],
         size_bytes: int,
     ) -> None:
-        """Take over what is known of the first `size_bytes` of the file; note what is behind next.
+        """Take over the state of the first `size_bytes` of the file; `note` continues behind them.
 
-        Raises CorruptData if batches do not end there.
+        Raises CorruptData if no batch ends there.
         """
         self._indexes, self._aborted = indexes, aborted
         self.max_timestamp = max_timestamp
@@ -345,7 +349,7 @@ class Segment:
         self.load_tail()
 
     def reset_for_scan(self) -> None:
-        """Forget everything derived; recovery is about to note every batch again."""
+        """Drop all derived state, because recovery is about to note every batch again."""
         self._indexes = (OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
         self._aborted = []
         self.max_timestamp = (-1, self.base_offset)
@@ -359,8 +363,8 @@ class Segment:
     def cut(self, offset: int) -> None:
         """Drop the batches whose last offset is >= `offset`; fsynced on return.
 
-        The fsync is not optional: with the cut lost and later appends kept by a power cut, old
-        batches would stand behind new ones.
+        The fsync is required. A power loss could undo the truncation and keep later appends; old
+        batches would then follow new ones.
         """
         position = self.position_of(offset)
         if position is None:
@@ -378,7 +382,7 @@ class Segment:
         self._restart_at(offset_index.last_position())
 
     def _restart_at(self, position: int) -> None:
-        """Note again the batches from `position`, the start of a batch, to the end of the file."""
+        """Note the batches again from `position`, the start of a batch, to the end of the file."""
         size = self.size_bytes
         self.end_offset = self.base_offset
         self.forget_recent()
@@ -403,12 +407,13 @@ class Segment:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Walk the headers of whole batches from `position`, the start of a batch, up to `stop`.
 
-        Raises CorruptData on a header that cannot be one.
+        Raises CorruptData on bytes that are not a batch header.
         """
         return headers_between(self.file, position, self.size_bytes if stop is None else stop)
 
     def position_of(self, offset: int) -> int | None:
-        """Start of the first batch that ends above `offset`; None if there is none here."""
+        """Position of the first batch in this segment that ends above `offset`, None without
+        one."""
         if offset >= self._recent_floor:
             at = bisect_right(self._ends, offset)
             return self._positions[at] if at < len(self._ends) else None
@@ -426,8 +431,8 @@ class Segment:
         return None
 
     def last_end_below(self, offset: int) -> int:
-        """Where the last batch of the segment ends that ends at or below `offset`; its base offset
-        without one. Raises CorruptData."""
+        """End offset of the last batch that ends at or below `offset`; the base offset if there is
+        none. Raises CorruptData."""
         return self.by_index(lambda: self._last_end(offset))
 
     def _last_end(self, offset: int) -> int:
@@ -443,9 +448,11 @@ class Segment:
         return end_offset
 
     def by_index(self, find: Callable[[], T]) -> T:
-        """The result of `find`, by way of the index. An index that misleads is rebuilt: it holds
-        nothing that the batches do not, and they are not damaged because it is. Raises CorruptData
-        if they are."""
+        """The result of `find`, which uses the index; a misleading index is rebuilt first.
+
+        The index holds only what the batches hold too, so its damage is no damage of the batches.
+        Raises CorruptData if the batches are damaged.
+        """
         try:
             return find()
         except CorruptData as damage:
@@ -458,10 +465,12 @@ class Segment:
     def locate(
         self, offset: int, *, bytes_max: int, end_offset: int, at_least_one_batch: bool
     ) -> tuple[int, int, int] | None:
-        """(position, length, base offset) of the batches to serve; None if none ends above.
+        """(position, length, base offset) of the batches to return; None if none ends above
+        `offset`.
 
-        Whole batches from the one that ends above `offset`, all ending at or below `end_offset`,
-        `bytes_max` in all unless the first alone is larger and `at_least_one_batch` holds.
+        The batches are whole, begin with the one that holds `offset`, and end at or below
+        `end_offset`. They have at most `bytes_max` bytes, unless the first alone is larger and
+        `at_least_one_batch` is set.
         """
         if offset < self._recent_floor:
             return self.by_index(

@@ -1,6 +1,6 @@
-"""The segments of one log and the life of their files: made, sealed, flushed, dropped, deleted.
+"""The segments of one log and their files: created, sealed, flushed, dropped, deleted.
 
-Kept apart from `log.py` so that offsets (there) and files (here) can be read one at a time.
+`log.py` handles offsets and this module handles files, so that each can be read separately.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class SegmentList:
 
     @property
     def has_unflushed_roll(self) -> bool:
-        """A rolled segment whose fsync and derived files are still due."""
+        """True if a rolled segment still waits for its fsync and its derived files."""
         return bool(self._sealed)
 
     @property
     def has_deleted(self) -> bool:
-        """Retired segments whose files are still there."""
+        """True if files of retired segments still exist."""
         return bool(self._deleted)
 
     @property
@@ -94,20 +94,20 @@ class SegmentList:
 
     @property
     def has_unsynced_names(self) -> bool:
-        """Files were made, renamed or removed, and a power cut may undo that."""
+        """True if a power loss may undo that files were created, renamed or removed."""
         return bool(self._dirty_directories) or self._ticket is not None
 
     @property
     def durable_first_offset(self) -> int:
-        """Where the first segment begins, as far as every start will find it so; 0 if files were
-        made or removed since, or there are none."""
+        """Base offset of the first segment, if every start will find it so. 0 if files were created
+        or removed and not fsynced since, or if there are none."""
         return 0 if self.has_unsynced_names or not self.bases else self.bases[0]
 
     # --- reading -----------------------------------------------------------------------------
 
     def last_end_below(self, offset: int) -> int | None:
-        """Where the last batch ends that ends at or below `offset`, None without one. Raises
-        CorruptData, OSError."""
+        """End offset of the last batch that ends at or below `offset`; None if there is none.
+        Raises CorruptData, OSError."""
         for segment in reversed(self.items[: bisect_left(self.bases, offset)]):
             end_offset = segment.last_end_below(offset)
             if end_offset > segment.base_offset:
@@ -115,8 +115,12 @@ class SegmentList:
         return None
 
     def available(self, offset: int, *, end_offset: int) -> tuple[int, bool]:
-        """(bytes of the batches from the one that holds `offset` up to `end_offset`, as far as its
-        segment goes; whether there is more in a later one): a `Log.read` without a limit."""
+        """The result of an unlimited `Log.read`: its length in bytes, and whether a later
+        segment has more.
+
+        The bytes begin with the batch that holds `offset` and go up to `end_offset`, within one
+        segment.
+        """
         at = max(0, bisect_right(self.bases, offset) - 1)
         found = self.items[at].locate(
             offset, bytes_max=sys.maxsize, end_offset=end_offset, at_least_one_batch=True
@@ -125,9 +129,9 @@ class SegmentList:
         return (0 if found is None else found[1]), has_more
 
     def aborted_in(self, found: LogSlice, *, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that touch what `Log.read` found, and maybe a few behind it.
+        """The aborted transactions in the result of a `Log.read`, and maybe some later ones.
 
-        end_offset: the one given to it. Raises CorruptData on an unfit .txnindex.
+        end_offset: the one given to that read. Raises CorruptData on a damaged .txnindex.
         """
         at = max(0, bisect_right(self.bases, found.first_offset) - 1)
         per_segment = [segment.aborted for segment in self.items[at:]]
@@ -145,13 +149,13 @@ class SegmentList:
     # --- growing -----------------------------------------------------------------------------
 
     def set_index_interval(self, index_interval_bytes: int) -> None:
-        """Of the active segment and all that follow; sealed indexes stay as they are."""
+        """Set the index interval from the active segment on; sealed indexes stay as they are."""
         self._index_interval_bytes = index_interval_bytes
         if self.items:
             self.items[-1].index_interval_bytes = index_interval_bytes
 
     def add(self, base_offset: int, *, now_ms: int) -> Segment:
-        """A new, empty, active segment; makes the folder if it is the log's first."""
+        """Add a new, empty, active segment; the log's first segment also creates the folder."""
         if not self.items and not self._disk.exists(self.directory):
             self._disk.make_dirs(self.directory)
             self._dirty_directories.add(self.directory.rpartition("/")[0] or ".")
@@ -169,7 +173,7 @@ class SegmentList:
         return segment
 
     def roll(self, base_offset: int, *, now_ms: int, producer_snapshot: bytes) -> Segment:
-        """Seal the active segment and begin the next; an empty active one is replaced.
+        """Seal the active segment and begin the next; an empty active segment is replaced.
 
         producer_snapshot: producer state at `base_offset`, written with the next flush.
         """
@@ -179,14 +183,16 @@ class SegmentList:
             return self.add(base_offset, now_ms=now_ms)
         old.forget_recent()
         if old.has_saved_indexes:
-            # Closed cleanly and not appended to since: its indexes and snapshot are on disk, and
-            # no flush will come to remove this.
+            # The segment was closed cleanly and not appended to since. Its indexes and producer
+            # snapshot are on disk, so no flush will come that removes its recovery state.
             self.forget_recovery_state(old)
         else:
             if self._is_unseal_unsynced:
-                # Else: 1. old's index comes back after a power cut, 2. old's tail does not,
-                # 3. the new segment does; recovery would then read the index as proof that old
-                # had been whole and report damage.
+                # Bad sequence without this fsync:
+                # 1. After a power loss, the removed index of the old segment is back.
+                # 2. The tail of the old segment is lost.
+                # 3. The new segment is there. Recovery would read the index as proof that the old
+                #    segment was whole, and report damage.
                 self._disk.sync_dir(self.directory)
                 self._is_unseal_unsynced = False
             path = self._snapshot_path(base_offset)
@@ -196,7 +202,7 @@ class SegmentList:
         return self.add(base_offset, now_ms=now_ms)
 
     def unseal(self, segment: Segment) -> None:
-        """The active segment is about to change: its index files must go (see segment.py)."""
+        """Remove the index files of the active segment, before it changes (see segment.py)."""
         self._sealed = [item for item in self._sealed if item.segment is not segment]
         if segment.unseal():
             self._dirty_directories.add(self.directory)
@@ -212,9 +218,10 @@ class SegmentList:
         epochs: tuple[str, bytes] | None,
         producers: ProducerStateTable | None = None,
     ) -> FlushTicket:
-        """Gather what must be fsynced for all below `end_offset` to be durable.
+        """Gather what must be fsynced to make all records below `end_offset` durable.
 
-        producers: as of `end_offset`, for a log that keeps the state of its active segment.
+        producers: state at `end_offset`, for a log that keeps the recovery state of its active
+            segment.
         """
         invariant(
             self._ticket is None,
@@ -246,28 +253,29 @@ class SegmentList:
         self._close_postponed()
 
     def fail_flush(self) -> None:
-        """The run under way has failed: there is no other, but nothing uses the files any more."""
+        """Release the files after a failed flush; the log must be reopened before another."""
         self._is_flush_running = False
         self._close_postponed()
 
     def stop_derived_files(self, offset: int) -> None:
-        """A flush under way may neither write derived files nor claim more than `offset`."""
+        """Keep a running flush from writing derived files, and from claiming more than `offset`."""
         if self._ticket is not None:
             self._ticket.cancel_derived_files()
             self._ticket.end_offset = min(self._ticket.end_offset, offset)
             self._recovery_state.forget()
 
     def forget_recovery_state(self, segment: Segment) -> None:
-        """Before batches of `segment` change. Durable with the next `sync_directories`."""
+        """Remove the recovery state of `segment`, before its batches change. Durable with the next
+        `sync_directories`."""
         self._recovery_state.forget()
         self._disk.remove(segment.path(RECOVERY_SUFFIX))
         self._dirty_directories.add(self.directory)
 
     def save_recovery_state(self, producers: ProducerStateTable) -> None:
-        """Of the active segment, after a cut. A broker that was killed is often cut when it comes
-        back; killed again before a flush, it would walk over all that it holds.
+        """Save the recovery state of the active segment after a truncation.
 
-        Raises OSError.
+        A broker that was killed often truncates when it comes back. If it were killed again before
+        a flush, the next start would scan the whole segment. Raises OSError.
         """
         pending = self._recovery_state.entry_of(self.items[-1], producers)
         if pending is not None:
@@ -275,7 +283,7 @@ class SegmentList:
             self._dirty_directories.add(self.directory)
 
     def sync_directories(self) -> None:
-        """Make every name made or removed so far durable, now."""
+        """Fsync every folder in which a file was created, renamed or removed."""
         for directory in sorted(self._dirty_directories | {self.directory}):
             self._disk.sync_dir(directory)
         self._dirty_directories.clear()
@@ -296,14 +304,16 @@ class SegmentList:
     def keep_producers(
         self, count: int, producers: ProducerStateTable | None = None
     ) -> ProducerStateTable:
-        """Before batches of the first `count` segments go: see that a snapshot at their end knows
-        what they tell of producers. Each flush makes one, unless a kill came before, and a later
-        start made the indexes; or a clean took it, or it was damaged since. One further on will not
-        do: a cut may take that.
+        """Ensure that a producer snapshot exists at the end of the first `count` segments.
 
-        producers: of the whole log, if these segments go as they are. Compacted they go on to be
-        read, and a transaction open at their end must be known, so that its abort is.
-        Returns what it knows.
+        Call this before batches of these segments are removed; it returns the producer state there.
+        A flush normally writes the snapshot. It is missing if the process was killed first and a
+        later start made the indexes, if a clean removed it, or if it was damaged. A later snapshot
+        is no replacement, because a truncation may remove it.
+
+        producers: the state of the whole log, if the segments are removed as they are. None if they
+            are compacted: they will be read again, and a transaction that is open at their end must
+            be known, so that its abort takes effect.
         """
         offset = self.bases[count]
         path = self._snapshot_path(offset)
@@ -311,7 +321,7 @@ class SegmentList:
             with suppress(CorruptData):
                 return read_snapshot(self._disk, path)
         if producers is not None:
-            # Not from their batches: to read the headers of a gigabyte takes the loop for long.
+            # Not from the batches: reading the headers of a gigabyte would block the loop for long.
             known = producers.until(offset)
         else:
             first = self.items[:count]
@@ -326,11 +336,11 @@ class SegmentList:
     def retire_first(self, count: int, *, delete_at_ms: int) -> list[Segment]:
         """Take the oldest segments out of the log; their files are renamed to `.deleted`.
 
-        Raises OSError; then the rest of them are still there.
+        Raises OSError; the segments not renamed yet then stay in the log.
         """
         retired = self.items[:count]
         for segment in retired:
-            # The open file stays open: slices handed out before remain readable.
+            # The open file stays open, so that slices returned earlier remain readable.
             _ = segment.file
             put_aside(self._disk, self.directory, segment.base_offset)
             for suffix in (SNAPSHOT_SUFFIX, RECOVERY_SUFFIX):
@@ -342,7 +352,7 @@ class SegmentList:
         return retired
 
     def take_deleted(self, now_ms: int) -> list[str]:
-        """Close the retired segments whose time has come; the paths that may be removed now."""
+        """Close the retired segments whose delay has passed; return the paths to remove."""
         due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
         self._deleted = [item for item in self._deleted if item[0] > now_ms]
         for segment in due:
@@ -356,7 +366,7 @@ class SegmentList:
     # --- cleaning ----------------------------------------------------------------------------
 
     def sealed_prefix(self) -> list[Segment]:
-        """The oldest segments, as far as they are flushed whole with their indexes; never all."""
+        """The oldest segments up to the first that is not flushed with its indexes; never all."""
         waiting = {id(item.segment) for item in self._sealed}
         prefix: list[Segment] = []
         for segment in self.items[:-1]:
@@ -368,13 +378,13 @@ class SegmentList:
     def begin_cleaning(self, job: CleaningJob) -> None:
         invariant(self._cleaning is None, f"{self.directory}: two cleans at once")
         for segment in job.segments:
-            # Opened here: by its name the thread might make a new file in place of a retired one.
+            # Open the file here: in the thread, opening by name could create a new file for a
+            # retired segment.
             _ = segment.file
         self._cleaning = job
 
     def apply_swap(self, *, delete_at_ms: int) -> None:
-        """Apply in memory the swap that `CleaningJob.swap` made on disk; nothing if it made
-        none."""
+        """Apply in memory the swap that `CleaningJob.swap` made on disk, if it made one."""
         job = self._cleaning
         if job is None or job.pending is None:
             return
@@ -388,13 +398,13 @@ class SegmentList:
         self._deleted.extend((delete_at_ms, segment) for segment in old)
 
     def stop_cleaning(self) -> None:
-        """The segments are about to change: the job under way touches no file from here on."""
+        """Cancel the running clean before segments change; from here on it touches no file."""
         if self._cleaning is not None:
             self._cleaning.cancel()
             self.apply_swap(delete_at_ms=0)
 
     def end_cleaning(self, job: CleaningJob) -> None:
-        """The job's thread is through with it."""
+        """Drop a clean whose thread has finished."""
         invariant(job is self._cleaning, "ended a clean that is not under way")
         self.apply_swap(delete_at_ms=0)
         self._cleaning = None
@@ -414,7 +424,7 @@ class SegmentList:
         if not self._is_flush_running and self._cleaning is None:
             file.close()
         else:
-            # The flush or the clean under way may be about to use it.
+            # The running flush or clean may be about to use the file.
             self._close_later.append(file)
 
     def _close_postponed(self) -> None:

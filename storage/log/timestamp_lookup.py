@@ -1,4 +1,4 @@
-"""Finding records of a log by timestamp: segment by largest one, time index, headers, records."""
+"""Lookup of records by timestamp, through segments, time index, headers and records."""
 
 from __future__ import annotations
 
@@ -55,21 +55,22 @@ def find_max_timestamp(log: Log, *, end_offset: int) -> Found | None:
 def _candidates(
     segment: Segment, start_offset: int, end_offset: int
 ) -> list[tuple[int, BatchHeader]]:
-    """Batches that may hold the maximum, in order.
+    """The batches of one segment that may hold its largest timestamp, in order.
 
-    The first one that has the largest timestamp of all below the end is known: from the time index
-    up to its last entry there, and behind it an index interval is looked at. Only if the start cuts
-    that one off, or through it, all that is above the start may hold the maximum.
+    The time index names the first batch with the largest timestamp, up to its last entry below
+    end_offset. Batches behind that entry, at most about an index interval, are candidates too. If
+    the named batch lies below start_offset, wholly or in part, every batch above start_offset is a
+    candidate.
     """
     offset_index, time_index = segment.indexes
-    # Only now: it comes with the indexes, which a start leaves on disk.
+    # Read only now: max_timestamp is set when the indexes are loaded, which a start does not do.
     _, newest = segment.max_timestamp
     known: int | None = newest
     tail = segment.size_bytes
     if newest >= end_offset:
         known = time_index.last_offset_below(end_offset)
-        # Batches before the tail are in the time index: a batch gets its entries of both indexes
-        # together.
+        # The time index covers every batch before the tail, because a batch gets its entries in
+        # both indexes together.
         tail = offset_index.lookup(end_offset - 1)
     found: list[tuple[int, BatchHeader]] = []
     if known is not None:
@@ -91,7 +92,7 @@ def _candidates(
 def _largest_timestamp_ms(
     segment: Segment, position: int, header: BatchHeader, start_offset: int
 ) -> int:
-    """Of the records from `start_offset` on, which may lie inside the batch."""
+    """The largest timestamp of the batch's records from `start_offset` on."""
     if header.base_offset >= start_offset:
         return header.record_timestamp_max_ms
     return max((ms for ms, _ in _times_from(segment, position, header, start_offset)), default=-1)

@@ -1,10 +1,12 @@
 """The transaction index of a segment: its .txnindex file, a list of aborted transactions (KIP-98).
 
-An entry stands in the segment that holds the ABORT marker, 34 bytes: i16 version 0, i64 producer
-id, i64 first offset of the transaction, i64 offset of the marker, i64 last stable offset at that
-time. Markers come in the order of the log, so the marker offsets rise.
-A read-committed consumer gets the transactions that touch what it fetched and skips their records.
-The file exists only when there is an entry, and lives by the rules of the other indexes.
+A transaction's entry is in the segment that holds its ABORT marker. It has 34 bytes: i16 version 0,
+i64 producer id, i64 first offset of the transaction, i64 offset of the marker, i64 last stable
+offset at that time. Entries are in log order, so the marker offsets rise.
+
+A fetch response names the transactions that overlap it, and a read-committed consumer skips their
+records. The file exists only if it has an entry. Otherwise it is written and removed like the other
+indexes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ _VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """last_offset: of the marker. last_stable_offset: the least offset that was then undecided."""
+    """An aborted transaction.
+
+    last_offset: of its marker. last_stable_offset: the lowest offset that was undecided at that
+        time.
+    """
 
     producer_id: int
     first_offset: int
@@ -54,10 +60,10 @@ def parse_aborted(data: bytes, path: str) -> list[AbortedTransaction]:
 def collect_aborted(
     per_segment: Iterable[list[AbortedTransaction]], first_offset: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """Those that touch [first_offset, end_offset).
+    """The transactions that overlap [first_offset, end_offset).
 
-    per_segment: entries of the segment that holds `first_offset` and of all behind it, because a
-    transaction's marker may lie segments after its records.
+    per_segment: entries of the segment that holds `first_offset` and of all later segments, because
+        a transaction's marker may be several segments behind its records.
     """
     found: list[AbortedTransaction] = []
     for entries in per_segment:
@@ -65,6 +71,6 @@ def collect_aborted(
             if entry.last_offset >= first_offset and entry.first_offset < end_offset:
                 found.append(entry)
             if entry.last_stable_offset >= end_offset:
-                # All that began below the end had been decided when this marker was written.
+                # Every transaction below end_offset had been decided when this marker was written.
                 return found
     return found

@@ -1,2 +1,1 @@
-"""The start of a log: the files, epochs and producers in its folder, after a clean stop or a
-kill."""
+"""The start of a log: its files, epochs and producers, after a clean stop or a kill."""

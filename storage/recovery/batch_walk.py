@@ -1,12 +1,12 @@
-"""The walk over every batch of a log that was not closed in good order.
+"""Checks every batch of a log that was not closed cleanly.
 
-Checks CRC, magic, rising offsets and epochs. Only a torn tail is repaired: bytes after which no
-valid batch follows, at or above the recovery point. Anything else raises CorruptData naming file,
-byte and reason, because cutting there would drop records that may have been acknowledged.
+The walk checks CRC, magic, rising offsets and epochs. It repairs only a torn tail: bytes at or
+above the recovery point that no valid batch follows. For any other fault it raises CorruptData with
+file, byte and reason, because truncating there could drop acknowledged records.
 
-Later segments are dropped behind a torn one only if that one has no .index file and ends above the
-recovery point: the index is written after the .log was fsynced (flush.py), so without it nothing
-behind was ever durable.
+Segments behind a torn one are dropped only if the torn one has no .index file and ends above the
+recovery point. The index is written after the .log was fsynced (flush.py), so without it no later
+segment was ever durable.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _LENGTH = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TornTail:
-    """What a start cut off: `removed_bytes` of file `path` from byte `position` on, and why.
+    """The bytes that a start truncated: `removed_bytes` of file `path` from byte `position` on.
 
-    removed_segments: whole segments behind it that went too.
+    removed_segments: the number of segments behind them that were removed too.
     """
 
     path: str
@@ -72,8 +72,8 @@ class TornTail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetGap:
-    """Offsets from `offset` up to `next_offset` (exclusive) are in no batch; the next one is at
-    byte `position` of file `path`. Compaction leaves such gaps, nothing else may."""
+    """No batch holds the offsets from `offset` up to `next_offset` (exclusive); the next batch is
+    at byte `position` of file `path`. Only compaction may leave such gaps."""
 
     path: str
     position: int
@@ -82,7 +82,7 @@ class OffsetGap:
 
 
 class BatchWalk:
-    """Checks every batch of the segments from one on, and shortens their list to what is kept."""
+    """Checks every batch from one segment on, and shortens the list by the segments it drops."""
 
     def __init__(
         self,
@@ -100,16 +100,16 @@ class BatchWalk:
         self.producers = ProducerStateTable()
         self.last_gap: OffsetGap | None = None
         self.batch_ends: dict[int, int] = {}
-        """Where the batch before the first one of an epoch ends, as `LeaderEpochCache.restore`
-        asks."""
+        """For each epoch, the end of the batch before its first one (see
+        `LeaderEpochCache.restore`)."""
         self._batch_end = 0
 
     def run(
         self, first: int, resumed: Resumed | None = None, *, keeps_recovery_state: bool = False
     ) -> TornTail | None:
-        """What was cut; all that is kept is fsynced.
+        """Walk from segment `first` on. Returns what was truncated; all that is kept is fsynced.
 
-        resumed: what is known of segment `first`. keeps_recovery_state: write down what is found.
+        resumed: the recovery state of segment `first`. keeps_recovery_state: save the state found.
         """
         disk, directory, segments = self._disk, self._directory, self._segments
         if resumed is not None:
@@ -117,7 +117,7 @@ class BatchWalk:
         else:
             scan_start = segments[first].base_offset
             self.producers = producers_at(disk, directory, segments[:first], end_offset=scan_start)
-        # Those where a segment begins are looked at on the way.
+        # Snapshots at the start of a segment are checked when the walk gets there.
         bases = {segment.base_offset for segment in segments}
         remove_snapshots_above(disk, directory, scan_start, kept=bases)
         torn_tail: TornTail | None = None
@@ -126,9 +126,9 @@ class BatchWalk:
         while at < len(segments):
             segment = segments[at]
             following = segments[at + 1].base_offset if at + 1 < len(segments) else None
-            # Of the last segment an index file proves nothing: it may be one that a clean close
-            # wrote and whose removal before the next append was lost. `SegmentList.roll` fsyncs
-            # that removal.
+            # An index file beside the last segment proves nothing: a clean close may have written
+            # it, and its removal before the next append may have been lost. For other segments,
+            # `SegmentList.roll` has fsynced that removal.
             has_proof = segment.has_saved_indexes and following is not None
             if at > first or resumed is None:
                 segment.reset_for_scan()
@@ -152,26 +152,34 @@ class BatchWalk:
             at += 1
         known = resumed.end_offset if resumed is not None and resumed.is_newest else -1
         if keeps_recovery_state and segments[-1].end_offset != known:
-            # The caller's recovery point will be the end: not told of it, the next start would walk
-            # this again, and that of a broker which is killed every minute ever more.
+            # The caller's recovery point will be the end of the log. Without a saved state the next
+            # start would walk this segment again, and a broker that is killed every minute would
+            # walk ever more.
             write_recovery_state(disk, segments[-1], self.producers)
         disk.sync_dir(directory)
-        # The folder itself may be younger than the last flush.
+        # The folder itself may have been created after the last flush.
         disk.sync_dir(directory.rpartition("/")[0] or ".")
         return torn_tail
 
     def _renew_snapshot(self, offset: int) -> None:
         path = f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
         if self._disk.exists(path):
-            # Bad sequence: 1. retention takes all batches of a producer, 2. a clean the snapshots
-            # up to this one, 3. the process is killed, with a recovery point further down: no batch
-            # and no snapshot below tells of that producer, and its repeat is appended once more.
+            # Bad sequence without the old snapshot:
+            # 1. Retention removes all batches of a producer.
+            # 2. A clean removes the snapshots below this one.
+            # 3. The process is killed, with a recovery point further down. No batch and no snapshot
+            #    below knows the producer, and its repeated batch is appended once more.
             with suppress(CorruptData):
                 self.producers.complete(read_snapshot(self._disk, path))
         write_snapshot(self._disk, path, self.producers)
 
     def _check_end(self, segment: Segment, following: int, has_proof: bool) -> TornTail | None:
-        """True if a segment without a torn tail reaches to the one behind it."""
+        """Check that a segment reaches the next one; a torn tail if later segments must go.
+
+        A gap behind a segment that is proven whole, or below the recovery point, is noted in
+        `last_gap`. Raises CorruptData if the segment overlaps the next one, or ends below the
+        recovery point.
+        """
         path, size = segment.file.path, segment.size_bytes
         if segment.end_offset > following:
             raise CorruptData(path, size, f"batches run past offset {following}")
@@ -180,7 +188,7 @@ class BatchWalk:
         reason = f"it ends at offset {segment.end_offset}, the next segment begins at {following}"
         if not has_proof and following > self._recovery_point:
             if segment.end_offset < self._recovery_point:
-                # Before a file goes: it may be mended by hand, with a copy of this one.
+                # Fail before a file is removed: the segment may be replaced by hand with a copy.
                 raise CorruptData(
                     path, size, f"{reason}, and it was flushed up to {self._recovery_point}"
                 )
@@ -193,7 +201,7 @@ class BatchWalk:
         return None
 
     def _scan(self, segment: Segment, has_proof: bool) -> TornTail | None:
-        """Note every valid batch that is not noted yet; cut a torn tail and tell of it."""
+        """Note every batch that is not noted yet; truncate a torn tail and return it."""
         file, epochs = segment.file, self._epochs
         size = file.size()
         position = segment.size_bytes
@@ -261,9 +269,9 @@ class BatchWalk:
 
 
 def _batch_bytes_at(chunk: bytes, at: int) -> int:
-    """Bytes that the batch at `at` claims, at least a header's; a senseless claim counts as that.
+    """Size in bytes that the batch at `at` claims, but at least that of a header.
 
-    So that a damaged length of two gigabytes is read as far as the file goes and no further.
+    The caller limits the size to the file, so a damaged length of two gigabytes is harmless.
     """
     if at + LENGTH_OVERHEAD > len(chunk):
         return HEADER_BYTES
@@ -274,9 +282,9 @@ def _batch_bytes_at(chunk: bytes, at: int) -> int:
 def check_batch(
     data: bytes, at: int, base_offset: int, expected_offset: int
 ) -> tuple[BatchHeader | None, str]:
-    """The header at `at` if the batch there is whole and sound, else None and the reason.
+    """The header at `at` if the batch there is whole and valid; else None and the reason.
 
-    base_offset: of the segment; expected_offset: the least that the batch may begin with.
+    base_offset: of the segment. expected_offset: the lowest offset that the batch may begin with.
     """
     left = len(data) - at
     if left < HEADER_BYTES:
@@ -296,8 +304,8 @@ def check_batch(
 
 
 def first_damage(found: LogSlice, data: bytes) -> CorruptData | None:
-    """The fault of the first batch of a slice, read as `data`, that fails its checks. A file that
-    has become shorter gives less than the slice says."""
+    """The fault of the first damaged batch in a slice that was read as `data`; None if all are
+    valid. `data` is shorter than the slice if the file has been truncated meanwhile."""
     at, expected_offset = 0, found.first_offset
     while at < found.length:
         header, reason = check_batch(data, at, found.first_offset, expected_offset)
@@ -311,7 +319,7 @@ def first_damage(found: LogSlice, data: bytes) -> CorruptData | None:
 def _refuse_unless_torn(
     segment: Segment, position: int, size: int, reason: str, recovery_point: int, has_proof: bool
 ) -> None:
-    """Raise CorruptData unless the bytes from `position` on can be a write cut off by a crash."""
+    """Raise CorruptData unless the bytes from `position` on can be a write that a crash cut off."""
     path = segment.file.path
     if segment.end_offset < recovery_point:
         raise CorruptData(path, position, f"{reason}; below the recovery point {recovery_point}")
@@ -327,7 +335,7 @@ def _refuse_unless_torn(
 
 
 def find_batch(data: bytes, base_offset: int, expected_offset: int) -> int | None:
-    """Byte of the first sound batch in `data`, wherever it may begin; None if none."""
+    """Position of the first valid batch in `data`, at any byte; None if there is none."""
     at = data.find(MAGIC, _MAGIC_POSITION)
     while at >= 0:
         candidate = at - _MAGIC_POSITION
@@ -340,7 +348,7 @@ def find_batch(data: bytes, base_offset: int, expected_offset: int) -> int | Non
 
 def remove_segments(disk: Disk, segments: list[Segment]) -> None:
     close_files(segments)
-    # Newest first: a crash on the way leaves a shorter log and no hole.
+    # Newest first, so that a crash on the way leaves a shorter log and no hole.
     for segment in reversed(segments):
         for suffix in (RECOVERY_SUFFIX, *INDEX_SUFFIXES, LOG_SUFFIX):
             disk.remove(segment.path(suffix))
@@ -349,7 +357,7 @@ def remove_segments(disk: Disk, segments: list[Segment]) -> None:
 
 
 def close_files(segments: list[Segment]) -> None:
-    """Of a log that is not opened after all, or of segments that go."""
+    """Close the files of a log that is not opened after all, or of segments to be removed."""
     for segment in segments:
         file = segment.take_file()
         if file is not None:

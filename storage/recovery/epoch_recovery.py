@@ -1,4 +1,4 @@
-"""The leader epochs of a log at its start: as the checkpoint has them, and as the batches do."""
+"""The leader epochs of a log at its start, from the checkpoint and from the batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("kvorum.storage")
 
 
 def read_checkpoint(disk: Disk, directory: str) -> LeaderEpochCache | None:
-    """None if it is missing or damaged: it is derived data."""
+    """The epoch checkpoint; None if it is missing or damaged, because it is derived data."""
     path = f"{directory}/{CHECKPOINT_NAME}"
     if disk.exists(path):
         try:
@@ -35,25 +35,28 @@ def load_epochs(
 ) -> LeaderEpochCache:
     """The epochs of the segments before `first`; the walk from there on assigns the others.
 
-    resumed: what is known of that segment, so that the walk begins only there. A flush wrote the
-    checkpoint before a recovery point came to be as high. One that the batches contradict does not
-    count: it has no checksum, and an epoch above the cluster's would keep the replica from leading.
+    resumed: the recovery state of segment `first`; the walk then begins behind it. A flush wrote
+        the checkpoint before the recovery point rose that far.
+
+    A checkpoint that the batches contradict is not used. It has no checksum, and an epoch above the
+    cluster's would keep the replica from leading.
     """
     if checkpoint is not None and resumed is not None:
         if resumed.end_offset <= log_start_offset:
-            # The epoch of the checkpoint begins at the log's start. The batch before is the witness
-            # for it.
+            # The checkpoint's first epoch begins at the log start. The last batch before it proves
+            # its epoch.
             return LeaderEpochCache([(resumed.last_epoch, resumed.end_offset - 1)])
         epochs = LeaderEpochCache(checkpoint.entries)
         epochs.truncate_from_end(resumed.end_offset)
         if _says(epochs, segments, resumed.end_offset - 1, resumed.last_epoch):
             return epochs
         return _of_batches(segments[: first + 1], resumed.end_offset)
-    # If all is walked, what the checkpoint says of offsets before may belong to a log that is gone:
-    # `LeaderEpochCache.restore` takes of it what fits between the batches.
-    # Bad sequence: 1. a log of epoch 12 is replaced by an empty one that begins at 119, 2. the
-    # power fails before the checkpoint follows, 3. its entry (12, 71) would become (12, 119),
-    # though the record before 119 is of epoch 14.
+    # If every batch is walked, the checkpoint may describe an earlier log. Only
+    # `LeaderEpochCache.restore` uses it then, and takes what fits between the batches. Bad sequence
+    # otherwise:
+    # 1. A log of epoch 12 is replaced by an empty one that begins at 119.
+    # 2. The power fails before the checkpoint is replaced.
+    # 3. Its entry (12, 71) becomes (12, 119), although the record before 119 has epoch 14.
     if first == 0:
         return LeaderEpochCache()
     known = segments[:first]
@@ -67,7 +70,7 @@ def load_epochs(
 
 
 def _of_batches(segments: list[Segment], end_offset: int = sys.maxsize) -> LeaderEpochCache:
-    """As the headers below `end_offset` have it."""
+    """The epochs of the batch headers below `end_offset`."""
     epochs = LeaderEpochCache()
     for segment in segments:
         for _, header in segment.headers(0):
@@ -80,8 +83,10 @@ def _of_batches(segments: list[Segment], end_offset: int = sys.maxsize) -> Leade
 def _fits(
     epochs: LeaderEpochCache, segments: list[Segment], log_start_offset: int, *, is_clean: bool
 ) -> bool:
-    """True if the last batch is of the epoch that the checkpoint says, and after an orderly stop
-    the first one: after another, batches may be back below all that it knows (`start_of_epochs`).
+    """True if the checkpoint has the last batch's epoch and, after a clean stop, the first one's.
+
+    After an unclean stop, batches may be back below every epoch in the checkpoint
+    (`start_of_epochs`).
     """
     headers = [_last_header(segments)]
     if is_clean:
@@ -96,7 +101,7 @@ def _fits(
 def _says(
     epochs: LeaderEpochCache, segments: list[Segment], offset: int, leader_epoch: int
 ) -> bool:
-    """`offset` lies in a batch of `leader_epoch`, as the checkpoint has it; a warning if not so."""
+    """True if the checkpoint has `leader_epoch` at `offset`, like the batch there; else warns."""
     epoch = epochs.epoch_of(offset)
     if epoch != leader_epoch:
         logger.warning(
@@ -108,7 +113,7 @@ def _says(
 
 
 def epoch_of_last(segments: list[Segment]) -> int:
-    """Of the last batch, -1 without one."""
+    """Leader epoch of the last batch, -1 if there is none."""
     header = _last_header(segments)
     return -1 if header is None else header.leader_epoch
 
@@ -134,10 +139,10 @@ def start_of_epochs(
     start_offset: int,
     end_offset: int,
 ) -> int:
-    """`start_offset`, or where the first known epoch begins if batches of unknown ones lie below.
+    """`start_offset`, or the start of the first known epoch if batches of unknown ones lie below.
 
-    The start was raised, and of that only the epochs' checkpoint had reached the disk: the segments
-    before are back. Served, their epochs would be taken for the first one known.
+    The log start had been raised, and only the epoch checkpoint reached the disk, so the deleted
+    segments are back. If they were readable, the first known epoch would be taken for theirs.
     """
     if not _has_batches_below(segments, epochs, start_offset):
         return start_offset
@@ -152,8 +157,11 @@ def start_of_epochs(
 def _has_batches_below(
     segments: list[Segment], epochs: LeaderEpochCache, start_offset: int
 ) -> bool:
-    """True if batches lie below the first known epoch. If none do, what was there was compacted
-    away, and the log begins where it began: readers from there on miss nothing."""
+    """True if batches lie below the first known epoch.
+
+    If there are none, compaction removed them and the log begins where it did: readers miss
+    nothing.
+    """
     if not epochs.start_offsets or epochs.start_offsets[0] <= start_offset:
         return False
     for segment in segments:

@@ -1,18 +1,19 @@
-"""What shows that somebody has taken files of a log away, or emptied them.
+"""Detects that files of a log were removed or emptied by hand.
 
-A log that simply went on with the files that are left would serve a hole as if nothing had been
-there, or, elected, have its followers delete what they hold below its first segment. So a start
-refuses; `kvorum partitions restore` fetches the replica anew. Three proofs, all of them cheap:
+A log that continued with the remaining files would skip the hole silently. As leader, it would make
+its followers delete the records below its first segment. So the start fails, and `kvorum partitions
+restore` fetches the replica again. Three cheap proofs:
 
-1. An index beside a .log that is not there. Whoever drops a segment removes its indexes first, or
-   renames its .log to .log.deleted before them (`names.put_aside`); names become durable in order.
-2. The first known leader epoch begins below the first segment. Who retires a segment writes the
-   checkpoint of the epochs before the .log.deleted goes (`retention.take_deleted`).
-3. A sealed .log that ends before what its indexes know of. They were written when it was whole.
+1. An index without its .log. When a segment is dropped, its indexes are removed first, or its .log
+   is renamed to .log.deleted before them (`file_names.put_aside`); names become durable in that
+   order.
+2. A first leader epoch that begins below the first segment. When a segment is retired, the epoch
+   checkpoint is written before its .log.deleted is removed (`retention.take_deleted`).
+3. A sealed .log that ends before an offset in its indexes, which were written when it was whole.
 
-All files of a segment between two others may go unseen, and a sealed .log cut behind what its
-indexes know: compaction leaves such gaps as well.
-`kvorum log verify` and a warning of the first read that passes over one tell of them.
+Two losses can go unnoticed: all files of a segment between two others, and the end of a sealed .log
+behind its last index entries. Compaction leaves such gaps as well. `kvorum log verify`, and a
+warning of the first read across a gap, report them.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _RELATIVE_OFFSET_BYTES = 4
 
 
 def orphans(directory: str, names: list[str]) -> list[str]:
-    """Files of segments whose .log a crash kept from following to `.deleted`, or the reverse.
+    """Leftover files of segments that a crash interrupted while they were renamed to `.deleted`.
 
-    names: all in the folder, no swap of a compaction being under way. Raises CorruptData for
-    indexes of a .log that is gone altogether. A .recovery proves nothing: that of a segment which
-    an orderly stop has sealed outlives it.
+    names: all names in the folder, with no compaction swap under way. Raises CorruptData for
+        indexes without any .log. A .recovery file proves nothing, because it may outlive a segment
+        that a clean stop has sealed.
     """
     logs = set(offsets_of(names, LOG_SUFFIX))
     put_aside = set(offsets_of(names, LOG_SUFFIX + DELETED_SUFFIX))
@@ -65,10 +66,10 @@ def orphans(directory: str, names: list[str]) -> list[str]:
 def check_first_segment(
     directory: str, names: list[str], epochs: LeaderEpochCache | None, first_base_offset: int
 ) -> None:
-    """Raise CorruptData if an epoch is known that begins below the first segment.
+    """Raise CorruptData if a known epoch begins below the first segment.
 
-    epochs: as the checkpoint has them, None if there is none. Files that retention has put aside
-    explain it: the checkpoint was yet to follow.
+    epochs: from the checkpoint, None if there is none. Files that retention renamed to `.deleted`
+        explain such an epoch: the checkpoint had not been written yet.
     """
     if epochs is None or not epochs.start_offsets:
         return
@@ -86,17 +87,17 @@ def check_first_segment(
 def check_sealed(disk: Disk, segment: Segment, following: int) -> None:
     """Raise CorruptData if the .log of a sealed segment is shorter than its indexes say.
 
-    following: base offset of the next segment. Reads the last entries of the indexes and the
-    headers behind the last one of the offset index; all headers only if that does not fit, to see
-    which of the two is wrong, or if there is none, as of a segment of a few kilobytes. A .log cut
-    behind the first record with the largest timestamp looks as if it had been compacted.
+    following: base offset of the next segment. The check reads the last entries of the indexes and
+        the headers behind the last offset index entry. It reads all headers if those do not fit, to
+        see which of the two is wrong, or if a small segment has no entry. A .log truncated behind
+        the first record with the largest timestamp cannot be told from a compacted one.
     """
     log_bytes, _ = _tail(disk, segment.path(LOG_SUFFIX), 0)
     index_bytes, entry = _tail(disk, segment.path(INDEX_SUFFIX), OFFSET_ENTRY_BYTES)
     position = int.from_bytes(entry[OFFSET_ENTRY_BYTES // 2 :], "big")
     time_index_bytes, time_entry = _tail(disk, segment.path(TIME_INDEX_SUFFIX), TIME_ENTRY_BYTES)
     if log_bytes == 0:
-        # Of a segment that compaction has left empty they are empty as well.
+        # The indexes are empty too if compaction left the segment empty.
         if index_bytes or time_index_bytes:
             raise CorruptData(
                 segment.path(LOG_SUFFIX), 0, "it is empty, though its indexes are not"
@@ -118,7 +119,7 @@ def check_sealed(disk: Disk, segment: Segment, following: int) -> None:
 
 
 def _end_offset(segment: Segment, position: int) -> int:
-    """Where its batches end. position: of one of them, as the offset index has it."""
+    """End offset of the segment's last batch. position: start of a batch, from the offset index."""
     end_offset = segment.base_offset
     try:
         for _, header in segment.headers(position):
@@ -126,7 +127,7 @@ def _end_offset(segment: Segment, position: int) -> int:
     except CorruptData:
         if position == 0:
             raise
-        # Perhaps it is the index that is wrong.
+        # The index may be wrong and not the .log.
         return _end_offset(segment, 0)
     return end_offset
 

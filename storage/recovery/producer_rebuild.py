@@ -1,4 +1,4 @@
-"""Producer state after a start: the newest snapshot that fits, and a replay from there."""
+"""Producer state after a start: the newest usable snapshot, and a replay from there."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ logger = logging.getLogger("kvorum.storage")
 def rebuild_producers(
     disk: Disk, directory: str, segments: list[Segment], *, end_offset: int
 ) -> ProducerStateTable:
-    """Producer state at `end_offset`: the newest fit snapshot at or below it, and a replay.
+    """Producer state at `end_offset`: the newest usable snapshot at or below it, and a replay.
 
-    Snapshots above `end_offset` are removed: they describe records that are gone.
+    Snapshots above `end_offset` are removed, because they describe records that are gone.
     """
     remove_snapshots_above(disk, directory, end_offset)
     return producers_at(disk, directory, segments, end_offset=end_offset)
@@ -31,7 +31,7 @@ def rebuild_producers(
 def producers_at(
     disk: Disk, directory: str, segments: list[Segment], *, end_offset: int
 ) -> ProducerStateTable:
-    """As `rebuild_producers`, for an offset that need not be the log's end."""
+    """Like `rebuild_producers`, for an offset that may lie below the end of the log."""
     table, snapshot_offset = ProducerStateTable(), -1
     for offset in reversed(offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX)):
         if offset > end_offset:
@@ -41,7 +41,7 @@ def producers_at(
             table, snapshot_offset = read_snapshot(disk, path), offset
             break
         except CorruptData as damage:
-            # Derived data: an older snapshot and a longer replay give the same state.
+            # A snapshot is derived data: an older one and a longer replay give the same state.
             logger.warning("%s; it goes, and older ones and the batches say the same", damage)
             disk.remove(path)
     bases = [segment.base_offset for segment in segments]
@@ -60,9 +60,9 @@ def producers_at(
 def replay(
     table: ProducerStateTable, segment: Segment, position: int, header: BatchHeader
 ) -> AbortedTransaction | None:
-    """Let `table` take in the batch at `position`; only control batches are read whole.
+    """Update `table` with the batch at `position`; only control batches are read as a whole.
 
-    Raises CorruptData on one that is no marker.
+    Raises CorruptData on a control batch that is not a marker.
     """
     if header.producer_id < 0:
         return None
@@ -74,7 +74,7 @@ def replay(
 
 
 def rebuild_aborted(disk: Disk, directory: str, segments: list[Segment], at: int) -> None:
-    """Find the aborted transactions of segment `at` again from the batches."""
+    """Rebuild the aborted transactions of segment `at` from the batches."""
     segment = segments[at]
     table = producers_at(disk, directory, segments[:at], end_offset=segment.base_offset)
     found = [replay(table, segment, position, header) for position, header in segment.headers(0)]
@@ -84,10 +84,12 @@ def rebuild_aborted(disk: Disk, directory: str, segments: list[Segment], at: int
 def remove_snapshots_above(
     disk: Disk, directory: str, offset: int, *, kept: Collection[int] = ()
 ) -> None:
-    """But for those at the offsets `kept`. Durable on return.
+    """Remove producer snapshots above `offset`, except those at `kept`. Durable on return.
 
-    Else: 1. a log is cut, and grows with other records, 2. the power fails, and the snapshot is
-    back, 3. a batch that is in no log is answered as one that is there already.
+    Bad sequence without the fsync:
+    1. A log is truncated and grows with other records.
+    2. The power fails, and the removed snapshot is back.
+    3. A new batch is answered as a duplicate, although no log holds it.
     """
     removed = [
         snapshot_offset
@@ -101,7 +103,7 @@ def remove_snapshots_above(
 
 
 def prune_snapshots(disk: Disk, directory: str, segments: list[Segment], end_offset: int) -> None:
-    """Keep the snapshots that begin a segment, and the newest."""
+    """Keep only the newest snapshot and those at the start of a segment."""
     bases = {segment.base_offset for segment in segments}
     offsets = offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX)
     for offset in offsets[:-1]:

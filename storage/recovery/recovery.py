@@ -1,7 +1,8 @@
-"""What a log's folder holds after a start, clean or not: its files, epochs and producers.
+"""Loads a log's folder at a start: its segments, epochs and producers.
 
-After an unclean stop every batch from the recovery point on is checked: `batch_walk.py`. Of those
-before in the same segment `recovery_state.py` tells, if the log keeps that.
+After an unclean stop every batch from the recovery point on is checked (`batch_walk.py`). Batches
+before it in the same segment are checked too, unless the log keeps a recovery state that covers
+them (`segment_state.py`).
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ logger = logging.getLogger("kvorum.storage")
 
 @dataclass(slots=True, kw_only=True)
 class Loaded:
-    """A log as found. Mutable because `Log` takes it over.
+    """A log as found on disk. Mutable, because `Log` takes it over.
 
-    torn_tail: what was cut off it. last_gap: of those that a walk over all batches came upon.
+    torn_tail: what was truncated. last_gap: the last gap found by a walk over all batches.
     """
 
     segments: list[Segment]
@@ -107,8 +108,8 @@ def load(
     if loaded.segments:
         prune_snapshots(disk, directory, loaded.segments, loaded.end_offset)
         _drop_leftover_states(disk, directory, names, loaded.segments[-1])
-    # Files that retention and compaction put aside are removed last: while they are there they show
-    # that the checkpoint of epochs may be behind (`check_first_segment`).
+    # The .deleted files of retention and compaction are removed last. As long as they exist, they
+    # show that the epoch checkpoint may be behind (`check_first_segment`).
     for name in names:
         if name.endswith(DELETED_SUFFIX):
             disk.remove(f"{directory}/{name}")
@@ -126,7 +127,7 @@ def _load_segments(
     log_start_offset: int,
     keeps_recovery_state: bool,
 ) -> Loaded:
-    """The content of at least one segment's files. checkpoint: of the epochs, as found."""
+    """Load the files of at least one segment. checkpoint: the epochs, as found on disk."""
     first, resumed = len(segments), None
     if not is_clean:
         bases = [segment.base_offset for segment in segments]
@@ -136,7 +137,7 @@ def _load_segments(
     for segment, following in pairwise(segments[: first + 1]):
         if segment.has_saved_indexes:
             check_sealed(disk, segment, following.base_offset)
-            # Most of a log is not read for long: thousands of files would be open from the start.
+            # Most of a log is not read for long, and thousands of files would stay open.
             close_files([segment])
     epochs = load_epochs(checkpoint, segments, first, resumed, log_start_offset)
     _load_aborted(disk, directory, segments, first)
@@ -164,10 +165,11 @@ def _load_segments(
     if start_offset == end_offset and epochs.epoch_below < 0:
         epochs.epoch_below = epoch_of_last(segments)
     if epochs.is_dirty or (checkpoint is not None and checkpoint.entries != epochs.entries):
-        # What lies below the end counts as durable from now on, so its epochs must be as well: the
-        # next start may scan less. And of a log that retention has left without a batch the
-        # checkpoint may tell of epochs below its start, which the files put aside explain: those go
-        # now, and the next start would miss records.
+        # The records below the end count as durable from now on, so their epochs must be durable as
+        # well: the next start may scan less. The rewrite also matters for a log that retention has
+        # left without a batch. Its checkpoint may have epochs below its start, which only the
+        # .deleted files explain. Those are removed now, and the next start would report missing
+        # records.
         disk.write_atomic(f"{directory}/{CHECKPOINT_NAME}", epochs.to_bytes())
         epochs.is_dirty = False
     return Loaded(
@@ -182,8 +184,8 @@ def _load_segments(
 
 
 def _tidied_names(disk: Disk, directory: str) -> list[str]:
-    """Names in the folder after a compaction that a crash had cut short was finished or undone, and
-    what else it left behind was removed. Raises CorruptData (`lost_files.orphans`)."""
+    """Finish or undo an interrupted compaction, remove leftovers, and return the remaining names.
+    Raises CorruptData (`missing_files.orphans`)."""
     if finish_swaps(disk, directory, disk.list_dir(directory)):
         logger.info("%s: finished or undid a compaction that a crash had cut short", directory)
     names = disk.list_dir(directory)
@@ -200,9 +202,9 @@ def _begin_anew(
     checkpoint: LeaderEpochCache | None,
     start_offset: int,
 ) -> Loaded:
-    """An empty log in place of `segments`, if any."""
+    """An empty log in place of `segments`, if there are any."""
     if checkpoint is not None and checkpoint.epochs:
-        # First: no epoch of what was there may be taken for one of what comes.
+        # The checkpoint first: no old epoch may be taken for an epoch of later records.
         disk.write_atomic(f"{directory}/{CHECKPOINT_NAME}", LeaderEpochCache().to_bytes())
     remove_segments(disk, segments)
     remove_snapshots_above(disk, directory, -1)
@@ -210,8 +212,11 @@ def _begin_anew(
 
 
 def _check_end(directory: str, end_offset: int, recovery_point: int) -> None:
-    """Refuse a log that ends below its recovery point. A truncation lowers the recovery point
-    first; so flushed files, with records that may be acknowledged, are gone."""
+    """Refuse a log that ends below its recovery point.
+
+    A truncation lowers the recovery point first. So flushed files, perhaps with acknowledged
+    records, are missing.
+    """
     if end_offset < recovery_point:
         raise CorruptData(
             directory,
@@ -224,8 +229,10 @@ def _check_end(directory: str, end_offset: int, recovery_point: int) -> None:
 def _check_start(
     directory: str, start_offset: int, first: Segment, end_offset: int, *, is_clean: bool
 ) -> None:
-    """A log that ends below its start begins anew: what was appended above is gone with the power.
-    Raises CorruptData if it was closed in good order, for then nothing was."""
+    """Accept that a log ends below its start: an empty log will begin at the start offset.
+
+    After a power loss the records above are gone. Raises CorruptData after a clean stop.
+    """
     if is_clean:
         raise CorruptData(
             directory,
@@ -269,8 +276,11 @@ def _found_segments(
 def _resumed(
     disk: Disk, segments: list[Segment], first: int, recovery_point: int
 ) -> Resumed | None:
-    """See `resume_segment`. A sealed segment's file is a leftover: compaction may have made the
-    segment anew since."""
+    """The recovery state of segment `first`; None if it is missing or unusable (`resume_segment`).
+
+    A recovery state beside a sealed segment is a leftover: compaction may have replaced the
+    segment.
+    """
     segment = segments[first]
     is_sealed = segment.has_saved_indexes and first + 1 < len(segments)
     return None if is_sealed else resume_segment(disk, segment, recovery_point)
@@ -288,11 +298,11 @@ def empty(start_offset: int) -> Loaded:
 
 
 def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: int) -> None:
-    """The transaction indexes of the segments before `first`, made anew where they are unfit.
+    """Read the transaction indexes of the segments before `first`; rebuild damaged ones.
 
-    Sealed segments without index files, which somebody has removed, get new ones, as in Kafka: the
-    cleaner does not pass a segment without. Their .log files are durable, for they lie below the
-    recovery point or were closed in good order.
+    A sealed segment whose index files were removed by hand gets new ones, as in Kafka, because the
+    cleaner does not pass a segment without them. Its .log is durable: it lies below the recovery
+    point, or the log was closed cleanly.
     """
     has_made_files = False
     for at, segment in enumerate(segments[:first]):
@@ -312,7 +322,7 @@ def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: in
 
 
 def _drop_leftover_states(disk: Disk, directory: str, names: list[str], active: Segment) -> None:
-    """A crash may come before that of a sealed segment is removed."""
+    """Remove the recovery states of sealed segments, which a crash may have left."""
     for base in offsets_of(names, RECOVERY_SUFFIX):
         if base != active.base_offset:
             disk.remove(f"{directory}/{file_name(base, RECOVERY_SUFFIX)}")

@@ -1,18 +1,20 @@
-"""What a start need not find out again of the active segment: its indexes and producers so far.
+"""The recovery state of the active segment: its indexes and producers, saved with each flush.
 
-A flush appends an entry to `N.recovery` (N: the segment's base offset), so that an unclean start
-goes on behind the last one at or below the recovery point, and checks no batch before. Kafka walks
-the whole segment then; the more batches, the longer the broker answers nobody.
+A flush appends an entry to `N.recovery` (N: the segment's base offset). An unclean start continues
+behind the last entry at or below the recovery point, and checks no batch before it. Kafka walks the
+whole segment instead; the more batches it has, the longer the broker is unavailable.
 
-Entry: CRC-32C and length of what follows (u32 each, big-endian), then a msgpack array, the fields
-of `_Entry`. Index bytes are in the format of their files, and those that the entries before do not
-have; producers and the rest are complete, with all the batches that tell a repeat from news.
+Entry: CRC-32C and length of the rest (u32 each, big-endian), then a msgpack array with the fields
+of `_Entry`. Index bytes have the format of the index files, and only those that earlier entries
+lack are written. Producers and all other fields are complete, with all batches needed to detect
+duplicates.
 
-An entry is written after its records were fsynced, and speaks for nothing beyond them. It is not
-fsynced itself: one that is missing or torn costs time and nothing else. But its name is, before a
-recovery point counts on it, so that no older file comes back.
-Invariant: before batches that an entry covers change, the file is gone (`Log.truncate_to`, which
-writes it anew once they have), and nobody reads that of a sealed segment.
+An entry is written after its records were fsynced, and covers no others. The entry itself is not
+fsynced: if it is missing or torn, the start only takes longer. The name of the file is fsynced
+before a recovery point relies on it, so that no older file comes back.
+
+Invariant: the file is removed before a batch that it covers changes (`Log.truncate_to` writes it
+again afterwards), and the file of a sealed segment is never read.
 """
 
 from __future__ import annotations
@@ -38,13 +40,16 @@ from kvorum.storage.log.transaction_index import pack_aborted, parse_aborted
 _PREFIX = struct.Struct(">II")
 _VERSION = 0
 _WASTE_BYTES_MAX = 1 << 16
-"""The file is written anew when it is twice as large as it need be, and this much."""
+"""The file is rewritten when it is twice as large as needed, plus this many bytes."""
 logger = logging.getLogger("kvorum.storage")
 
 
 class _Entry(NamedTuple):
-    """is_whole: entries before count for nothing. size_bytes: of the .log, up to end_offset.
-    last_crc: of the last batch there."""
+    """One entry of the file.
+
+    is_whole: earlier entries do not count. size_bytes: of the .log, up to end_offset. last_crc: the
+        CRC of the last batch below end_offset.
+    """
 
     version: int
     is_whole: bool
@@ -61,7 +66,7 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PendingEntry:
-    """An entry to be written: at the end of the file, or in its place if `position` is 0."""
+    """An entry to be written at `position` of the file; at 0 it replaces the whole file."""
 
     path: str
     position: int
@@ -69,11 +74,11 @@ class PendingEntry:
 
     @property
     def is_new_file(self) -> bool:
-        """True if the folder has to be fsynced then."""
+        """True if a file is created, so that the folder must be fsynced."""
         return self.position == 0
 
     def write(self, disk: Disk) -> None:
-        """Once the records that it covers are fsynced. Raises OSError."""
+        """Write the entry, after its records were fsynced. Raises OSError."""
         path = f"{self.path}.tmp" if self.is_new_file else self.path
         file = disk.open(path)
         try:
@@ -87,7 +92,7 @@ class PendingEntry:
 
 
 class RecoveryStateWriter:
-    """Knows what the file of the active segment holds already."""
+    """Builds the entries of the active segment, and knows what its file holds already."""
 
     __slots__ = (
         "_aborted_count",
@@ -104,8 +109,7 @@ class RecoveryStateWriter:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the file's content: it is unknown, or counts no more; the next entry takes its
-        place."""
+        """Forget what the file holds, as it is unknown or invalid; the next entry replaces it."""
         self._segment: Segment | None = None
         self._indexes: tuple[OffsetIndex, TimeIndex] | None = None
         self._end_offset = -1
@@ -113,9 +117,10 @@ class RecoveryStateWriter:
         self._offset_count = self._time_count = self._aborted_count = 0
 
     def entry_of(self, segment: Segment, producers: ProducerStateTable) -> PendingEntry | None:
-        """The state of `segment` now, to be written with a flush; None if nothing is new.
+        """The entry for the present state of `segment`; None if nothing is new.
 
-        producers: as of the segment's end. Whoever then does not write it calls `forget`.
+        producers: state at the segment's end. A caller that does not write the entry must call
+            `forget`.
         """
         is_known = segment is self._segment and segment.indexes is self._indexes
         if segment.size_bytes == 0 or (is_known and segment.end_offset == self._end_offset):
@@ -167,15 +172,18 @@ class RecoveryStateWriter:
 
 
 def write_recovery_state(disk: Disk, segment: Segment, producers: ProducerStateTable) -> None:
-    """Replace the file of `segment`, all of which is fsynced; the folder is the caller's to."""
+    """Replace the file of `segment`, which is fsynced; the caller must fsync the folder."""
     pending = RecoveryStateWriter().entry_of(segment, producers)
     if pending is not None:
         pending.write(disk)
 
 
 class Resumed(NamedTuple):
-    """producers: at end_offset. is_newest: the file has nothing behind that. last_epoch: of the
-    batch that ends there."""
+    """The recovery state that a segment continues from.
+
+    producers: state at end_offset. is_newest: the file has no later entry. last_epoch: leader epoch
+        of the batch that ends at end_offset.
+    """
 
     end_offset: int
     producers: ProducerStateTable
@@ -184,9 +192,9 @@ class Resumed(NamedTuple):
 
 
 def resume_segment(disk: Disk, segment: Segment, recovery_point: int) -> Resumed | None:
-    """Let `segment` take over the newest entry at or below `recovery_point`.
+    """Load into `segment` the newest entry at or below `recovery_point`.
 
-    None without one that fits: then nothing of the segment is known.
+    None if no entry fits; then nothing is known of the segment.
     """
     path = segment.path(RECOVERY_SUFFIX)
     if not disk.exists(path):
@@ -194,7 +202,7 @@ def resume_segment(disk: Disk, segment: Segment, recovery_point: int) -> Resumed
     entries = _entries(disk.read_bytes(path))
     fit = [entry for entry in entries if entry.end_offset <= recovery_point]
     if not fit or fit[-1].size_bytes > segment.file.size():
-        # The log is shorter than what was flushed of it: the walk says where it ends.
+        # The .log is shorter than its flushed part; the walk will find its end.
         return None
     try:
         last = _take_over(segment, path, fit)
@@ -206,7 +214,7 @@ def resume_segment(disk: Disk, segment: Segment, recovery_point: int) -> Resumed
 
 
 def verify_recovery_state(disk: Disk, directory: str, base_offset: int) -> list[str]:
-    """A sentence if the file of the segment does not fit its .log."""
+    """A sentence if the recovery state of the segment does not fit its .log; empty otherwise."""
     segment = Segment(
         disk, directory, base_offset, created_ms=0, index_interval_bytes=RELATIVE_OFFSET_MAX
     )
@@ -228,7 +236,7 @@ def verify_recovery_state(disk: Disk, directory: str, base_offset: int) -> list[
 
 
 def _entries(data: bytes) -> list[_Entry]:
-    """From the last whole entry on; up to a torn one, which a crash may leave."""
+    """The entries from the last whole one on, up to a torn one, which a crash may leave."""
     entries: list[_Entry] = []
     position = 0
     while position + _PREFIX.size <= len(data):
@@ -249,7 +257,10 @@ def _entries(data: bytes) -> list[_Entry]:
 
 
 def _take_over(segment: Segment, path: str, entries: list[_Entry]) -> BatchHeader:
-    """The last batch that they cover. Raises CorruptData if they do not fit the batches."""
+    """Load `entries` into `segment` and return the header of the last batch that they cover.
+
+    Raises CorruptData if they do not fit the batches.
+    """
     last = entries[-1]
     offset_index, time_index = OffsetIndex(segment.base_offset), TimeIndex(segment.base_offset)
     reason = offset_index.load(
@@ -275,7 +286,7 @@ def _take_over(segment: Segment, path: str, entries: list[_Entry]) -> BatchHeade
 
 
 def _last_header(segment: Segment) -> BatchHeader:
-    """Its CRC binds an entry to these very batches, and not others of the same sizes."""
+    """The header of the last batch; its CRC ties an entry to this batch and no other."""
     position = segment.position_of(segment.end_offset - 1)
     invariant(position is not None, f"{segment.file.path}: no batch ends at {segment.end_offset}")
     _, header = next(segment.headers(position or 0))

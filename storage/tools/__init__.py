@@ -1,1 +1,1 @@
-"""A log's folder read as it lies: dump and verify."""
+"""Tools that read a log's folder without changing it: dump and verify."""

@@ -1,7 +1,7 @@
-"""What kafka-dump-log prints for a file of a log's folder; the file is never changed.
+"""The output of kafka-dump-log for a file of a log's folder; the file is never changed.
 
-Reads with its own checks and goes on behind nothing: at the first bytes that are no batch it says
-so and stops. Values print as UTF-8. Files other than .log: `dump_indexes.py`.
+The dump stops with a message at the first bytes that are not a batch. Values are printed as UTF-8.
+For files other than .log see `dump_indexes.py`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,14 @@ _CONTROL_NAMES = {0: "ABORT", 1: "COMMIT"}
 
 
 class DumpError(KvorumError):
-    """A file that cannot be dumped; the message says which can."""
+    """A file that cannot be dumped; the message names the kinds that can."""
 
 
 ControlText = Callable[[bytes, bytes], str | None]
-"""Returns the text of a control record, given its key and value; None if it does not know the
-record."""
+"""Returns the text of a control record for its key and value, None if it is unknown."""
 
 RecordText = Callable[[bytes, bytes | None], tuple[str, str]]
-"""Returns the texts of key and value of a record of an internal topic. Raises CorruptData."""
+"""Returns the texts of key and value for a record of an internal topic. Raises CorruptData."""
 
 
 def dump_lines(
@@ -60,13 +59,14 @@ def dump_lines(
     control_text: ControlText = lambda key, value: None,
     record_text: RecordText | None = None,
 ) -> Iterator[str]:
-    """Lines of text without newline. `print_data_log` adds keys and values to `deep_iteration`.
+    """The dump as lines without newline. `print_data_log` adds keys and values to `deep_iteration`.
 
-    record_text: prints them in another way than as UTF-8, and implies print_data_log.
+    Raises DumpError on a missing file or an unknown kind of file, CorruptData on a damaged
+    snapshot, transaction index or checkpoint, and OSError.
 
-    complaints: gathers what does not fit together. control_text: names control records that mean
-    nothing to storage, those of the quorum. Raises DumpError on a missing file or another kind of
-    file, CorruptData on a snapshot, transaction index or checkpoint that is none, OSError.
+    complaints: collects inconsistencies. control_text: the texts of the quorum's control records,
+        which storage does not know.
+    record_text: prints keys and values in another form than UTF-8; implies print_data_log.
     """
     if not disk.exists(path):
         raise DumpError(f"no such file: {path}")
@@ -112,9 +112,9 @@ def _log_lines(
     jumps: list[tuple[int, int]],
     damage: list[str],
 ) -> Iterator[tuple[str, Record | None]]:
-    """Lines, each with the control record whose meaning is to follow.
+    """Lines; a control record beside one means that its text is to be appended.
 
-    jumps: takes the pairs of neighbours in which an offset is left out; damage: what is wrong.
+    jumps: receives pairs of neighbouring offsets with a gap between. damage: receives faults.
     """
     position, size = 0, file.size()
     last_offset = -1

@@ -1,7 +1,7 @@
-"""What kafka-dump-log prints of the files beside a .log: indexes, producer snapshots, epochs.
+"""The output of kafka-dump-log for the files beside a .log: indexes, producer snapshots, epochs.
 
-Lines come out; what does not fit together is gathered as complaints, in Kafka's words, which its
-tool prints to stderr behind everything else. Files are never changed.
+Lines are yielded. Inconsistencies are collected as complaints in Kafka's words; its tool prints
+them to stderr at the end. Files are never changed.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ class Complaints:
     offsets_not_found: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     not_consecutive: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
-    """Of .log files, which say where it lies in a line of their own, and of indexes that a start
-    would not take."""
+    """Damage of .log files, with its position, and of indexes that a start would reject."""
 
     @property
     def are_faults(self) -> bool:
-        """True if any is more than a gap in the offsets, which compaction leaves."""
+        """True if there is any complaint besides gaps in the offsets, which compaction leaves."""
         return bool(
             self.damage
             or self.offset_mismatches
@@ -80,15 +79,15 @@ class Complaints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions:
-    """sanity_only: only say whether the file would be taken at a start. verify_only: print no
-    entries, only compare them with the log."""
+    """sanity_only: only report if a start would accept the file. verify_only: compare the entries
+    with the log and print none."""
 
     sanity_only: bool = False
     verify_only: bool = False
 
 
 def index_entries(data: bytes, base_offset: int) -> Iterator[tuple[int, int]]:
-    """(offset, position) of an .index file. One of a broker at work ends in zeros."""
+    """(offset, position) entries of an .index file. That of a running broker ends in zeros."""
     whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
     for at, (relative, position) in enumerate(_INDEX_ENTRY.iter_unpack(data[:whole])):
         if relative == 0 and at:
@@ -97,7 +96,7 @@ def index_entries(data: bytes, base_offset: int) -> Iterator[tuple[int, int]]:
 
 
 def time_index_entries(data: bytes, base_offset: int) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) of a .timeindex file, as `index_entries`."""
+    """(timestamp, offset) entries of a .timeindex file; zeros as in `index_entries`."""
     whole = len(data) - len(data) % TIME_ENTRY_BYTES
     for at, (timestamp_ms, relative) in enumerate(_TIME_ENTRY.iter_unpack(data[:whole])):
         if relative == 0 and at:
@@ -199,7 +198,7 @@ def _sanity(path: str, fault: str | None, complaints: Complaints) -> Iterator[st
 
 
 def _index_fault(data: bytes, base_offset: int) -> str | None:
-    """The reason for which OffsetIndex.sanityCheck of Kafka throws, None for a sound index."""
+    """The error of Kafka's OffsetIndex.sanityCheck, None for a valid index."""
     whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
     if whole:
         relative, _ = _INDEX_ENTRY.unpack_from(data, whole - OFFSET_ENTRY_BYTES)
@@ -209,7 +208,7 @@ def _index_fault(data: bytes, base_offset: int) -> str | None:
 
 
 def _time_index_fault(data: bytes, base_offset: int) -> str | None:
-    """The reason for which TimeIndex.sanityCheck of Kafka throws, None for a sound index."""
+    """The error of Kafka's TimeIndex.sanityCheck, None for a valid index."""
     whole = len(data) - len(data) % TIME_ENTRY_BYTES
     if whole:
         first_ms, _ = _TIME_ENTRY.unpack_from(data, 0)
@@ -232,7 +231,7 @@ def _uneven(data: bytes, entry_bytes: int) -> str | None:
 
 
 class _Log:
-    """The .log beside an index, read from places that the index names."""
+    """The .log beside an index, read at positions that the index names."""
 
     def __init__(self, disk: Disk, index_path: str) -> None:
         path = index_path[: index_path.rindex(".")] + ".log"
@@ -246,7 +245,7 @@ class _Log:
             self._file.close()
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """The header there, None if it cannot be one."""
+        """The header at `position`, None if there cannot be one."""
         if self._file is None or position < 0:
             return None
         data = self._file.pread(HEADER_BYTES, position)

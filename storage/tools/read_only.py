@@ -1,7 +1,7 @@
-"""A log's folder read as it lies, for tools: nothing is opened for writing, locked or repaired.
+"""Reads a log's folder for tools; nothing is opened for writing, locked or repaired.
 
-The folder may be a copy, or that of a node at work. The rules of what is a torn tail and what is
-damage are those of a start (`batch_walk.py`); only here the tail stays where it is.
+The folder may be a copy, or that of a running node. A start and this module distinguish a torn tail
+from damage by the same rules (`batch_walk.py`), but here the tail is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kvorum.storage.recovery.batch_walk import OffsetGap, check_batch, find_batc
 
 
 class ReadableDisk(Protocol):
-    """The part of `runtime.disk.Disk` that reads a folder; nothing in it could change one."""
+    """The methods of `runtime.disk.Disk` that read a folder; none of them can change it."""
 
     def list_dir(self, path: str) -> list[str]: ...
 
@@ -31,9 +31,9 @@ class ReadableDisk(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TornEnd:
-    """Where the whole batches end: `left_bytes` of file `path` from `position` on are none.
+    """The end of the whole batches: `left_bytes` of file `path` from `position` on are torn.
 
-    segments_behind: later segments that a start would drop with them.
+    segments_behind: number of later segments that a start would drop with them.
     """
 
     path: str
@@ -52,9 +52,9 @@ class TornEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLog:
-    """The sound batches of a folder, from start_offset up to end_offset (exclusive), in order.
+    """The valid batches of a folder, from start_offset up to end_offset (exclusive), in order.
 
-    last_gap: of the offsets that no batch holds; who knows of snapshots judges it.
+    last_gap: of the offsets that no batch holds. A caller that knows the snapshots must judge it.
     """
 
     start_offset: int
@@ -65,10 +65,10 @@ class FoundLog:
 
 
 def read_log(disk: ReadableDisk, directory: str) -> FoundLog | None:
-    """All of the log in `directory`, None if there is no segment. Memory: as much as the log.
+    """The whole log in `directory`, held in memory; None if there is no segment.
 
-    Raises CorruptData for damage that is no torn tail, FileNotFoundError if a segment goes away
-    between listing and reading, as it may in a folder in use, OSError.
+    Raises CorruptData for damage other than a torn tail, OSError, and FileNotFoundError if a
+    segment disappears during the read, as it may in a folder in use.
     """
     names = disk.list_dir(directory)
     bases = offsets_of(names, LOG_SUFFIX)
@@ -96,7 +96,7 @@ def read_log(disk: ReadableDisk, directory: str) -> FoundLog | None:
 
 
 class _Walk:
-    """Gathers segment after segment until one ends in something torn."""
+    """Collects segments until one ends in a torn tail."""
 
     def __init__(self, start_offset: int) -> None:
         self.pieces: list[bytes] = []
@@ -108,7 +108,7 @@ class _Walk:
     def read_segment(
         self, path: str, base_offset: int, data: bytes, behind: list[int], is_sealed: bool
     ) -> None:
-        """is_sealed: its indexes prove that it was fsynced whole, so nothing of it may be torn."""
+        """Read one segment. is_sealed: its indexes prove that it was fsynced whole."""
         self.end_offset = base_offset
         position = 0
         reason = ""
@@ -142,7 +142,7 @@ class _Walk:
         self.end_offset = header.end_offset
 
     def _check_end(self, path: str, position: int, following: int, is_sealed: bool) -> str:
-        """Why a whole segment does not reach to the next one; "" if it does or a gap is noted."""
+        """The reason if a segment ends too early; "" if it reaches the next or the gap is noted."""
         if self.end_offset > following:
             raise CorruptData(path, position, f"batches run past offset {following}")
         if self.end_offset == following:

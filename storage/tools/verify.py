@@ -1,8 +1,8 @@
-"""Whether the files of a log's folder are sound and agree with each other. Reads only.
+"""Verifies that the files of a log's folder are valid and consistent. Reads only.
 
-For folders that nobody writes to: of a broker at work the last batch may be half written. Holds
-one buffer of batches in memory. Gaps between offsets are no fault: compaction leaves them. They are
-noted.
+Nobody may write to the folder meanwhile: a running broker may have written only half of the last
+batch. Memory: one buffer of batches. Gaps between offsets are reported as notes, because compaction
+leaves them.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ _LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 
 @dataclass(slots=True)
 class Verified:
-    """What a folder holds. problems: sentences, each naming its file. notes: what is unusual and
-    no fault, such as files that the next start removes.
+    """The result for a folder.
 
-    missing_offsets: between start and end, in no batch. largest_gap: the most of them at once,
-    [first, next).
+    problems: sentences, each naming its file. notes: unusual facts that are no fault, such as files
+        that the next start removes.
+    missing_offsets: number of offsets between start and end that no batch holds. largest_gap: the
+        longest run of them, [first, next).
     """
 
     segments: int = 0
@@ -66,7 +67,7 @@ class Verified:
     notes: list[str] = field(default_factory=list)
 
     def pass_to(self, offset: int) -> None:
-        """The next batch, or the next segment, begins at `offset`."""
+        """Count the gap, if any, before the next batch or segment, which begins at `offset`."""
         gap = offset - self.end_offset
         if gap <= 0:
             return
@@ -77,7 +78,7 @@ class Verified:
 
 
 def verify_log(disk: Disk, directory: str) -> Verified:
-    """Check every batch and every file beside. Raises OSError."""
+    """Check every batch and every other file in the folder. Raises OSError."""
     found = Verified()
     names = disk.list_dir(directory)
     present = set(names)
@@ -106,16 +107,16 @@ def verify_log(disk: Disk, directory: str) -> Verified:
         except CorruptData as damage:
             found.problems.append(str(damage))
             is_sound = False
-        # Kafka keeps zeros behind the entries of the segment that it writes to, of no other one.
+        # Kafka pads the index files of the active segment with zeros, and only those.
         is_padded = base_offset == bases[-1]
         found.problems += _index_problems(
             disk, directory, base_offset, present, complaints, largest_ms, is_padded=is_padded
         )
         if present & {file_name(base_offset, suffix) for suffix in INDEX_SUFFIXES}:
-            # That of a segment that is written to, and not closed, is in memory.
+            # The transaction index of an active segment is still in memory.
             found.problems += transactions.problems(disk, directory, base_offset, present)
     if bases and file_name(bases[-1], RECOVERY_SUFFIX) in present:
-        # That of a sealed segment is a leftover, which nobody reads.
+        # The recovery state of a sealed segment is a leftover and is never read.
         found.problems += verify_recovery_state(disk, directory, bases[-1])
     found.problems += complaints.lines()
     found.problems += _missing_logs(directory, names)
@@ -126,7 +127,7 @@ def verify_log(disk: Disk, directory: str) -> Verified:
         except CorruptData as damage:
             found.problems.append(str(damage))
     if is_sound:
-        # Else nobody knows where it ends.
+        # After damage the end of the log is unknown.
         found.problems += _missing_end(disk, directory, found.end_offset)
     for offset in offsets_of(names, SNAPSHOT_SUFFIX):
         path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
@@ -173,7 +174,7 @@ def _note_unusual(directory: str, names: list[str], found: Verified) -> None:
 
 
 def _missing_logs(directory: str, names: list[str]) -> Iterator[str]:
-    """Files without their .log: each shows that a .log is missing."""
+    """Index files without their .log; each shows that a .log is missing."""
     bases = set(offsets_of(names, LOG_SUFFIX))
     for suffix in INDEX_SUFFIXES:
         for base_offset in offsets_of(names, suffix):
@@ -185,7 +186,7 @@ def _missing_logs(directory: str, names: list[str]) -> Iterator[str]:
 
 
 def _identity_problems(disk: Disk, directory: str, present: set[str]) -> Iterator[str]:
-    """Faults that keep a broker from opening the log, whatever its records are."""
+    """Faults that keep a broker from opening the log, even if its records are valid."""
     above, _, name = directory.rpartition("/")
     try:
         read_partition_metadata(disk, directory)
@@ -200,8 +201,7 @@ def _identity_problems(disk: Disk, directory: str, present: set[str]) -> Iterato
 
 
 def _missing_end(disk: Disk, directory: str, end_offset: int) -> Iterator[str]:
-    """Signs that the log was longer: the broker's checkpoint in the folder above, if this folder
-    lies in a data directory."""
+    """Signs that the log was longer: the checkpoint above, if the folder is in a data directory."""
     above, _, name = directory.rpartition("/")
     key = replica_of(name)
     if key is None:
@@ -209,7 +209,7 @@ def _missing_end(disk: Disk, directory: str, end_offset: int) -> Iterator[str]:
     checkpoint = f"{above or '.'}/{RECOVERY_POINT}"
     try:
         flushed = read_offsets(disk, checkpoint).get(key, 0)
-        # Where all records were deleted the log is empty, and begins where it ended.
+        # A log whose records were all deleted is empty and begins at its old end.
         start = read_offsets(disk, f"{above or '.'}/{LOG_START_OFFSET}").get(key, 0)
     except CorruptData as damage:
         yield str(damage)
@@ -240,7 +240,7 @@ def _verify_batches(
     epochs: LeaderEpochCache | None,
     found: Verified,
 ) -> Iterator[StoredBatch]:
-    """All batches of the segment, after a look at each. Raises CorruptData on an unsound one."""
+    """All batches of the segment, each checked. Raises CorruptData on a damaged batch."""
     latest_epoch = -1
     file = disk.open(path)
     try:
@@ -279,7 +279,7 @@ def _index_problems(
     *,
     is_padded: bool,
 ) -> Iterator[str]:
-    """largest_ms: of all timestamps in the segment, as far as they were walked."""
+    """Faults of the index files. largest_ms: the largest timestamp found in the segment."""
 
     def path_of(suffix: str) -> str | None:
         name = file_name(base_offset, suffix)
@@ -305,7 +305,7 @@ def _index_problems(
         elif entries:
             list(dump_time_index(disk, path, base_offset, options, complaints))
         if reason is None and not is_padded and time_index.last()[0] < largest_ms:
-            # A segment that is sealed gets an entry for it.
+            # A sealed segment has an entry for its largest timestamp.
             yield (
                 f"{path}: has nothing of timestamp {largest_ms}, the largest in the segment; a "
                 "search by time would pass records over"
@@ -321,6 +321,6 @@ def _size_of(disk: Disk, path: str) -> int:
 
 
 def _used(data: bytes, entry_bytes: int) -> bytes:
-    """Without the zeros that a broker at work keeps behind the entries."""
+    """The entries without the zeros with which a running broker pads the file."""
     used = len(data.rstrip(b"\0"))
     return data[: min(len(data), -(-used // entry_bytes) * entry_bytes)]

@@ -1,4 +1,4 @@
-"""Checks that the .txnindex of each segment has the aborted transactions that the batches show."""
+"""Checks that each .txnindex has the aborted transactions that the batches show."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kvorum.storage.log.transaction_index import AbortedTransaction, parse_abort
 
 
 class _Walked(NamedTuple):
-    """An aborted transaction, from what is left of it on, and the marker before of its producer."""
+    """An aborted transaction as found in the batches, and its producer's marker before it."""
 
     entry: AbortedTransaction
     marker_before: int
 
 
 class TransactionCheck:
-    """Follows the transactions that begin in what is walked, segment after segment."""
+    """Follows the transactions of the batches, segment after segment."""
 
     def __init__(self) -> None:
         self._producers = ProducerStateTable()
@@ -33,8 +33,7 @@ class TransactionCheck:
         self._aborted = []
 
     def take(self, path: str, batch: StoredBatch) -> None:
-        """The next batch of the log. path: of its file. Raises CorruptData on a marker that is
-        none."""
+        """Take in the next batch of the log. path: its file. Raises CorruptData on a bad marker."""
         position, header, data = batch
         if header.producer_id < 0:
             return
@@ -51,8 +50,8 @@ class TransactionCheck:
     def problems(
         self, disk: Disk, directory: str, base_offset: int, present: set[str]
     ) -> Iterator[str]:
-        """Of the segment that was walked last. The file may have more: compaction takes records,
-        and with them what a transaction began with."""
+        """The faults of the last segment's .txnindex. The file may have more transactions than the
+        batches show, because compaction removes records, also the first ones of a transaction."""
         name = file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
         path = f"{directory}/{name}"
         known: dict[tuple[int, int], AbortedTransaction] = {}

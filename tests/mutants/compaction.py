@@ -38,8 +38,6 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "", OF_HISTORIES),
     ("snapshots-removed-late", "stale snapshots go before the swap is agreed on", CLEANER,
      "            remove_stale_snapshots(self._disk, self._directory, new.base_offset, end_offset)\n"
-     "            # From here on the swap is only finished, by the next start if need be, and what is\n"
-     "            # called `.cleaned` belongs to it: an index that `discard` took would be missed.\n"
      "            self._written_base_offset = None\n"
      "            swap_in(self._disk, self._directory, new.base_offset, replaced)\n",
      "            self._written_base_offset = None\n"

@@ -292,7 +292,7 @@ MUTANTS = (
         "an answer to a fetch that was given up is dropped",
         FOLLOWER,
         "    if correlation_id != role.correlation_id:\n"
-        "        return  # it was given up; a second append of the same records would not fit\n",
+        "        return  # the fetch was given up; its records may be in the log already\n",
         "",
     ),
     Mutant(

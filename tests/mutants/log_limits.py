@@ -44,8 +44,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "            if size in (1, _LZ4_NOT_PACKED):\n", "            if size in ():\n"),
     # The largest timestamp.
     ("largest-before-its-index", "a segment is asked once its indexes are read", LOOKUP,
-     "    offset_index, time_index = segment.indexes\n    # Only now: it comes with the indexes, which "
-     "a start leaves on disk.\n    _, newest = segment.max_timestamp\n",
+     "    offset_index, time_index = segment.indexes\n    _, newest = segment.max_timestamp\n",
      "    _, newest = segment.max_timestamp\n    offset_index, time_index = segment.indexes\n"),
     ("cut-batch-left-out", "a batch that the start cuts is looked at", LOOKUP,
      "        if header.last_offset >= start_offset:\n            found.append",

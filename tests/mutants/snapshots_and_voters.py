@@ -140,8 +140,8 @@ MUTANTS = (
         "removed-leader-counts-itself",
         "a leader that was removed does not count itself",
         LEADER,
-        "    if state.is_voter:\n        # Only after its own fsync",
-        "    if True:\n        # Only after its own fsync",
+        "    if state.is_voter:\n        # The leader counts its own log only after",
+        "    if True:\n        # The leader counts its own log only after",
     ),
     Mutant(
         "removed-leader-stays",

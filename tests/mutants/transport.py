@@ -79,7 +79,7 @@ MUTANTS = (
         "turn-lost-with-its-caller",
         "a waiting call that gives up hands on its turn",
         CLIENT_CONNECTION,
-        "                    self._admit()  # the place is another's\n",
+        "                    self._admit()  # pass the place on to another call\n",
         "                    pass\n",
     ),
     _mutant(
@@ -100,7 +100,7 @@ MUTANTS = (
         "server-takes-a-goodbye-for-a-refusal",
         "a caller's GOAWAY names no call of its own",
         CONNECTION,
-        '        """The peer takes no new streams, and none above last_stream_id."""\n'
+        '        """The peer accepts no new streams, and none above last_stream_id."""\n'
         "        self.is_closing = True\n",
         "        self.is_closing = True\n        self.fail_streams()\n",
     ),
