@@ -237,7 +237,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "broker/partition/partition.py", "in self.eligible and end_offset >= self.high_watermark\n",
      "in self.eligible\n", OF_PARTITION),
     ("eligible-until-told", "an answer ends what was known of those eligible",
-     "broker/partition/partition.py", "            self.eligible = ()  #", "            #", OF_PARTITION),
+     "broker/partition/partition.py", "            self.eligible = ()\n", "", OF_PARTITION),
     # A leader that neither a controller nor a follower is heard of by.
     ("abandoned-by-followers-alone", "a leader that hears from the controllers goes on",
      "broker/manager/isolation.py", "        if left_ms > 0:\n", "        if left_ms > 1 << 40:\n", OF_ISOLATION),

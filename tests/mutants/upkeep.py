@@ -70,8 +70,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if False:\n            # The disk has failed since", OF_MAINTENANCE),
     # Connections.
     ("vanished-client-ends-the-broker", "any error of a socket is its connection's", CONNECTION,
-     "        except OSError as failure:\n            # ETIMEDOUT",
-     "        except ConnectionError as failure:\n            # ETIMEDOUT", OF_CONNECTIONS),
+     "        except OSError as failure:\n            # Includes ETIMEDOUT",
+     "        except ConnectionError as failure:\n            # Includes ETIMEDOUT", OF_CONNECTIONS),
     ("burst-holds-the-loop", "a client's burst lets others in between", CONNECTION,
      "            if now_s > until_s:\n",
      "            if False:\n", OF_CONNECTIONS),
