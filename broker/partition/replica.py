@@ -482,7 +482,7 @@ class Replica:
         # failure can lose.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
         if target <= log.start_offset and log.is_unknown_below(target):
-            # the leader cannot be asked about the epoch of what is left
+            # The leader cannot be asked about the epoch of what is left
             self.restart_at(target, wall_ms)
             return target
         with self._lowered_to(target):
@@ -494,7 +494,7 @@ class Replica:
         """Drop all records and start the log at `offset`: the leader no longer has the records
         before it."""
         if self.log.is_bare_at(offset):
-            # epochs in which this broker led and wrote nothing; producer state stays
+            # Epochs in which this broker led and wrote nothing; producer state stays
             self.log.epochs.clear()
             return
         with self._lowered_to(0, offset):
