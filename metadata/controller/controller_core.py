@@ -1,12 +1,12 @@
-"""The rules of a controller over its log: when it is active, what is appended, who is answered.
+"""The rules of a controller over its log: when it is active, what it appends, when it replies.
 
-Synchronous, without clock or loop: time comes in as now_ms, what is to happen later is asked for
-by `next_deadline_ms`, and the log and its quorum stand behind a `ControllerPort`. The driver is
-`metadata.controller.loop`; the simulator has one of its own.
+It is synchronous, without a clock or an event loop. Time comes in as now_ms, `next_deadline_ms`
+says when `on_timer` is due, and `ControllerPort` is the log and the quorum. The driver is
+`metadata.controller.loop`; the simulator has its own.
 
-A reply waits in the purgatory until the high watermark passes the last record it rests on; a reply
-without records waits for whatever was decided before it, so that nobody is ever answered from state
-that may still vanish.
+A reply waits in the purgatory until the high watermark passes the last record that it relies on. A
+reply without records waits for all earlier decisions, so that no client gets an answer from state
+that may still be lost.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from kvorum.runtime.errors import ErrorCode, Rejected, invariant
 from kvorum.storage.log.log import Log
 
 RECORDS_PER_BATCH_MAX = 50_000
-"""Records of one decision in one batch, all or nothing; only a broker's death may need more."""
+"""Records of one decision in one batch, all or nothing. Only fencing or unfencing a broker may need
+more."""
 
 PARKED_MAX = 20_000
-"""Replies waiting for commitment; more requests are turned away, not queued."""
+"""Replies that may wait for commitment; further requests are refused, not queued."""
 
 AT_ONCE_MS = 0
-"""As a deadline: in the next turn of the driver, whatever the clock shows."""
+"""A deadline that means: in the next turn of the driver, whatever the clock shows."""
 
 OnReply = Callable[[Reply], None]
-"""Hears the outcome of a request, once, perhaps before `submit` returns."""
+"""Called with the outcome of a request, once, perhaps before `submit` returns."""
 
 
 class ControllerPort(Protocol):
-    """The part of their node that the rules need."""
+    """The node, as the controller's rules need it."""
 
     @property
     def node_id(self) -> int: ...
@@ -52,7 +53,7 @@ class ControllerPort(Protocol):
 
     @property
     def log(self) -> Log:
-        """Holds all that is committed behind the newest image given to `on_loaded`."""
+        """The log; it has all committed records after the newest image given to `on_loaded`."""
 
     @property
     def leader_id(self) -> int:
@@ -63,13 +64,13 @@ class ControllerPort(Protocol):
         """The ids of the voters, ascending."""
 
     def propose(self, values: Sequence[bytes]) -> None:
-        """Append encoded records as one batch, all or nothing, as leader."""
+        """Append encoded records as one batch, all or nothing; for the leader only."""
 
     def on_image(self, image: ClusterImage) -> None:
-        """The committed image moved on along the log."""
+        """The committed image has advanced."""
 
     def note(self, text: str, *, is_warning: bool = False) -> None:
-        """A line for the node's log."""
+        """Write a line to the node's log."""
 
 
 @dataclass(slots=True)
@@ -81,13 +82,13 @@ class _Parked:
 
 
 class ControllerCore:
-    """Runs a Controller over a log. After every call ask `next_deadline_ms` and call `on_timer`
-    when it has come; whatever a method raises is a bug, after which the node must exit."""
+    """Runs a Controller over a log. After every call, ask `next_deadline_ms` and call `on_timer`
+    when it is due. Any exception from a method is a bug, and the node must exit."""
 
     def __init__(
         self, controller: Controller, port: ControllerPort, *, chunk_bytes: int = CHUNK_BYTES
     ) -> None:
-        """chunk_bytes: of the log, applied in one go."""
+        """chunk_bytes: bytes of the log that are applied at a time."""
         self.controller = controller
         self._port = port
         self._chunk_bytes = chunk_bytes
@@ -104,11 +105,11 @@ class ControllerCore:
     # Requests.
 
     def submit(self, request: Request, on_reply: OnReply, *, timeout_ms: int, now_ms: int) -> None:
-        """Decide a request; on_reply hears the outcome once it is committed.
+        """Decide a request; on_reply is called with the outcome once it is committed.
 
-        Rejected(NOT_CONTROLLER) at once if this node is not active, and also when it stops being
-        active before the commit: the outcome is then unknown to it.
-        Rejected(REQUEST_TIMED_OUT) after timeout_ms: the outcome may still come true.
+        Rejected(NOT_CONTROLLER) at once if this node is not active; or later, if it stops being
+        active before the commit, when the outcome is unknown. Rejected(REQUEST_TIMED_OUT) after
+        timeout_ms: the decision may still be committed.
         """
         controller = self.controller
         if not controller.is_active:
@@ -117,12 +118,12 @@ class ControllerCore:
         if len(self._parked) >= PARKED_MAX:
             on_reply(Rejected(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many requests in flight"))
             return
-        # A change of the voter set may stand behind the last decision's records.
+        # The quorum may have appended a change of the voter set after the last decision's records.
         controller.skip_to(self._port.next_offset)
         decision = controller.decide(request, now_ms)
         self._append(decision.records)
         if self._session_timer_ms is None:
-            # One that is set is early enough: a request only moves deadlines away.
+            # A timer that is set fires early enough: a request only postpones deadlines.
             self._arm_session_timer()
         end_offset = self._port.next_offset
         if end_offset <= self._high_watermark:
@@ -133,13 +134,14 @@ class ControllerCore:
         heapq.heappush(self._deadlines, (now_ms + timeout_ms, self._sequence, timeout_ms, parked))
 
     def stream_began(self, broker_id: int, broker_epoch: int) -> int:
-        """A heartbeat stream brings its first heartbeat of this epoch; the stream's serial."""
+        """A new heartbeat stream of this broker epoch has its first heartbeat; returns the stream's
+        serial number."""
         if broker_id not in self.controller.committed.brokers:
-            return 0  # whoever makes up ids makes no entries here
+            return 0  # unknown broker ids get no entry
         return self.controller.sessions.stream_began(broker_id, broker_epoch)
 
     def stream_broke(self, broker_id: int, broker_epoch: int, serial: int, now_ms: int) -> None:
-        """The heartbeat stream of a broker ended."""
+        """A broker's heartbeat stream ended."""
         if self.controller.is_active:
             self.controller.sessions.stream_broke(broker_id, broker_epoch, now_ms, serial)
             self._arm_session_timer()
@@ -147,7 +149,7 @@ class ControllerCore:
     # Events of the log and the quorum.
 
     def on_committed(self, high_watermark: int, now_ms: int) -> None:
-        """Release what is committed now."""
+        """Send the replies, and adopt the images, that are committed now."""
         self._high_watermark = high_watermark
         if not self.controller.is_active:
             self._catch_up(now_ms)
@@ -160,7 +162,8 @@ class ControllerCore:
             _settle(first, first.reply)
 
     def on_leader_changed(self, change: LeaderChanged, now_ms: int) -> None:
-        """Claim later, when the epoch's first record is committed, or renounce now."""
+        """Renounce now if this node was active. If it leads, claim when the epoch's first record is
+        committed."""
         self._leadership = change
         if self.controller.is_active:
             self._port.note(f"node={self._port.node_id} renounces epoch={self.controller.epoch}")
@@ -172,15 +175,15 @@ class ControllerCore:
         self._maybe_claim(now_ms)
 
     def on_voters_changed(self, voter_ids: Sequence[int]) -> None:
-        """Feature levels depend on what those who vote can do."""
+        """Adopt the voters; feature levels depend on what they support."""
         self.controller.voter_ids = tuple(voter_ids)
 
     def on_loading(self) -> None:
-        """The log begins anew behind a snapshot: nothing is applied before `on_loaded`."""
+        """The log restarts after a snapshot: nothing is applied before `on_loaded`."""
         self._is_loading = True
 
     def on_loaded(self, image: ClusterImage, now_ms: int) -> None:
-        """The image of the newest snapshot; also of a node's own, before it starts."""
+        """Adopt the image of a snapshot: the leader's, or at the start the node's own."""
         self._is_loading = False
         self.controller.note_committed(image)
         self._catch_up(now_ms)
@@ -188,7 +191,7 @@ class ControllerCore:
     # Time.
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_timer` is wanted, AT_ONCE_MS for the next turn, None for never."""
+        """When `on_timer` is due; AT_ONCE_MS for the next turn, None for never."""
         if self._is_catching_up or self.controller.is_fencing:
             return AT_ONCE_MS
         deadlines = self._deadlines
@@ -201,7 +204,7 @@ class ControllerCore:
         return deadline_ms
 
     def on_timer(self, now_ms: int) -> None:
-        """Do what is due; nothing if it is too early."""
+        """Do what is due; does nothing if called too early."""
         if self._is_catching_up:
             self._is_catching_up = False
             if not self.controller.is_active:
@@ -233,7 +236,7 @@ class ControllerCore:
         )
 
     def _catch_up(self, now_ms: int) -> None:
-        """Apply committed records in chunks, giving way to the driver in between."""
+        """Apply committed records in chunks; the driver has a turn between two chunks."""
         if self._is_catching_up or self._is_loading:
             return
         controller = self.controller
@@ -263,8 +266,8 @@ class ControllerCore:
             return
         controller.voter_ids = tuple(self._port.voter_ids)
         controller.claim(change.epoch, controller.committed.end_offset, now_ms)
-        # Behind what is committed there may be a change of the voter set, which the quorum appended
-        # while the log was being applied. All else in the log is committed with this epoch's start.
+        # The quorum may have appended a change of the voter set while the log was being applied.
+        # Everything else in the log was committed with the epoch's first record.
         controller.skip_to(self._port.next_offset)
         self._append(controller.begin())
         self._port.note(f"node={self._port.node_id} claims epoch={change.epoch}")
@@ -273,7 +276,7 @@ class ControllerCore:
 
     def _check_leaders(self, now_ms: int) -> None:
         self.controller.skip_to(self._port.next_offset)
-        # Preferred leaders are given back after an interval, not in the midst of a fail-over.
+        # Preferred leaders are elected only after one interval, not during a fail-over.
         check = self._leader_check
         decision = self.controller.sweep_leaders(check.at, only_missing=not check.has_walked)
         self._append(decision.records)
@@ -309,7 +312,7 @@ class ControllerCore:
         deadline_ms = self.controller.sessions.next_deadline_ms()
         if deadline_ms is None or not self.controller.is_active:
             return
-        # One that is set earlier comes in time and looks again.
+        # A timer that is set earlier fires in time, and then this is called again.
         if self._session_timer_ms is None or deadline_ms < self._session_timer_ms:
             self._session_timer_ms = deadline_ms
 
@@ -322,8 +325,8 @@ class ControllerCore:
         self._fence(now_ms)
 
     def _fence(self, now_ms: int) -> None:
-        """Fence whose session is over; of a broker with many partitions one chunk, and the driver
-        has a turn before the next."""
+        """Fence the brokers whose sessions have ended. Of a broker with many partitions only one
+        chunk is decided; the driver has a turn before the next."""
         controller = self.controller
         controller.skip_to(self._port.next_offset)
         while (fenced := controller.expire_session(now_ms)) is not None:
