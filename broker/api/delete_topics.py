@@ -94,7 +94,7 @@ def _refused(item: TopicReference, reason: Rejected) -> DeletedTopic:
 
 
 def _unclear(request: Any) -> str:
-    """What is wrong with how topics are named, "" if nothing is (v6: by name or by id)."""
+    """The fault in how the request names topics (v6: by name or by id), "" if there is none."""
     for item in getattr(request, "topics", None) or ():
         has_id = uuid_bytes(item.topic_id) != UUID_ZERO
         if item.name is not None and has_id:

@@ -1,4 +1,4 @@
-"""What the APIs of groups share: their requests to the coordinator's shards, and the answers."""
+"""The shared part of the APIs of groups: requests to the coordinator's shards, and answers."""
 
 from __future__ import annotations
 

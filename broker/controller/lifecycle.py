@@ -127,7 +127,7 @@ class BrokerLifecycleManager:
             if not has_warned:
                 has_warned = True
                 logger.warning(
-                    "broker=%d waits for its place, for %d s at most: %s",
+                    "broker=%d waits for the end of an earlier process, %d s at most: %s",
                     self._registration.broker_id,
                     left_ms // 1000,
                     answer.message,

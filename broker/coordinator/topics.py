@@ -67,7 +67,7 @@ class InternalTopicMaker:
         self._services = services
         self._under_way: set[str] = set()
         self.refusals: dict[str, str] = {}
-        """Why the latest attempt to create each topic failed, as a sentence for the client."""
+        """The reason why the latest attempt to create each topic failed, for the client."""
 
     def make(self, name: str) -> None:
         """Start to create the topic, unless a creation is under way."""

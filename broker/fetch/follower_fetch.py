@@ -345,7 +345,7 @@ class ReplicaFetcher:
             self._suspects.suspect(self._leader)
             self._lose(repr(failure))
         except WireError as failure:
-            _log.warning("%s: %s; its connection is made anew", self._name(), failure)
+            _log.warning("%s: %s; connecting again", self._name(), failure)
             self._lose(repr(failure))
 
     # --- fetch -------------------------------------------------------------------------------

@@ -280,7 +280,10 @@ class FollowerFetchSession:
         if part.diverging is not None:
             end_offset = replica.truncate_for(*part.diverging, self._clock.wall_ms())
             _log.info(
-                "%s cut to %d, leader said %s", replica.core.summary(), end_offset, part.diverging
+                "%s truncated to %d, leader diverges at %s",
+                replica.core.summary(),
+                end_offset,
+                part.diverging,
             )
             if end_offset > part.diverging[1]:
                 # This log starts above the point where the histories diverge: it shares no record
@@ -341,8 +344,8 @@ class FollowerFetchSession:
         records."""
         core, end_offset = followed.replica.core, followed.replica.log.end_offset
         told = (
-            f"{core.topic}-{core.partition_id} does not take what {self._leader_name()} sends from "
-            f"offset {end_offset} on: {reason}"
+            f"{core.topic}-{core.partition_id} refuses the records that {self._leader_name()} "
+            f"sends from offset {end_offset} on: {reason}"
         )
         if told != followed.refused:
             followed.refused = told
@@ -354,7 +357,7 @@ class FollowerFetchSession:
         if followed.refused:
             core = followed.replica.core
             _log.info(
-                "%s-%d goes on: %s sent sound records",
+                "%s-%d continues: %s sent valid records",
                 core.topic,
                 core.partition_id,
                 self._leader_name(),

@@ -44,7 +44,7 @@ _WITHOUT = {
     LOG_START_OFFSET: "put it back from a copy, or remove it: then deleted records come back whose "
     "files are still there",
 }
-"""What to do about a damaged checkpoint that takes the directory offline: no other file has its
+"""Advice for each damaged checkpoint that takes its directory offline: no other file has its
 content."""
 
 

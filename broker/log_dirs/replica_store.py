@@ -169,7 +169,7 @@ class ReplicaStore:
         key = (topic, partition_id)
         if is_known and found_id is None:
             self._check_nameless(key, path)
-            _log.warning("%s does not say whose it is, and was never flushed: it goes", path)
+            _log.warning("%s has no topic id and was never flushed: it is removed", path)
         elif is_known and found_id != topic_id:
             _log.info("remove %s: it belongs to another topic of that name", path)
         if is_known and found_id != topic_id:
@@ -220,7 +220,7 @@ class ReplicaStore:
             raise CorruptData(
                 f"{path}/{PARTITION_METADATA}",
                 0,
-                f"by the topic id in it, what lies here is of topic {owner}; give it its name back",
+                f"the topic id in it is that of topic {owner}; give the folder its name back",
             )
 
     def _owner_by_id(self, name: str) -> str | None:

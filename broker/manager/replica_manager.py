@@ -432,7 +432,7 @@ class ReplicaManager:
         self.config = with_dynamic(self._static_config, self.image, self.broker_id)
         if self.config == before:
             return False
-        _log.info("broker=%d takes over changed configs", self.broker_id)
+        _log.info("broker=%d adopts changed configs", self.broker_id)
         self._set_rates()
         return True
 

@@ -479,7 +479,7 @@ class Connection:
                 self._look_at(send, want, failure)
             raise
         if sent == 0:
-            raise ConnectionAbortedError("the log segment was cut under the answer")
+            raise ConnectionAbortedError("the log segment was truncated while it was sent")
         send.position += sent
         send.left -= sent
         self._output_bytes -= sent

@@ -97,8 +97,8 @@ def packed(
         anew = packed_anew(batch, header, config.target_compression)
     except Exception as error:
         # A bug of ours or of a codec; refused for the same reason as in `checked_header`.
-        _log.exception("%s: a batch of %d bytes could not be packed anew", name, len(batch))
-        reason = f"the batch could not be packed anew: {error!r}"
+        _log.exception("%s: a batch of %d bytes could not be recompressed", name, len(batch))
+        reason = f"the batch could not be recompressed: {error!r}"
         raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
     if len(anew) > config.log.max_message_bytes:
         raise BatchError(

@@ -49,7 +49,7 @@ class Limit(NamedTuple):
 
 
 class RateWindow:
-    """What one client used recently, in samples (Kafka's SampledStat and Rate)."""
+    """The recent use of one client, in samples (Kafka's SampledStat and Rate)."""
 
     __slots__ = ("_sample_ms", "_samples", "_samples_max")
 

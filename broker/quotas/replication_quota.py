@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kvorum.runtime.text import whole_number
 
 BURST_MS = 1_000
-"""Worth of time that the bucket can hold while nothing is sent."""
+"""Size of the bucket, as time at the full rate; it fills while nothing is sent."""
 
 UNLIMITED = (1 << 63) - 1
 """The default of both rates."""

@@ -153,11 +153,13 @@ class MarkerSender:
         self, key: Hashable, question: SendMarkers, partition: TopicPartition, error: ErrorCode
     ) -> None:
         if error == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            _log.info("a later coordinator has the end of %s", question.transactional_id)
+            _log.info(
+                "a later coordinator completes the transaction of %s", question.transactional_id
+            )
             self._questions.pop(key, None)
         elif error == ErrorCode.INVALID_PRODUCER_EPOCH:
             _log.warning(
-                "%s-%d is past the marker of %s (producer %d epoch %d)",
+                "%s-%d has a later epoch than the marker of %s (producer %d epoch %d)",
                 *partition, question.transactional_id, question.producer_id,
                 question.producer_epoch,
             )  # fmt: skip

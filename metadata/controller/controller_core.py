@@ -218,7 +218,7 @@ class ControllerCore:
             self._check_leaders(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, _, timeout_ms, parked = heapq.heappop(self._deadlines)
-            message = f"not committed within {timeout_ms} ms; it may still come true"
+            message = f"not committed within {timeout_ms} ms; it may still be committed"
             _settle(parked, Rejected(ErrorCode.REQUEST_TIMED_OUT, message))
 
     # Inside.

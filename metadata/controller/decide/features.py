@@ -171,7 +171,7 @@ def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected |
     lost = next(_lost_below(image, level), None)
     if lost is None:
         return None
-    return _invalid(f"{name} {level} has no words for {lost}; nothing that is there may be lost")
+    return _invalid(f"{name} {level} cannot record {lost}; a downgrade may lose nothing")
 
 
 def _lost_below(image: ClusterImage, level: int) -> Iterator[str]:

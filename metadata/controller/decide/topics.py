@@ -163,8 +163,8 @@ def _placements(
         if topic.num_partitions != -1 or topic.replication_factor != -1:
             return Rejected(
                 ErrorCode.INVALID_REQUEST,
-                "replicas given by hand leave no room for a partition count or a "
-                "replication factor; both must be -1",
+                "the request has assignments, so its partition count and its replication "
+                "factor must both be -1",
             )
         return assignments_by_hand(image, topic.assignments)
     count = topic.num_partitions
