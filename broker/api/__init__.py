@@ -1,1 +1,2 @@
-"""The Kafka APIs, a file each, what their handlers share, and the list of them (`registry`)."""
+"""The Kafka APIs, a file each; what their handlers share; and the table of all of them
+(`registry`)."""

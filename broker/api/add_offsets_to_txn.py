@@ -1,8 +1,9 @@
 """AddOffsetsToTxn (25). Served: v0-4.
 
-Makes the group's partition of `__consumer_offsets` part of the transaction, so that offsets which
-the client then commits (TxnOffsetCommit) get its marker. Errors: 15 while that topic does not
-exist, 24 for an empty group id, and those of AddPartitionsToTxn; 90 is 47 before v2.
+Adds the group's partition of `__consumer_offsets` to the transaction, so that the offsets that the
+client then commits (TxnOffsetCommit) get the transaction's marker. Errors:
+COORDINATOR_NOT_AVAILABLE while that topic does not exist, INVALID_GROUP_ID for an empty group id,
+and those of AddPartitionsToTxn. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v2.
 """
 
 from __future__ import annotations

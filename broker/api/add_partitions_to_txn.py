@@ -1,10 +1,13 @@
-"""AddPartitionsToTxn (24). Served: v0-5; v0-3 from clients, v4+ among brokers, many at once.
+"""AddPartitionsToTxn (24). Served: v0-5; v0-3 from clients, v4+ between brokers, for many
+transactions.
 
-v4+ may ask only whether the partitions are in the transaction (VerifyOnly): 120 for those that are
-not. v5 adds for clients by KIP-890 part 2.
-Errors per partition: 3 for one that does not exist (then the others are 55 and nothing is added),
-42 for an empty transactional id, 49 for an unknown producer, 51 while markers of the last
-transaction are being written, 90 (47 before v2) for a fenced one, 14, 15, 16.
+With VerifyOnly (v4+) nothing is added, and partitions that are not in the transaction get
+TRANSACTION_ABORTABLE. v5 adds partitions for clients of KIP-890 part 2.
+
+Errors per partition: UNKNOWN_TOPIC_OR_PARTITION (then the others get OPERATION_NOT_ATTEMPTED and
+nothing is added), INVALID_REQUEST for an empty transactional id, INVALID_PRODUCER_ID_MAPPING for an
+unknown producer, CONCURRENT_TRANSACTIONS while markers of the last transaction are being written,
+PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2), and the coordinator errors 14 to 16.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""AlterClientQuotas (49). Served: v0-1; any broker takes it and forwards it to the controller.
+"""AlterClientQuotas (49). Served: v0-1; any broker forwards it to the controller.
 
-Quotas are stored and described; brokers do not slow clients down by them yet.
+`broker.quotas` applies the quotas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""AlterConfigs (33), the old way: what is given takes the place of all that was set.
+"""AlterConfigs (33), the deprecated API: the given configs replace all configs of the resource.
 
-Served: v0-2, for topics (2) and brokers (4); any broker takes it and forwards it to the controller.
-Clients should use IncrementalAlterConfigs: this one loses what somebody else sets meanwhile.
+Served: v0-2, for topics (2), brokers (4), client metrics (16) and groups (32); any broker forwards
+it to the controller. Clients should use IncrementalAlterConfigs: this API loses configs that
+another client sets meanwhile.
 """
 
 from __future__ import annotations

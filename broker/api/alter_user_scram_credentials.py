@@ -1,7 +1,8 @@
 """AlterUserScramCredentials (51). Served: v0; any broker forwards it to the controller (KIP-554).
 
-The broker derives stored key and server key (RFC 5802) and forgets the salted password at once.
-Errors of a user: 33, 35, 91, 92 (named twice, whatever the mechanisms), 93.
+The broker derives stored key and server key (RFC 5802), and does not keep the salted password.
+Errors of a user: UNSUPPORTED_SASL_MECHANISM, UNSUPPORTED_VERSION, RESOURCE_NOT_FOUND,
+DUPLICATE_RESOURCE (named twice, with any mechanisms), UNACCEPTABLE_CREDENTIAL.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _upsertion(item: Any) -> ScramUpsertion:
 
 def derived_keys(hash_name: str, salted_password: bytes) -> tuple[bytes, bytes]:
     """Stored key and server key of RFC 5802, section 3."""
-    # Imported here: no other request needs them.
+    # Imported here, since no other request needs them.
     import hashlib
     import hmac
 

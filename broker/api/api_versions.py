@@ -1,8 +1,9 @@
-"""ApiVersions (18). Served: v0-4. A newer request gets a v0 answer with error 35 (KIP-511).
+"""ApiVersions (18). Served: v0-4. A newer request gets a v0 answer with UNSUPPORTED_VERSION
+(KIP-511).
 
-Features: what this broker supports, and the levels that are finalised in the metadata. The calls of
-client metrics are advertised while there is a subscription: every client that sees them asks for
-what it shall push, and librdkafka logs a line over it.
+Features: the levels that this broker supports, and the levels finalised in the metadata. The two
+telemetry APIs are advertised only while there is a subscription: every client that sees them asks
+for its subscription, and librdkafka logs a line about it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _served: ServedVersions = ServedVersions([API])
 
 
 def set_served(served: ServedVersions) -> None:
-    """The table to advertise; called once, by the package that knows all APIs."""
+    """Set the table to advertise; called once, by the module that knows all APIs."""
     global _served
     _served = served
 
@@ -46,7 +47,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         "supported_features": [
             {"name": f.name, "min_version": f.min_level, "max_version": f.max_level}
             for f in context.services.supported_features
-            # Clients of v3 take a range from 0 for malformed (KIP-1022).
+            # Clients of v3 take a range that starts at 0 for malformed (KIP-1022).
             if f.min_level > 0 or context.api_version >= RANGE_FROM_ZERO_SINCE
         ],
         "finalized_features_epoch": image.end_offset - 1 if features else -1,
@@ -58,7 +59,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def unsupported_answer() -> dict[str, Any]:
-    """The v0 body for a request of a version that is too new: the versions of ApiVersions alone
+    """The v0 answer to a request of a version that is too new: it lists ApiVersions alone
     (KIP-511)."""
     own = {"api_key": API.key, "min_version": API.min_version, "max_version": API.max_version}
     return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [own]}

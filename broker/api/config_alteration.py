@@ -1,4 +1,5 @@
-"""The common part of AlterConfigs and IncrementalAlterConfigs: to the controller and back."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: the request to the controller, and
+the answer."""
 
 from __future__ import annotations
 
@@ -9,11 +10,9 @@ from kvorum.metadata.requests.config_requests import AlterConfigs, AlteredConfig
 from kvorum.metadata.rpc.calls import ALTER_CONFIGS
 from kvorum.runtime.errors import ErrorCode, Rejected
 
-"""The requests carry no patience of their own; clients give up after 30 s at the earliest."""
-
 
 async def alter(context: RequestContext, request: AlterConfigs) -> dict[str, Any]:
-    """Have the active controller decide; the answer's fields."""
+    """Have the active controller decide; returns the answer's fields."""
     reply = await context.services.controller.request(ALTER_CONFIGS, request)
     if isinstance(reply, Rejected):
         reply = tuple(

@@ -1,8 +1,9 @@
-"""ConsumerGroupDescribe (69). Served: v0-1 (KIP-848): what members have, and what they are to have.
+"""ConsumerGroupDescribe (69). Served: v0-1 (KIP-848): members with their assignments and targets.
 
-v1 tells which protocol each member uses (0 classic, 1 consumer). Topics that are gone are left out.
-Errors of a group: 14, 15, 16, 24, 69 (not there, or of another kind). Shows only what is
-replicated. Authorized operations, where asked for, are all there are.
+v1 has the protocol of each member (0 classic, 1 consumer). Deleted topics are left out. Errors of a
+group: the coordinator errors 14 to 16, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND (also for a classic
+group). The answer has replicated state only. If authorized operations are requested, the answer has
+all of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""ConsumerGroupHeartbeat (68). Served: v0-1, once group.version is 1 (KIP-848).
+"""ConsumerGroupHeartbeat (68). Served: v0-1, if group.version is 1 (KIP-848).
 
-v1 subscribed expressions, and ids that members make themselves; in v0 an empty id gets one here.
-Errors: 14, 15, 16, 25 (gone: join again), 35 (group.version 0), 42, 69 (no such group, or a
-classic one that stays so), 81, 82, 110 (give everything up and join again), 111, 112, 128.
+v1 has subscription by regular expression, and member ids that clients choose; in v0 an empty member
+id is filled in here. Errors: the coordinator errors 14 to 16, UNKNOWN_MEMBER_ID (the member must
+join again), UNSUPPORTED_VERSION (group.version 0), INVALID_REQUEST, GROUP_ID_NOT_FOUND (no such
+group, or a classic one that is not upgraded), GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID,
+FENCED_MEMBER_EPOCH (the member must give up everything and join again), UNRELEASED_INSTANCE_ID,
+UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ _FIRST_WITH_OWN_IDS = 1
 
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
-    """Answer now, or when what the answer rests on is replicated."""
+    """Answer now, or when the records that the answer relies on are replicated."""
     request = read_request(API.name, context.api_version, view[position:end])
     if level_of(context.services.image().features, GROUP_VERSION) < 1:
         told = "group.version is 0: the cluster has no groups of the consumer protocol."

@@ -36,7 +36,7 @@ from kvorum.wire.versions import Api
 
 
 class Services:
-    """The broker as its API files see it."""
+    """The broker, as its API files see it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Services:
         self._image = image
         self.cluster_id = cluster_id
         self.broker_id = broker_id
-        # All that the broker's start has read, of which `config` is the part for brokers.
+        # All properties that the broker was started with; `config` is the part for brokers.
         self.properties = static_values(config) if properties is None else properties
         self.producer_ids = ProducerIdSource(controller, broker_id)
         self.internal_topics = InternalTopicMaker(self)
@@ -85,20 +85,21 @@ class Services:
         )
         self.topic_metadata = TopicMetadata()
         self.caches: dict[str, Any] = {}
-        """Caches that API files keep between requests, by API name."""
+        """Caches that API files keep between requests, by a name of their own."""
         self.recompression_threads = RecompressionThreads()
         self._background = TaskGroup(report_failure)
 
     def now_ms(self) -> int:
-        """Monotonic, in milliseconds."""
+        """Monotonic time in milliseconds."""
         return self.replicas.clock.monotonic_ms()
 
     def image(self) -> ClusterImage:
-        """The cluster as clients are told of it."""
+        """The cluster image as clients are shown it: without the leaders of abandoned
+        partitions."""
         return self.replicas.isolation.shown(self._image())
 
     def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run `work`, which answers nobody; cancelled at `stop`."""
+        """Run `work`, whose result no request waits for; it is cancelled at `stop`."""
         self._background.spawn(work, name)
 
     async def stop(self) -> None:
@@ -109,14 +110,14 @@ class Services:
         self.recompression_threads.stop()
 
     def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint:
-        """Where clients that came in on `listener` reach that broker."""
+        """The endpoint of that broker for clients that are connected to `listener`."""
         for endpoint in broker.endpoints:
             if endpoint.name == listener:
                 return endpoint
         return broker.endpoint
 
     def node_endpoints(self, broker_ids: set[int], listener: str) -> list[NodeEndpoint]:
-        """Addresses of brokers named in an answer (Produce v10+, Fetch v16+)."""
+        """Addresses of the brokers that an answer names (Produce v10+, Fetch v16+)."""
         brokers = self.image().brokers
         found = []
         for broker_id in sorted(broker_ids):
@@ -128,18 +129,21 @@ class Services:
 
     @property
     def names_another_controller(self) -> bool:
-        """This broker reaches no controller, and there is another one that clients can ask."""
+        """True if this broker reaches no controller, and names another broker as the controller."""
         return self.controller.is_lost and self.controller_id() != self.broker_id
 
     def controller_id(self) -> int:
-        """The broker that clients take for the controller, -1 for none: this one, for any passes
-        their requests on, or the lowest active one while a quota needs them all in one place. A
-        broker that has lost the controllers names the next one.
+        """The broker that this broker names to clients as the controller; -1 for none.
 
-        Bad sequence: 1. an AdminClient of librdkafka is connected to us and to the broker that we
-        name, 2. that one dies, 3. the client connects to it again and again, and asks nobody for
-        another one: creating a topic takes until its metadata is refreshed, minutes later. Of our
-        own death it hears at once, has no connection left, and asks the next.
+        It names itself, since every broker forwards requests to the controllers. While a mutation
+        quota is set it names the lowest active broker, which must get all those requests. If it has
+        lost the controllers, it names the next broker.
+
+        Bad sequence if it named another broker: 1. An AdminClient of librdkafka is connected to
+        brokers A and B, and A names B. 2. B dies. 3. The client reconnects to B again and again,
+        and asks no other broker for the controller. Creating a topic then waits for a metadata
+        refresh, minutes later. If A names itself and dies, the client notices at once, has no
+        connection left, and asks the next broker.
         """
         ids = self.image().active_broker_ids()
         others = [i for i in ids if i != self.broker_id]
@@ -152,7 +156,7 @@ class Services:
 
 @dataclass(slots=True, kw_only=True)
 class RequestContext:
-    """One request. slot: where the answer goes (hot handlers fill it themselves)."""
+    """One request. slot: the place of its answer (hot handlers fill it themselves)."""
 
     services: Services
     api_version: int
@@ -161,19 +165,19 @@ class RequestContext:
     listener: str
     slot: Slot = field(repr=False)
     is_exempt: bool = False
-    """From client quotas, as what brokers ask of each other is."""
+    """True for requests of brokers, to which client quotas do not apply."""
     began_ms: int = -1
-    """Since when this broker has been busy with the request and has not counted it, -1: it is not,
-    or nobody counts."""
+    """Start of the time that this broker has spent on the request and not counted yet; -1 if there
+    is none, or if no request quota is set."""
 
     def answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
-        """Fill the slot. values: the answer's fields, or its body where a handler keeps that ready;
-        such a body does not tell of a pause."""
+        """Fill the slot. values: the answer's fields, or its encoded body; an encoded body has no
+        throttle time."""
         try:
             self._answer(api, values)
         except (struct.error, ArithmeticError, MemoryError, TypeError, ValueError) as error:
-            # The request itself was carried out. An answer that cannot be written (longer than a
-            # frame, say) costs the connection that asked for it, and no other.
+            # The request was carried out. An answer that cannot be encoded (longer than a frame,
+            # for example) closes this client's connection, and no other.
             self.slot.connection.fail_answer(api.name, error)
 
     def _answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
@@ -188,16 +192,15 @@ class RequestContext:
             body = encode_response(
                 api.name, version, {**values, "throttle_time": muted_ms} if muted_ms else values
             )
-        # KIP-511: a client that does not know our versions yet must be able to read that answer.
+        # KIP-511: a client that does not know the served versions yet must be able to read that
+        # answer.
         is_flexible = version >= api.first_flexible and api.key != API_VERSIONS_KEY
         head = response_head(self.correlation_id, len(body), is_flexible=is_flexible)
         self.slot.fill((head, body))
 
     def pause(self, kind: QuotaKind, amount: float) -> int:
-        """Count `amount`, and the time spent, against the client's quotas. If that was too much its
-        connection is not read from for a while: returns for how many ms, to be told in the answer
-        (KIP-219).
-        """
+        """Count `amount`, and the time spent, against the client's quotas. Returns the pause in ms
+        for the answer: during it, the client's connection is not read from (KIP-219)."""
         quotas, connection = self.services.quotas, self.slot.connection
         if quotas.is_active and not self.is_exempt:
             now_ms = connection.now_ms()
@@ -208,7 +211,8 @@ class RequestContext:
     def count_time(self, now_ms: int) -> None:
         """Count the time spent on this request until now (request_percentage, KIP-124).
 
-        In whole milliseconds: what takes a tenth of one counts as one a tenth of the times.
+        Times are whole milliseconds: a request of a tenth of a millisecond counts as one in a tenth
+        of all cases.
         """
         if self.began_ms >= 0 and not self.is_exempt:
             percent = (now_ms - self.began_ms) / 10

@@ -1,4 +1,4 @@
-"""CreateAcls (30). Served: v1-3, as without an authorizer: SECURITY_DISABLED for each."""
+"""CreateAcls (30). Served: v1-3; without an authorizer, each creation gets SECURITY_DISABLED."""
 
 from __future__ import annotations
 

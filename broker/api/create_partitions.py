@@ -1,4 +1,4 @@
-"""CreatePartitions (37). Served: v0-3. Any broker takes it and forwards it to the controller.
+"""CreatePartitions (37). Served: v0-3. Any broker forwards it to the controller.
 
 The answer waits until this broker's own metadata shows the partitions.
 """
@@ -49,7 +49,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
                 charge.give_back(grown.name)
         outcome += created
     charge.close()
-    # Named twice, a topic is refused twice; Kafka answers once.
+    # A topic that is named twice is refused twice; Kafka answers once.
     by_name = {grown.name: grown for grown in outcome}
     return {"results": [_answer(grown) for grown in by_name.values()]}
 
@@ -68,7 +68,7 @@ async def _create(
 
 
 def _growth(context: RequestContext, topic: NewPartitions) -> int:
-    """How many partitions more that is, as far as this broker knows."""
+    """The number of partitions to be added, as far as this broker knows."""
     known = context.services.image().topic(topic.name)
     return 0 if known is None else max(topic.count - len(known.partitions), 0)
 

@@ -1,8 +1,8 @@
-"""CreateTopics (19). Served: v2-7. Any broker takes it and forwards it to the controller.
+"""CreateTopics (19). Served: v2-7. Any broker forwards it to the controller.
 
-Configs that Kvorum does not serve (tiered storage) are refused with INVALID_CONFIG
-before the controller is asked. The answer waits until this broker's own metadata shows the
-topics, so that a client may produce at once.
+Configs that Kvorum does not serve (tiered storage) are refused with INVALID_CONFIG before the
+controller is asked. The answer waits until this broker's own metadata shows the topics, so that a
+client may produce at once.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ API = Api(
 )
 
 FIRST_CONFIGS_VERSION = 5
-"""From it on the answer lists the topic's configs."""
+"""First version whose answer lists the topic's configs."""
 QUOTA_STRICT_VERSION = 6
-"""How long to wait for the metadata log to reach this broker after the controller's answer; it
-usually takes a millisecond, and the topic exists either way."""
+"""First version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""DeleteAcls (31). Served: v1-3, as without an authorizer: SECURITY_DISABLED for each filter."""
+"""DeleteAcls (31). Served: v1-3; without an authorizer, each filter gets SECURITY_DISABLED."""
 
 from __future__ import annotations
 

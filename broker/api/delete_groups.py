@@ -1,6 +1,7 @@
-"""DeleteGroups (42). Served: v0-2. A group goes with all its offsets, and only without members.
+"""DeleteGroups (42). Served: v0-2. Deletes a group without members, with all its offsets.
 
-Errors of a group: 14, 15, 16, 24, 68 (it has members), 69.
+Errors of a group: the coordinator errors 14 to 16, INVALID_GROUP_ID, NON_EMPTY_GROUP,
+GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""DeleteRecords (21). Served: v0-2. Only the leader of a partition takes it.
+"""DeleteRecords (21). Served: v0-2, by the leader of each partition.
 
-Moves the log start; the segments go at the next look at retention. The answer waits until every
-live replica has moved its own start, and the new starts are checkpointed before it leaves, which
-Kafka puts off for a minute.
-Errors per partition: 1 below 0 or above the high watermark (-1 means the high watermark), 6, 3, 56,
-17 for internal topics, 44 when cleanup.policy has no delete, 7 at the deadline.
+It moves the log start; the next retention check deletes the segments. The answer waits until every
+live replica has moved its own log start. The new log starts are checkpointed before the answer is
+sent, which Kafka delays for a minute.
+
+Errors per partition: OFFSET_OUT_OF_RANGE below 0 or above the high watermark (-1 means the high
+watermark), NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR,
+INVALID_TOPIC_EXCEPTION for internal topics, POLICY_VIOLATION if cleanup.policy has no delete,
+REQUEST_TIMED_OUT at the deadline.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         pending.wait_for(number, replica, offset)
     now_ms = context.services.replicas.now_ms()
     deadline_ms = now_ms + max(milliseconds(request.timeout), 0)
-    # The client says how long, up to 24 days; not longer than it is there.
+    # The client chooses the time-out, up to 24 days; the wait ends with its connection.
     context.slot.parked = pending
     if context.slot.connection.is_closed:
         pending.cancel()
@@ -71,7 +74,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _delete(replica: Replica, offset: int) -> tuple[int, ErrorCode]:
-    """Move the start of a log that leads; returns where to, and what is wrong."""
+    """Move the log start of a leader; returns the new start and the error."""
     core = replica.core
     if replica.is_offline:
         return 0, ErrorCode.KAFKA_STORAGE_ERROR

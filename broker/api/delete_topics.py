@@ -1,8 +1,8 @@
-"""DeleteTopics (20). Served: v1-6 (by id in v6). Any broker takes it and forwards it.
+"""DeleteTopics (20). Served: v1-6 (by id in v6). Any broker forwards it to the controller.
 
-The answer waits until this broker's own metadata has lost the topics. With
-delete.topic.enable=false, of this broker or of the active controller, the error is 73 (42 before
-v3).
+The answer waits until the topics are gone from this broker's own metadata. If this broker or the
+active controller has delete.topic.enable=false, the error is TOPIC_DELETION_DISABLED
+(INVALID_REQUEST before v3).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ DELETION_DISABLED_VERSION = 3
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     unclear = _unclear(request)
     if unclear:
-        # The id may be there to keep another topic of that name from being deleted: nothing is.
+        # Nothing is deleted: the client may have given the id to protect another topic of that
+        # name.
         return {"responses": [_not_understood(item, unclear) for item in request.topics]}
     if not context.services.config.delete_topic_enable:
         disabled = Rejected(
@@ -70,7 +71,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 async def _delete(
     context: RequestContext, topics: tuple[TopicReference, ...], timeout_ms: int
 ) -> tuple[DeletedTopic, ...]:
-    """The outcome of each topic, in their order."""
+    """The result for each topic, in their order."""
     reply = await context.services.controller.request(
         DELETE_TOPICS, DeleteTopics(topics=topics), timeout_ms
     )
@@ -80,7 +81,7 @@ async def _delete(
 
 
 def _partition_count(context: RequestContext, item: TopicReference) -> int:
-    """As far as this broker knows."""
+    """The topic's number of partitions, as far as this broker knows."""
     image = context.services.image()
     topic = image.topic(item.name) if item.name else image.topics.get(item.topic_id)
     return 0 if topic is None else len(topic.partitions)
@@ -93,7 +94,7 @@ def _refused(item: TopicReference, reason: Rejected) -> DeletedTopic:
 
 
 def _unclear(request: Any) -> str:
-    """The fault in the naming of topics, "" for none (v6: by name or by id)."""
+    """The fault in how the request names topics (v6: by name or by id), "" if there is none."""
     for item in getattr(request, "topics", None) or ():
         has_id = uuid_bytes(item.topic_id) != UUID_ZERO
         if item.name is not None and has_id:

@@ -1,4 +1,4 @@
-"""DescribeAcls (29). Served: v1-3, as a broker without an authorizer does: SECURITY_DISABLED."""
+"""DescribeAcls (29). Served: v1-3; without an authorizer, the answer is SECURITY_DISABLED."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kvorum.wire.versions import Api
 API = Api(key=29, name="describe_acls", min_version=1, max_version=3, first_flexible=2)
 
 NO_AUTHORIZER = "No Authorizer is configured."
-"""Kafka's words, which its tools print."""
+"""Kafka's message, which its tools print."""
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:

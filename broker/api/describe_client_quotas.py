@@ -1,6 +1,6 @@
 """DescribeClientQuotas (48). Served: v0-1, from this broker's own metadata.
 
-Quotas are stored and described; brokers do not slow clients down by them yet.
+`broker.quotas` applies the quotas.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""DescribeCluster (60). Served: v0-2, brokers only: endpoint type 2 (controllers) is refused with
-42 INVALID_REQUEST.
-"""
+"""DescribeCluster (60). Served: v0-2, for brokers; endpoint type 2 (controllers) is refused with
+INVALID_REQUEST."""
 
 from __future__ import annotations
 

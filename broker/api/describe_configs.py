@@ -1,8 +1,8 @@
-"""DescribeConfigs (32). Served: v1-4, for topics (2), for this broker (4) and, under the empty
-name, for what is set for all brokers; for subscriptions to client metrics (16) and for groups (32).
+"""DescribeConfigs (32). Served: v1-4.
 
-Keys of topics and brokers that Kvorum does not obey yet are shown at their defaults and read-only.
-Missing: broker loggers (error 42).
+Resources: topics (2), this broker (4), the cluster default (4 with an empty name), client-metrics
+subscriptions (16) and groups (32). Keys of topics and brokers that Kvorum does not apply are shown
+with their defaults and as read-only. Missing: broker loggers (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMELESS = {
 
 
 class _Asked(NamedTuple):
-    """keys: which of the resource's configs, none for all."""
+    """One resource of the request. keys: the requested configs, empty for all."""
 
     kind: int
     name: str
@@ -46,7 +46,7 @@ class _Asked(NamedTuple):
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    # Not asked for before v3.
+    # This field exists from v3 on.
     with_documentation = getattr(request, "include_documentation", False)
     return {
         "results": [
@@ -61,11 +61,11 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _each_once(resources: Iterable[Any]) -> Iterable[_Asked]:
-    """A resource named again and again is answered once, with all keys that were asked for: its
-    name takes a few bytes, and its answer thousands."""
+    """Each resource once, with all keys requested for it: a repeated name costs a few bytes in the
+    request, and thousands in the answer."""
     found: dict[tuple[int, str], set[str]] = {}
     for item in resources:
-        # Null and empty both mean all.
+        # Null and empty both mean all keys.
         keys = set(item.configuration_keys or ())
         known = found.setdefault((item.resource_type, item.resource_name), keys)
         if keys and known:

@@ -1,8 +1,9 @@
-"""DescribeGroups (15). Served: v0-6, for groups of the classic protocol; others are not there.
+"""DescribeGroups (15). Served: v0-6, for classic groups; other groups are not found.
 
-v4 instance ids, v6 error 69 for a group that is not there (before: state "Dead" and no error).
-Metadata of members and the protocol only in state Stable. Errors of a group: 14, 15, 16, 24, 69.
-Authorized operations (v3), where asked for, are all there are; a group with an error has none.
+v4 has instance ids. A group that is not found gets GROUP_ID_NOT_FOUND from v6 on, before that state
+"Dead" and no error. Members' metadata and the protocol are present in state Stable only. Other
+errors: the coordinator errors 14 to 16, INVALID_GROUP_ID. If authorized operations (v3) are
+requested, the answer has all of them; a group with an error has none.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _failed(context: RequestContext, group_id: str, error: ErrorCode) -> dict[st
     state, message = "", None
     if error == ErrorCode.GROUP_ID_NOT_FOUND:
         state = _DEAD
-        # No group at all, or one of another kind.
+        # The group does not exist, or is of another type.
         message = f"There is no classic group {group_id}."
         if context.api_version < _FIRST_WITH_NOT_FOUND:
             error = ErrorCode.NONE

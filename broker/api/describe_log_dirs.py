@@ -1,9 +1,9 @@
-"""DescribeLogDirs (35). Served: v1-5. One result a data directory; there are no future logs, and no
-directory can be cordoned (KIP-1066).
+"""DescribeLogDirs (35). Served: v1-5. One result for each data directory; there are no future logs,
+and no directory can be cordoned (KIP-1066).
 
-A directory that is offline answers KAFKA_STORAGE_ERROR and names no partitions, as in Kafka. To
-Kvorum's own command line each also tells its id, why it is offline, and which replicas are offline
-in it although it is not, in tagged fields.
+An offline directory answers KAFKA_STORAGE_ERROR and lists no partitions, as in Kafka. For Kvorum's
+own command line, tagged fields give each directory's id, why it is offline, and which replicas in
+an online directory are offline.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _directory(log_dir: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -
             usage = shutil.disk_usage(log_dir.path)
             total_bytes, usable_bytes = usage.total, usage.free
         except OSError:
-            # Asking is no reason to take it offline: the next write finds out.
+            # A failed statvfs call does not take the directory offline; the next write will, if the
+            # disk fails.
             error = ErrorCode.KAFKA_STORAGE_ERROR
     shown = {} if error != ErrorCode.NONE else topics
     return {
@@ -75,7 +76,7 @@ def _own_tags(log_dir: LogDirectory) -> list[tuple[int, bytes]]:
 
 
 def _offline_in(log_dir: LogDirectory, manager: ReplicaManager) -> bytes:
-    """The replicas that cannot be used although their directory can."""
+    """The names of offline replicas in an online directory."""
     if log_dir.is_offline:
         return pack_offline(())
     names = [broken.name for broken in manager.broken if broken.log_dir is log_dir]

@@ -1,9 +1,10 @@
-"""DescribeProducers (61). Served: v0 (KIP-664), by every replica, as Kafka does.
+"""DescribeProducers (61). Served: v0 (KIP-664), by every replica, as in Kafka.
 
-What each idempotent or transactional producer wrote last, and where its open transaction begins;
-`kafka-transactions find-hanging` compares it with the coordinators. A follower tells what it has
-replicated so far. Errors per partition: 3, 6 where there is no replica, 17 for a topic name that
-cannot be, 56.
+For each idempotent or transactional producer: its last batch, and where its open transaction
+begins. `kafka-transactions find-hanging` compares that with the coordinators. A follower answers
+from the records that it has replicated so far. Errors per partition: UNKNOWN_TOPIC_OR_PARTITION,
+NOT_LEADER_OR_FOLLOWER if there is no replica here, INVALID_TOPIC_EXCEPTION for an illegal topic
+name, KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ API = Api(key=61, name="describe_producers", min_version=0, max_version=0, first
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    # One named again and again is answered once: four bytes could ask for thousands of producers.
+    # A repeated partition is answered once: four bytes could request thousands of producers.
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

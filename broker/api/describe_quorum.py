@@ -1,6 +1,8 @@
-"""DescribeQuorum (55). Served: v0-2, for `__cluster_metadata` partition 0; asked of the active
-controller, wherever it is. Listeners of nodes are named CONTROLLER. Without a leader the answer is
-7 REQUEST_TIMED_OUT within a second; its message says who is missing, its nodes where they are.
+"""DescribeQuorum (55). Served: v0-2, for `__cluster_metadata` partition 0; the active controller is
+asked.
+
+Listeners of nodes are named CONTROLLER. Without a leader, the answer is REQUEST_TIMED_OUT within a
+second. Its message lists the missing controllers, and its nodes give all addresses.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (75, KIP-966). Served: v0.
 
-Topics come in the order of their names, at most 2,000 partitions an answer; the cursor says where
-the next one goes on. Like Metadata it tells what this broker knows. Authorized operations cannot be
-asked for; Kafka always tells them.
+Topics are sorted by name, with at most 2,000 partitions in an answer; the cursor marks where the
+next answer starts. Like Metadata it answers from this broker's own metadata. The request cannot ask
+for authorized operations; as in Kafka, the answer always has them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     for name in sorted(n for n in names if n >= first_name):
         topic = image.topic(name)
         if topic is None:
-            # All topics being asked for, the cursor's own may have been deleted meanwhile.
+            # If all topics are requested, the cursor's topic may have been deleted meanwhile.
             if request.topics:
                 topics.append(_failed(name))
             continue

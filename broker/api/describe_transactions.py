@@ -1,7 +1,9 @@
-"""DescribeTransactions (65). Served: v0 (KIP-664), for transactional ids coordinated here.
+"""DescribeTransactions (65). Served: v0 (KIP-664), for transactional ids that this broker
+coordinates.
 
-Errors per id: 42 for an empty one, 105 for one that is not known, 14, 16. Of a prepared transaction
-all partitions are told, also those that have their marker.
+Errors per id: INVALID_REQUEST for an empty one, TRANSACTIONAL_ID_NOT_FOUND,
+COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR. A prepared transaction is described with all its
+partitions, including those that have their marker.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     return {
         "transaction_states": [
             await _describe(context, transactional_id)
-            # One named again and again is answered once, with all its partitions.
+            # A repeated id is answered once, since the answer has all its partitions.
             for transactional_id in dict.fromkeys(request.transactional_ids)
         ]
     }

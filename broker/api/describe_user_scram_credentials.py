@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials (50). Served: v0 (KIP-554): mechanisms and iterations, no secret.
+"""DescribeUserScramCredentials (50). Served: v0 (KIP-554): mechanisms and iterations, no secrets.
 
-All users (null or empty): those that have credentials. Errors of a named user: 91, or 92 if it is
-named twice.
+A null or empty list means all users that have credentials. Errors of a named user:
+RESOURCE_NOT_FOUND, or DUPLICATE_RESOURCE if it is named twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _described(image: ClusterImage, user: str, times_named: int) -> dict[str, Any]:
-    """Errors in Kafka's words, which its tools print."""
+    """The result for one user. Messages are Kafka's, which its tools print."""
     credentials: Mapping[int, ScramCredential] = image.scram_credentials.get(user, {})
     error, message = ErrorCode.NONE, None
     if times_named > 1:

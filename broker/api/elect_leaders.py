@@ -1,7 +1,7 @@
-"""ElectLeaders (43). Served: v0-2. Any broker takes it and forwards it to the controller.
+"""ElectLeaders (43). Served: v0-2. Any broker forwards it to the controller.
 
-v0 knows preferred elections only. An unclean election is what an operator orders with it: it does
-not ask for unclean.leader.election.enable, and touches only partitions without a leader.
+v0 has preferred elections only. An unclean election is an operator's order: it ignores
+unclean.leader.election.enable, and elects only for partitions without a leader.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def _answer(elected: ElectedLeader) -> dict[str, Any]:
 
 
 def _failed(request: Any, error: ErrorCode) -> dict[str, Any]:
-    """The whole request failed. v0 has no error of its own: there each partition says so."""
+    """The answer if the whole request failed. v0 has no top-level error, so each partition has it
+    too."""
     results = [
         {
             "topic": topic.topic,

@@ -1,9 +1,10 @@
-"""EndTxn (26). Served: v0-5; v5 is of clients by KIP-890 part 2 and returns the raised epoch.
+"""EndTxn (26). Served: v0-5; v5 is for clients of KIP-890 part 2, and returns the raised epoch.
 
-Answered once the decision is replicated; from then on it is carried through, whoever coordinates.
-Errors: 42 for an empty transactional id, 48 for nothing to commit or the opposite of what was
-decided, 49 for an unknown producer, 51 while the markers are being written (ask again), 90 (47
-before v2) for a fenced producer, 14, 15, 16.
+It is answered once the decision is replicated; from then on any coordinator will complete it.
+Errors: INVALID_REQUEST for an empty transactional id, INVALID_TXN_STATE if there is nothing to
+commit or the opposite was decided, INVALID_PRODUCER_ID_MAPPING for an unknown producer,
+CONCURRENT_TRANSACTIONS while the markers are being written (to be retried), PRODUCER_FENCED
+(INVALID_PRODUCER_EPOCH before v2), and the coordinator errors 14 to 16.
 """
 
 from __future__ import annotations

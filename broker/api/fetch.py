@@ -1,10 +1,10 @@
 """Fetch (1). Served: v4-17, for consumers and for followers (replica id, or replica state v15+).
 
-Sessions (KIP-227), leader-epoch fencing, diverging epochs (KIP-595), waiting for min bytes.
-Whole batches only; the first partition with data may exceed the limits by one batch. With isolation
-level 1 records end at the last stable offset, and aborted transactions among them are named.
-Consumers may read from any replica (v11+), and with replica.selector.class are sent to the one in
-their rack. Quotas of bytes: what exceeds them is sent, and the client pauses after it (KIP-219).
+It has sessions (KIP-227), leader-epoch fencing, diverging epochs (KIP-595), and waits for min
+bytes. Batches are sent whole; the first partition with data may exceed the limits by one batch.
+With isolation level 1, records end at the last stable offset, and the answer lists their aborted
+transactions. Consumers may read from any replica (v11+); with replica.selector.class they are sent
+to the one in their rack. Bytes above a quota are sent, and the client pauses after them (KIP-219).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ API = Api(key=1, name="fetch", min_version=4, max_version=17, first_flexible=FIR
 
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
-    """Answer now, or when there is enough to read."""
+    """Answer now, or when there are enough bytes to send."""
     request = parse_fetch_request(view, position, end, context.api_version)
     peer_brokers = context.services.replicas.peer_brokers
     context.is_exempt = peer_brokers.is_broker(request.replica_id, request.replica_epoch)
@@ -73,7 +73,8 @@ def _respond(context: RequestContext, error: int, session_id: int, answers: Answ
             throttle_ms=context.pause(QuotaKind.FETCH, records_bytes),
         )
     except (OSError, WireError) as failure:
-        # The disk failed between looking a slice up and reading it; the client asks again.
+        # The disk failed after the slice was located and before it was read; the client sends its
+        # request again.
         if isinstance(failure, OSError) and failure.filename is not None:
             context.services.replicas.on_file_failed(str(failure.filename), failure)
         slot.connection.close(f"cannot read what was promised: {failure}")

@@ -1,8 +1,9 @@
 """FindCoordinator (10). Served: v0-6, for groups (key type 0) and transactions (1).
 
-The coordinator of a key is the leader of its partition of the internal topic, which the first
-question brings into being; until there is a leader the answer is 15 and clients ask again. Key type
-2 (share groups) is refused with 42. An empty key: 24 for groups, 42 for transactional ids.
+The coordinator of a key is the leader of its partition of the internal topic. The first request
+creates that topic. Until there is a leader the answer is COORDINATOR_NOT_AVAILABLE, and clients
+retry. Key type 2 (share groups) is refused with INVALID_REQUEST. An empty key gets INVALID_GROUP_ID
+for groups, INVALID_REQUEST for transactional ids.
 """
 
 from __future__ import annotations

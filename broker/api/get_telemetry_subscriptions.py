@@ -1,6 +1,7 @@
-"""GetTelemetrySubscriptions (71). Served: v0 (KIP-714). Sums are asked for as totals, not deltas.
+"""GetTelemetrySubscriptions (71). Served: v0 (KIP-714). Clients are asked for totals of sums, not
+deltas.
 
-Errors: 89 before the interval is over.
+Errors: THROTTLING_QUOTA_EXCEEDED before the interval is over.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def facts_of(context: RequestContext) -> ClientFacts:
-    """The facts by which subscriptions may select the client of this request."""
+    """The facts by which a subscription may match the client of this request."""
     connection = context.slot.connection
     host, _, port = connection.peer.rpartition(":")
     return ClientFacts(context.client_id or "", *connection.software, host, port)

@@ -1,4 +1,4 @@
-"""From the APIs of groups to the coordinator's shards and back: what these APIs share."""
+"""The shared part of the APIs of groups: requests to the coordinator's shards, and answers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kvorum.runtime.errors import ErrorCode
 async def ask(context: RequestContext, group_id: str, body: Any) -> Any:
     """The answer of the group's coordinator, or an ErrorCode.
 
-    A group id that cannot be a key of `__consumer_offsets` is refused here. The caller decides
-    about an empty id: the APIs differ there.
+    A group id that is too long for a key of `__consumer_offsets` is refused here. The caller
+    handles an empty group id, for which the APIs differ.
     """
     if _is_too_long(group_id):
         return ErrorCode.INVALID_GROUP_ID
@@ -27,14 +27,14 @@ async def ask(context: RequestContext, group_id: str, body: Any) -> Any:
 
 
 async def ask_named(context: RequestContext, group_id: str, body: Any) -> Any:
-    """As `ask`; an empty group id is refused, as by all calls of members."""
+    """As `ask`; an empty group id is refused, as in all requests of members."""
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
     return await ask(context, group_id, body)
 
 
 def call(context: RequestContext, group_id: str, body: Any, respond: Respond) -> None:
-    """As `ask`, for hot handlers: `respond` is told the answer, now or later."""
+    """As `ask`, for hot handlers: `respond` is called with the answer, now or later."""
     if _is_too_long(group_id):
         respond(ErrorCode.INVALID_GROUP_ID)
         return

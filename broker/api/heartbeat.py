@@ -1,7 +1,8 @@
-"""Heartbeat (12). Served: v0-4, for members of the classic protocol. v3 static members.
+"""Heartbeat (12). Served: v0-4, for members of the classic protocol. v3 has static members.
 
-Hundreds of idle members ask nothing else: it is answered where it is read, without a task.
-Errors: 14, 15, 16, 22, 24, 25, 27 (join again), 82.
+Hundreds of idle members send nothing else, so it is answered without a task, while it is read.
+Errors: the coordinator errors 14 to 16, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
+REBALANCE_IN_PROGRESS (the member must join again), FENCED_INSTANCE_ID.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ API = Api(key=12, name="heartbeat", min_version=0, max_version=4, first_flexible
 
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
-    """Answer now, as a shard does that writes nothing for it."""
+    """Answer now: the shard writes nothing for a heartbeat."""
     request = read_request(API.name, context.api_version, view[position:end])
 
     def respond(error: ErrorCode) -> None:

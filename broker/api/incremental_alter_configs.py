@@ -1,8 +1,9 @@
-"""IncrementalAlterConfigs (44). Served: v0-1, for topics (2) and brokers (4); any broker takes it
-and forwards it to the controller. The answer waits until this broker's metadata shows the change.
+"""IncrementalAlterConfigs (44). Served: v0-1, for topics (2), brokers (4), client metrics (16) and
+groups (32); any broker forwards it to the controller.
 
-A broker's value that is refused gets 42 and a topic's 40, as in Kafka. Missing: broker loggers,
-client metrics, groups (error 42).
+The answer waits until this broker's own metadata shows the change. An invalid value of a broker
+gets INVALID_REQUEST and one of a topic INVALID_CONFIG, as in Kafka. Missing: broker loggers
+(INVALID_REQUEST).
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
 """InitProducerId (22). Served: v0-5.
 
-Without transactional id: a fresh id, epoch 0. An id once given is never given again, so a producer
-that asks to go on with its id and a higher epoch (KIP-360) gets a fresh id and epoch 0 instead, as
-Kafka does. With one: from its coordinator, which fences whoever had the id before.
-Errors: 42 for an empty transactional id, 50 for a time-out above transaction.max.timeout.ms, 51
-while an open transaction is being aborted, 90 (47 before v4) for a fenced producer, 14, 15, 16.
-Missing: two-phase commit (v6).
+Without a transactional id: a new producer id with epoch 0. A producer id is never given out twice.
+So a producer that asks to continue with its id and a higher epoch (KIP-360) gets a new id with
+epoch 0 instead, as in Kafka. With a transactional id: its coordinator answers, and fences the
+producer that had the id before.
+
+Errors: INVALID_REQUEST for an empty transactional id, INVALID_TRANSACTION_TIMEOUT above
+transaction.max.timeout.ms, CONCURRENT_TRANSACTIONS while an open transaction is being aborted,
+PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v4), and the coordinator errors 14 to 16. Missing:
+two-phase commit (v6).
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         return await _of_transactional_id(context, request)
     producer_id = await context.services.producer_ids.take()
     if isinstance(producer_id, Rejected):
-        # The client knows 14 as "try again soon"; 41 is not among this API's errors.
+        # On COORDINATOR_LOAD_IN_PROGRESS the client retries soon; NOT_CONTROLLER is not an error of
+        # this API.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
 

@@ -1,8 +1,9 @@
-"""LeaveGroup (13). Served: v0-5; administrators remove members of either protocol by it.
+"""LeaveGroup (13). Served: v0-5; administrators may remove members of either protocol with it.
 
-v3+ takes many members, static ones also by their instance id alone (administrators do), and has an
-error for each; before, the one member's error is the answer's. v5 a reason (not kept).
-Errors: 14, 15, 16, 24 of the whole; 25, 82 of a member.
+v3+ takes many members and has an error for each; administrators may name static members by their
+instance ids alone. Before v3, the one member's error is the top-level error. v5 has a reason
+(ignored). Errors: the coordinator errors 14 to 16, INVALID_GROUP_ID; of a member UNKNOWN_MEMBER_ID,
+FENCED_INSTANCE_ID.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """ListConfigResources (74, KIP-1142). Served: v0-1.
 
-v0 is ListClientMetricsResources: subscriptions to client metrics. v1 names every resource that can
-have configs, of the types asked for or of all: topics (2), brokers (4), their loggers (8), client
-metrics (16) and those groups (32) that have configs. Another type: 35 for the whole request.
+v0 is ListClientMetricsResources: it lists client-metrics subscriptions. v1 lists every resource
+that can have configs, of the requested types or of all: topics (2), brokers (4), broker loggers
+(8), client metrics (16), and groups that have configs (32). Any other type gives
+UNSUPPORTED_VERSION for the whole request.
 """
 
 from __future__ import annotations

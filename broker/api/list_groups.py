@@ -1,7 +1,7 @@
-"""ListGroups (16). Served: v0-5: the groups whose coordinator is this broker.
+"""ListGroups (16). Served: v0-5: the groups that this broker coordinates.
 
-v4 a filter by state, v5 by type ("classic", "consumer"). 14 while one of the coordinators here is
-still loading: an answer that leaves groups out would look complete.
+v4 has a filter by state, v5 by type ("classic", "consumer"). While a coordinator here is loading,
+the error is COORDINATOR_LOAD_IN_PROGRESS: a list without its groups would look complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     groups: list[dict[str, Any]] = []
     for answer in await context.services.groups.request_all(body):
         if answer == ErrorCode.NOT_COORDINATOR:
-            continue  # moved away meanwhile: its new broker lists it
+            continue  # it has moved meanwhile, and its new broker lists the groups
         if isinstance(answer, ErrorCode):
             return {"error_code": answer, "groups": ()}
         groups += [

@@ -1,13 +1,14 @@
-"""ListOffsets (2). Served: v1-11.
+"""ListOffsets (2). Served: v1-11, by the leader.
 
-Timestamps: >= 0 first record at or after it, -1 latest (the high watermark),
--2 earliest, -3 record with the largest timestamp, -4 earliest local (= earliest), -5 latest
-tiered and -6 earliest pending upload (KIP-1023): offset -1, as no topic is tiered. Only the
-leader answers. A new leader whose watermark has not reached its epoch's start answers 78 (5 below
-v5) for what depends on the end: a record that is found below the watermark does not. With
-isolation level 1 (v2+) the end is the last stable offset. Special timestamps that are newer than
-the request's version, or unknown, are answered with UNSUPPORTED_VERSION, and partitions named more
-than once with INVALID_REQUEST.
+Timestamps: >= 0 the first record at or after it; -1 latest (the high watermark); -2 earliest; -3
+the record with the largest timestamp; -4 earliest local (= earliest); -5 latest tiered and -6
+earliest pending upload (KIP-1023) give offset -1, since no topic is tiered. With isolation level 1
+(v2+) the end is the last stable offset.
+
+A new leader whose high watermark is below its epoch's start answers OFFSET_NOT_AVAILABLE
+(LEADER_NOT_AVAILABLE below v5), unless the result is a record below the high watermark. Special
+timestamps that are unknown, or newer than the request's version, get UNSUPPORTED_VERSION.
+Partitions that are named more than once get INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ FIRST_VERSIONS = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""Of the special timestamps."""
+"""First version of each special timestamp."""
 OFFSET_NOT_AVAILABLE_VERSION = 5
-"""The first whose clients know that code."""
+"""First version whose clients know OFFSET_NOT_AVAILABLE."""
 DEBUG_CONSUMER = -2
 READ_COMMITTED = 1
 NONE_FOUND = (-1, -1, -1)
@@ -132,7 +133,7 @@ def _look_up(
             return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE
         return (-1, end_offset, core.leader_epoch), ErrorCode.NONE
     if timestamp_ms == MAX_TIMESTAMP:
-        # Records above the known end may be committed, and one of them may have the largest
+        # Records above the high watermark may be committed, and one of them may have the largest
         # timestamp.
         found = find_max_timestamp(log, end_offset=end_offset if is_end_known else core.end_offset)
     else:

@@ -1,6 +1,7 @@
-"""ListPartitionReassignments (46, KIP-455). Served: v0. Answered by the controller, so that what
-was just begun through another broker is in it. Partitions that are not being reassigned, or are
-unknown, are left out.
+"""ListPartitionReassignments (46, KIP-455). Served: v0, by the controller.
+
+So the answer includes a reassignment that was just started through another broker. Partitions that
+are unknown or not being reassigned are left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""ListTransactions (66). Served: v0-1 (KIP-664, KIP-994), of what this broker coordinates.
+"""ListTransactions (66). Served: v0-1 (KIP-664, KIP-994), for the ids that this broker coordinates.
 
-A state that does not exist is told in UnknownStateFilters and matches nothing. v1: DurationFilter
-lists transactions that have been open for longer. 14 while a partition is being loaded: the list
-would lack its ids. Missing: filter by pattern (v2).
+A state that does not exist is returned in UnknownStateFilters and matches nothing. v1:
+DurationFilter keeps transactions that have been open for longer. While a partition is being loaded,
+the error is COORDINATOR_LOAD_IN_PROGRESS: the list would lack its ids. Missing: filter by pattern
+(v2).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         if answer == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return _answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], [])
         if isinstance(answer, ErrorCode):
-            # The term ended on the way: another broker lists its ids.
+            # The shard context ended meanwhile: another broker lists its ids.
             continue
         rows += [
             {

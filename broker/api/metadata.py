@@ -1,16 +1,16 @@
 """Metadata (3). Served: v0-13.
 
-Brokers that were fenced a moment ago are still listed, others are hidden
-(`broker.metadata_answers.fenced_broker_visibility`). A partition without leader has
-LEADER_NOT_AVAILABLE. While a broker is suspected dead, answers about the partitions that it leads
-wait until that is decided (`broker.metadata_answers.suspects`).
+Brokers that were fenced a moment ago are still listed; other fenced brokers are not
+(`broker.metadata_answers.fenced_broker_visibility`). A partition without a leader has
+LEADER_NOT_AVAILABLE. While a broker is suspected dead, answers about partitions that it leads wait
+until that is decided (`broker.metadata_answers.suspects`).
 
-The answer to "all topics" is encoded once for each image, version and listener; a topic's
-partitions once for as long as they stay the same (`broker.metadata_answers.topic_metadata`).
+The answer to "all topics" is encoded once for each image, version and listener. A topic's
+partitions are encoded once until they change (`broker.metadata_answers.topic_metadata`).
 
-An unknown topic has UNKNOWN_TOPIC_OR_PARTITION (by id UNKNOWN_TOPIC_ID), also when its
-auto-creation has just begun: the client asks again. Authorized operations, where requested, are all
-there are; a topic with an unknown id has none.
+An unknown topic has UNKNOWN_TOPIC_OR_PARTITION (by id UNKNOWN_TOPIC_ID), even if its auto-creation
+has just begun: the client retries. If authorized operations are requested, the answer has all of
+them; a topic with an unknown id has none.
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ from kvorum.wire.versions import Api
 API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9)
 
 IDS_VERSION = 12
-"""From here on topics may be asked by id, and if any is, only ids count."""
+"""First version in which topics may be requested by id; if one is, names are ignored."""
 LATE_NEWS_MS = 1
-"""A broker that dies hangs up on all, but not in the same microsecond: who heard it first may ask
-before we have. The answer waits so long, if it names leaders whom this broker follows."""
+"""A broker that dies closes all its connections, but not at the same instant: a client that noticed
+first may ask this broker before it has noticed. An answer that names a leader which this broker
+follows waits this long."""
 AUTO_CREATIONS_MAX = 100
-"""Topics being auto-created at once; further ones just answer 3 and are tried at the next ask."""
+"""Topics that may be auto-created at a time; others get UNKNOWN_TOPIC_OR_PARTITION, and the next
+request tries again."""
 AUTO_CREATE_TIMEOUT_MS = 5_000
 CACHED_ANSWERS_MAX = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Operations:
-    """The authorized operations that the request asks for, as bits."""
+    """The authorized operations that the request asks for, as bit sets."""
 
     topic: int
     cluster: int
@@ -65,7 +67,7 @@ def handle(context: RequestContext, request: Any) -> Any:
 
 
 async def _once_decided(context: RequestContext, request: Any) -> Any:
-    """The answer once it is known whether a leader that was asked for has died."""
+    """Answer once it is decided if a requested leader has died."""
     await asyncio.sleep(LATE_NEWS_MS / 1000)
     suspects = context.services.replicas.fetchers.suspects
     await suspects.wait(lambda present: _are_led_by(context, request, present))
@@ -73,7 +75,7 @@ async def _once_decided(context: RequestContext, request: Any) -> Any:
 
 
 def _are_led_by(context: RequestContext, request: Any, brokers: Collection[int]) -> bool:
-    """True if one of the brokers leads a partition of a requested topic."""
+    """True if one of `brokers` leads a partition of a requested topic."""
     if not brokers:
         return False
     image = context.services.image()
@@ -108,15 +110,15 @@ def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
         item.name is None or topic_id != UUID_ZERO
         for item, topic_id in zip(asked, ids, strict=True)
     ):
-        # The schemas of v10 and v11 have ids and null names, which Kafka refuses there.
+        # The schemas of v10 and v11 have ids and null names; Kafka refuses both there.
         topics = [_failed(item.name or "", None, ErrorCode.INVALID_REQUEST) for item in asked]
     elif any(topic_id != UUID_ZERO for topic_id in ids):
-        # Whatever stands beside them: Java's clients send an empty name.
+        # Names beside ids are ignored: Java's clients send an empty name.
         by_id = dict.fromkeys(topic_id for topic_id in ids if topic_id != UUID_ZERO)
         topics = [_topic_of_id(context, image, topic_id) for topic_id in by_id]
     else:
-        # A name asked for again and again is answered once, as in Kafka: it takes three bytes, and
-        # its answer as much as the topic has partitions.
+        # A repeated name is answered once, as in Kafka: it takes three bytes, and its answer has
+        # all the topic's partitions.
         by_name = dict.fromkeys(item.name for item in asked)
         topics = [_topic_of_name(context, image, name, missing) for name in by_name]
     _send_elsewhere(context, [topic["topic_id"] for topic in topics])
@@ -129,10 +131,11 @@ def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
 
 
 def _send_elsewhere(context: RequestContext, topic_ids: Iterable[bytes | None]) -> None:
-    """Hang up behind an answer that names no leader for want of news from the controllers.
+    """Close the connection after an answer that hides the leader of an abandoned partition.
 
-    Bad sequence: 1. a client is connected to this broker alone, 2. it hears that a partition has no
-    leader, 3. it asks again, where it is connected, for as long as the cut lasts.
+    Bad sequence otherwise: 1. A client is connected to this broker alone. 2. The answer says that a
+    partition has no leader. 3. The client asks the same broker again, for as long as the broker is
+    isolated.
     """
     if context.services.replicas.isolation.hides(topic_ids):
         context.slot.connection.close_when_idle("this broker has lost the controllers")
@@ -204,7 +207,7 @@ def _topic_of_id(context: RequestContext, image: ClusterImage, topic_id: bytes) 
 def _topic_of_name(
     context: RequestContext, image: ClusterImage, name: str | None, missing: list[str]
 ) -> dict[str, Any]:
-    """Notes unknown names."""
+    """The topic of that name; unknown names are appended to `missing`."""
     if name is None:
         return _failed(None, None, ErrorCode.UNKNOWN_TOPIC_ID)
     topic = image.topic(name)
@@ -249,7 +252,8 @@ def _auto_create(services: Services, names: list[str]) -> None:
                 internal_topic(name, services.config) or NewTopic(name=name) for name in fresh
             ]
             request = CreateTopics(topics=tuple(topics))
-            # The outcome is for nobody: the client asks again and sees the topic, or error 3.
+            # No request waits for the result: the client asks again, and sees the topic or the
+            # error.
             await services.controller.request(CREATE_TOPICS, request, AUTO_CREATE_TIMEOUT_MS)
         finally:
             under_way.difference_update(fresh)

@@ -1,4 +1,4 @@
-"""The charge against `mutation_quota` for a request that makes or deletes partitions."""
+"""The charge against `mutation_quota` for a request that creates or deletes partitions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 class MutationCharge:
-    """The charge of one request. Use: `take` for each item, `give_back` for items that failed,
+    """The charge of one request. Call `take` for each item, `give_back` for items that failed, then
     `close`.
 
-    strict_version: the first of the API whose clients know THROTTLING_QUOTA_EXCEEDED.
+    strict_version: first version of the API whose clients know THROTTLING_QUOTA_EXCEEDED.
     """
 
     def __init__(self, context: RequestContext, strict_version: int) -> None:
@@ -24,7 +24,7 @@ class MutationCharge:
         self._has_refused = False
 
     def take(self, item: Hashable, partitions: int) -> Rejected | None:
-        """Charge an item for so many partitions, or say why it must wait."""
+        """Charge an item for `partitions` partitions; Rejected if the client must wait."""
         if self._limit is None or not partitions:
             return None
         now_ms = self._now_ms()
@@ -42,15 +42,16 @@ class MutationCharge:
         return None
 
     def give_back(self, item: Hashable) -> None:
-        """The controller refused it; nothing happens if it was not charged."""
+        """Return an item's tokens, since the controller refused it; nothing happens if it was not
+        charged."""
         if self._limit is not None:
             self._buckets.take(self._limit, -self._taken.get(item, 0), self._now_ms())
 
     def close(self) -> None:
-        """Let the client pause for what it owes; the answer will say so (KIP-219).
+        """Pause the client for the tokens that it owes; the answer has the pause (KIP-219).
 
-        Not one that knows the error and has been served: it hears of it when it asks for more, and
-        may do until then what costs nothing.
+        A client that knows the error and was served is not paused: it gets the error with its next
+        mutation, and may send other requests until then.
         """
         if self._limit is not None and (self._has_refused or not self._is_strict):
             owed_ms = self._buckets.owed_ms(self._limit, self._now_ms())

@@ -1,10 +1,14 @@
 """OffsetCommit (8). Served: v2-9 (v10 with topic ids is not, as in Kafka 4.1).
 
-Answered once replicated. v2-4 may bring a retention time, v6 leader epochs, v7 static members; from
-v9 on a missing group is 69 (22 before), and members of the consumer protocol commit with their
-epoch (113 if it is over; 35 before v9). Errors stand in each partition: 3, 12 its own; 14, 15, 16,
-22, 24, 25, 27, 69, 82, 113 in all of them. An empty group id is allowed, as in Kafka, for consumers
-of long ago.
+It is answered once the offsets are replicated. v2-4 may have a retention time, v6 leader epochs, v7
+static members. From v9 on, a missing group is GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before).
+Members of the consumer protocol commit with their epoch; an older epoch is STALE_MEMBER_EPOCH
+(UNSUPPORTED_VERSION before v9).
+
+Errors are per partition: UNKNOWN_TOPIC_OR_PARTITION and OFFSET_METADATA_TOO_LARGE for one; for all,
+the coordinator errors 14 to 16, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
+REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH. An empty group id
+is allowed, as in Kafka, for very old consumers.
 """
 
 from __future__ import annotations
@@ -69,7 +73,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 def _sort_out(
     context: RequestContext, request: Any
 ) -> tuple[list[ErrorCode], list[OffsetToCommit]]:
-    """(what is wrong with each partition asked for, what goes to the coordinator)."""
+    """(the error of each requested partition, the offsets to send to the coordinator)."""
     has_epoch = context.api_version >= _FIRST_WITH_LEADER_EPOCH
     image = context.services.image()
     errors: list[ErrorCode] = []

@@ -1,7 +1,8 @@
 """OffsetDelete (47). Served: v0.
 
-Errors: 14, 15, 16, 24, 68 (members of another protocol than "consumer"), 69 of the whole; 3 of a
-partition that is not there, 86 of the partitions of a topic that a member subscribes to.
+Errors of the whole: the coordinator errors 14 to 16, INVALID_GROUP_ID, NON_EMPTY_GROUP (members of
+a protocol other than "consumer"), GROUP_ID_NOT_FOUND. Of a partition: UNKNOWN_TOPIC_OR_PARTITION,
+or GROUP_SUBSCRIBED_TO_TOPIC if a member subscribes to its topic.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """OffsetFetch (9). Served: v1-9 (v10 with topic ids is not, as in Kafka 4.1).
 
-v2 null topics (all of the group's) and an error of the whole, v5 leader epochs, v7 RequireStable
-(KIP-447), v8 many groups, each asked of its own coordinator, v9 member epochs (looked at in groups
-of the consumer protocol, KIP-848). No offset is -1 without error, also in a group that is not
-there. Shows only what is replicated.
-Errors: 14, 15, 16, 24, 25, 113 of a group (of each partition in v1), 42 of one named twice; 88
-of a partition.
+v2 has null topics (all topics of the group) and a top-level error, v5 leader epochs, v7
+RequireStable (KIP-447), v8 many groups, each with its own coordinator, v9 member epochs (checked in
+groups of the consumer protocol, KIP-848). A missing offset is -1 without an error, also in a group
+that does not exist. The answer has replicated offsets only.
+
+Errors of a group (of each partition in v1): the coordinator errors 14 to 16, INVALID_GROUP_ID,
+UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, INVALID_REQUEST if it is named twice. Of a partition:
+UNSTABLE_OFFSET_COMMIT.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             topics = _all_failed(request.topics, found) if version < _FIRST_WITH_ERROR else ()
             return {"error_code": found, "topics": _rows(topics)}
         return {"error_code": ErrorCode.NONE, "topics": _rows(found)}
-    # A group takes a few bytes of the request, and of the answer all its offsets and metadata. No
-    # sound client names it twice.
+    # A repeated group is refused: it takes a few bytes of the request, and its answer has all its
+    # offsets and metadata. No correct client names a group twice.
     counts = Counter(group.group_id for group in request.groups)
     asked = [group for group in request.groups if counts[group.group_id] == 1]
     answers = await asyncio.gather(
@@ -91,7 +93,7 @@ async def _fetch(
 
 
 def _each_once(topics: Any) -> tuple[TopicPartitions, ...]:
-    """A partition named again and again is answered once, with the metadata of its offset."""
+    """Each partition once: a repeated one would repeat the metadata of its offset."""
     found: dict[str, dict[int, None]] = {}
     for row in topics:
         found.setdefault(row.name, {}).update(dict.fromkeys(row.partition_indexes))

@@ -1,10 +1,10 @@
-"""Produce (0). Served: v3-13, advertised from 0 (librdkafka drops compression otherwise); v0-2
+"""Produce (0). Served: v3-13, advertised from 0 (otherwise librdkafka does not compress); v0-2
 requests close the connection.
 
-Batches stay as they come, unless the topic's compression.type names another codec: then a thread
-compresses them again (broker/partition/recompression). Header, CRC and records are checked; keys
-only if the topic is compacted (INVALID_RECORD with an error for each record without one, v8+). acks
-0, 1 and -1.
+Batches are stored as they came, unless the topic's compression.type names another codec: then a
+thread recompresses them (broker/partition/recompression). Header, CRC and records are checked. In a
+compacted topic every record must have a key (INVALID_RECORD, with an error for each record without
+one, v8+). acks 0, 1 and -1.
 
 Errors per partition: NOT_ENOUGH_REPLICAS before and NOT_ENOUGH_REPLICAS_AFTER_APPEND after the
 append, REQUEST_TIMED_OUT at the deadline, NOT_LEADER_OR_FOLLOWER with the current leader (v10+),
@@ -12,13 +12,13 @@ INVALID_TOPIC_EXCEPTION for internal topics, OUT_OF_ORDER_SEQUENCE_NUMBER and IN
 for idempotent producers.
 
 Transactional batches: the first one of a transaction in a partition waits until the transaction's
-coordinator knows the partition (broker/transactions/produce_gate). v12+ adds it (KIP-890), older
-versions must have added it. INVALID_TXN_STATE if it is not in the transaction
+coordinator has the partition (broker/transactions/produce_gate). v12+ adds it (KIP-890); clients of
+older versions must have added it. Errors: INVALID_TXN_STATE if it is not in the transaction
 (TRANSACTION_ABORTABLE from v11), INVALID_PRODUCER_EPOCH for a fenced producer,
 CONCURRENT_TRANSACTIONS from v12 while the last transaction's markers are being written
 (NOT_ENOUGH_REPLICAS before).
 
-Quotas of bytes: the client pauses after its answer (KIP-219).
+Byte quotas: the client pauses after its answer (KIP-219).
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ API = Api(
 
 
 class _Waiting(NamedTuple):
-    """to_pack: for this recompressor, first of all."""
+    """A batch that the answer waits for. to_pack: the recompressor and the batch, if it is
+    recompressed first; it is then not appended yet."""
 
     replica: Replica
     required_offset: int
@@ -71,7 +72,7 @@ class _Waiting(NamedTuple):
 
 
 class _Progress(NamedTuple):
-    """Of one request. named: the replicas that it has brought a batch for."""
+    """State of one request. named: the replicas for which the request has had a batch."""
 
     terms: ProduceTerms
     gate: ProduceGate | None
@@ -80,7 +81,7 @@ class _Progress(NamedTuple):
 
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
-    """Append what the request brings; answer now, or when it is replicated."""
+    """Append the request's batches; answer now, or when they are replicated."""
     version = context.api_version
     request = parse_produce_request(view, position, end, version)
     topics: list[ProducedTopic] = []
@@ -100,8 +101,7 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     for topic_index, topic in enumerate(request.topics):
         partitions = _append_topic(context, view, topic, topic_index, progress)
         topics.append(ProducedTopic(topic.name, topic.topic_id, partitions))
-    # Before the answer, which may have to wait for replication: it tells how long the pause is then
-    # still to be.
+    # Pause before the answer: an answer that waits for replication then has the rest of the pause.
     context.pause(QuotaKind.PRODUCE, end - position)
     if waiting or (gate is not None and gate.held):
         _park(context, request, topics, progress)
@@ -201,14 +201,15 @@ def _park(
 def _own_gate(
     context: RequestContext, request: ProduceRequest, terms: ProduceTerms
 ) -> ProduceGate | None:
-    """For a batch that comes to the gate when its request has been handled."""
+    """A gate for a batch that reaches it after its request was handled."""
     if request.transactional_id is None:
         return None
     return ProduceGate(context.services, request.transactional_id, terms)
 
 
 def _finish_unanswered(context: RequestContext, topics: list[ProducedTopic]) -> None:
-    """acks=0: silence means success, so an error can only be told by closing."""
+    """Finish a request with acks=0. No answer means success, so an error must close the
+    connection."""
     if any(partition.error for topic in topics for partition in topic.partitions):
         context.slot.connection.close("an append with acks=0 failed")
     else:

@@ -1,7 +1,8 @@
-"""PushTelemetry (72). Served: v0 (KIP-714). The figures are shown on the broker's metrics page.
+"""PushTelemetry (72). Served: v0 (KIP-714). The pushed values are on the broker's metrics page.
 
-Errors: 42 (a reserved instance id, or a push after the last one), 76, 87 (it cannot be read), 89
-(before the interval is over), 117, 118.
+Errors: INVALID_REQUEST (a reserved instance id, or a push after the terminating one),
+UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD (it does not parse), THROTTLING_QUOTA_EXCEEDED (before
+the interval is over), UNKNOWN_SUBSCRIPTION_ID, TELEMETRY_TOO_LARGE.
 """
 
 from __future__ import annotations

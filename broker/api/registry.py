@@ -1,8 +1,8 @@
-"""The Kafka APIs, a file each; what is listed here is what ApiVersions advertises.
+"""The table of the Kafka APIs, one file each; ApiVersions advertises exactly what is listed here.
 
-A cold API file has `API` (its versions) and `handle(context, request)`, which returns the
-answer's fields (see wire.kio_codec), ready bytes, or a coroutine that does. Hot ones get the
-bytes and fill the slot themselves.
+The file of a cold API has `API` (its versions) and `handle(context, request)`. The latter returns
+the answer's fields (see wire.kio_codec), an encoded body, or a coroutine that returns either. A hot
+handler gets the request's bytes, and fills the slot itself.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ _HOT: tuple[Any, ...] = (
     expire_delegation_token,
     renew_delegation_token,
 )
-"""They read their requests themselves, and fill the slot themselves, without a task."""
+"""Hot APIs: their handlers parse their requests and fill the slot themselves, without a task."""
 HOT_HANDLERS: dict[int, HotHandler] = {module.API.key: module.handle for module in _HOT}
 
 SERVED = ServedVersions(module.API for module in (*_HOT, *_COLD))
@@ -170,8 +170,8 @@ _USUAL_VERSIONS = {
 def usual_schemas() -> Iterator[tuple[str, int]]:
     """(API name, version) of the schemas that nearly every client needs.
 
-    A schema imported at its first request stops the loop for tens of milliseconds; `warm_up` takes
-    that time before, one schema at a time.
+    Importing a schema at its first request stops the event loop for tens of milliseconds. `warm_up`
+    imports them beforehand, one at a time.
     """
     for name, versions in _USUAL_VERSIONS.items():
         for version in versions:
@@ -179,6 +179,6 @@ def usual_schemas() -> Iterator[tuple[str, int]]:
 
 
 def preload() -> None:
-    """Import all usual schemas at once (a tenth of a second), before anybody waits for it."""
+    """Import all usual schemas at once (a tenth of a second), before clients connect."""
     for name, version in usual_schemas():
         warm_up(name, version)

@@ -1,6 +1,5 @@
-"""RemoveRaftVoter (81, KIP-853). Served: v0, by the quorum's leader, which hands over before it
-goes itself.
-"""
+"""RemoveRaftVoter (81, KIP-853). Served: v0, by the quorum's leader; a leader that is removed
+itself first transfers leadership."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ API = Api(
 )
 
 TIMEOUT_MS = 5_000
-"""The request names none."""
+"""The request has no time-out."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     services = context.services
     directory_id = uuid_bytes(request.voter_directory_id)
-    # To the quorum that means "whatever disk votes under the id"; in Kafka it names none.
+    # To the quorum, the zero id means the voter with any directory; in Kafka, it names no voter.
     has_directory = directory_id != UUID_ZERO
     refusal = await services.controller.voters.remove(
         RemoveVoterRequest(

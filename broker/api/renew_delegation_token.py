@@ -1,7 +1,7 @@
 """RenewDelegationToken (39). Served: v1-2.
 
-Answers DELEGATION_TOKEN_AUTH_DISABLED, as no broker has a key. The request is checked and its
-values are not read: they may hold a duration that `read_request` refuses.
+It answers DELEGATION_TOKEN_AUTH_DISABLED, since no broker has a token key. The request's form is
+checked and its values are ignored: they may hold a duration that `read_request` refuses.
 """
 
 from __future__ import annotations

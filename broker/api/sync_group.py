@@ -1,8 +1,9 @@
 """SyncGroup (14). Served: v0-5, for members of the classic protocol.
 
-The leader's brings the assignment; the others are parked until it is replicated. v3 static members,
-v5 protocol type and name, which must be the group's.
-Errors: 14, 15, 16, 22, 23, 24, 25, 27, 82.
+The leader's request has the assignment; other members' requests are parked until it is replicated.
+v3 has static members, v5 protocol type and name, which must be the group's. Errors: the coordinator
+errors 14 to 16, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID,
+UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         protocol_name=request.protocol_name if has_protocol else None,
         assignments=tuple(Assignment(row.member_id, row.assignment) for row in request.assignments),
     )
-    # From v5 on both are to be given (KIP-559).
+    # From v5 on, both fields are required (KIP-559).
     is_incomplete = has_protocol and None in (body.protocol_type, body.protocol_name)
     if is_incomplete:
         synced = Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -1,10 +1,15 @@
-"""TxnOffsetCommit (28). Served: v0-5 (v3 members of groups, KIP-447; v5 by KIP-890 part 2).
+"""TxnOffsetCommit (28). Served: v0-5 (v3 has group members, KIP-447; v5 is for KIP-890 part 2).
 
-The offsets are written into the group's partition as part of the producer's transaction and count
-once it commits. The transaction must have the partition: by AddOffsetsToTxn, or from v5 on this
-broker adds it. Errors stand in each partition: 3, 12 its own; 14, 15, 16, 22, 24, 25, 82 of the
-group; 42 for an empty transactional id; 47 for a fenced producer, 48 (120 from v4) if the partition
-is not in the transaction, 49, 51 (v5; 14 before) while the last one's markers are being written.
+The offsets are written to the group's partition as part of the producer's transaction, and count
+once it commits. The partition must be in the transaction: by AddOffsetsToTxn, or from v5 on this
+broker adds it.
+
+Errors are per partition: UNKNOWN_TOPIC_OR_PARTITION and OFFSET_METADATA_TOO_LARGE for one. For all:
+the coordinator errors 14 to 16, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
+FENCED_INSTANCE_ID, INVALID_REQUEST for an empty transactional id, INVALID_PRODUCER_EPOCH for a
+fenced producer, INVALID_TXN_STATE (TRANSACTION_ABORTABLE from v4) if the partition is not in the
+transaction, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS (COORDINATOR_LOAD_IN_PROGRESS
+before v5) while the last transaction's markers are being written.
 """
 
 from __future__ import annotations
@@ -78,7 +83,7 @@ def _offset(version: int, topic: str, row: Any) -> OffsetToCommit:
 async def _commit(
     context: RequestContext, request: Any, offsets: tuple[OffsetToCommit, ...]
 ) -> Any:
-    """The answer of the group: OffsetsCommitted, or an ErrorCode for all offsets."""
+    """The answer of the group's shard: OffsetsCommitted, or an ErrorCode for all offsets."""
     services, version = context.services, context.api_version
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -110,7 +115,7 @@ async def _commit(
         producer_epoch=request.producer_epoch,
         offsets=offsets,
     )
-    # Reaches the group's shard, and its log, before anything else runs (see admit_offsets).
+    # `ask` reaches the group's shard and its log without awaiting (see admit_offsets).
     return await ask(context, request.group_id, body)
 
 
@@ -120,5 +125,5 @@ def _error_for_version(refused: ErrorCode, version: int) -> ErrorCode:
         knows_concurrent=version >= FIRST_ADDING_VERSION,
         knows_abortable=version >= FIRST_ABORTABLE_VERSION,
     )
-    # This API's way to say "the same again, soon, and here".
+    # In this API, COORDINATOR_LOAD_IN_PROGRESS makes the client retry soon, at the same broker.
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if told == ErrorCode.NOT_ENOUGH_REPLICAS else told

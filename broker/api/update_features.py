@@ -1,7 +1,7 @@
-"""UpdateFeatures (57). Served: v0-2, by the active controller. All updates come true or none.
+"""UpdateFeatures (57). Served: v0-2, by the active controller. Either all updates are made or none.
 
-The answer has one error for all of them: the first that stands in the way. Up to v1 it also has a
-row for each update, where Kafka leaves them out once one has failed.
+The answer has one error for all of them, the first one's. Up to v1 it also has a row for each
+update; Kafka leaves the rows out if one update failed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _update(asked: Any) -> FeatureUpdate:
-    """Raises ValueError for a kind of update that there is not."""
+    """Build the update. Raises ValueError for an unknown upgrade type."""
     if hasattr(asked, "upgrade_type"):
         kind = UpdateKind(asked.upgrade_type)
-    else:  # v0 knows a flag only
+    else:  # v0 has only a flag
         kind = UpdateKind.SAFE_DOWNGRADE if asked.allow_downgrade else UpdateKind.UPGRADE
     return FeatureUpdate(name=asked.feature, max_level=asked.max_version_level, kind=kind)
 

@@ -1,1 +1,1 @@
-"""A broker's settings: from its file, and from the metadata on top."""
+"""A broker's configs: static ones from its file, and dynamic ones from the metadata."""

@@ -17,27 +17,27 @@ PartT = TypeVar("PartT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Everything `broker/` reads of its configuration. Times in ms, sizes in bytes."""
+    """All configs that `broker/` reads. Times in ms, sizes in bytes."""
 
     # Replication.
     replica_lag_time_max_ms: int = 30_000
     replica_fetch_max_bytes: int = 1_048_576
     replica_fetch_min_bytes: int = 1
-    # Kafka: 500. New records and a new high watermark end the wait at once, so all that a shorter
-    # one does is wake idle brokers: between three of them every 20 ms.
+    # Kafka: 500. New records and a new high watermark end the wait at once, so a shorter wait would
+    # only wake idle brokers: with three of them, every 20 ms.
     replica_fetch_wait_max_ms: int = 1_000
     replica_fetch_response_max_bytes: int = 10_485_760
-    # Kafka: 1000. A tenth keeps a follower's return after an error well under a second; errors
-    # are answered at once, so one retry costs one small request.
+    # Kafka: 1000. With a tenth, a follower resumes well within a second after an error. Errors are
+    # answered at once, so a retry costs one small request.
     replica_fetch_backoff_ms: int = 100
-    # Kafka: 30 000. A fetch is answered within replica_fetch_wait_max_ms, so silence of seconds
-    # already means a dead path, and a new connection may go where the old one cannot.
+    # Kafka: 30 000. A fetch is answered within replica_fetch_wait_max_ms, so seconds of silence
+    # already mean a dead path; a new connection may find another.
     replica_socket_timeout_ms: int = 3_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
-    # As the controllers have it. A leader that no controller has answered for so long has been
-    # fenced, as far as it can know.
+    # The controllers' session timeout. A leader without an answer from a controller for this long
+    # must assume that it is fenced.
     broker_session_timeout_ms: int = 2_000
 
     # Topics.
@@ -110,8 +110,8 @@ class BrokerConfig:
     # Sockets and requests.
     socket_request_max_bytes: int = 104_857_600
     socket_listen_backlog_size: int = 50
-    # Kafka: 102 400 each. The kernel sizes the buffers of a connection by what it carries, unless
-    # it is told a size; -1 leaves it to the kernel, as in Kafka.
+    # Kafka: 102 400 each. The kernel sizes a connection's buffers by its traffic, unless a size is
+    # set; -1 leaves it to the kernel, as in Kafka.
     socket_receive_buffer_bytes: int = -1
     socket_send_buffer_bytes: int = -1
     connections_max_idle_ms: int = 600_000
@@ -124,16 +124,17 @@ class BrokerConfig:
     replica_selector_class: str = ""
     max_incremental_fetch_session_cache_slots: int = 1_000
     request_timeout_ms: int = 30_000
-    # Ours (Kafka bounds them by its request queue, queued.max.requests): answers one connection
-    # may have outstanding, and bytes it may leave unread, before we stop reading from it.
+    # Kvorum's own: answers that one connection may have outstanding, and unread bytes that it may
+    # leave, before reading from it stops. (Kafka bounds them by its request queue,
+    # queued.max.requests.)
     connection_requests_in_flight_max: int = 1_000
     connection_output_bytes_max: int = 67_108_864
 
 
 def part_of(config: BrokerConfig, part: type[PartT], **given: Any) -> PartT:
-    """A dataclass whose fields are some of `config`'s, filled from them.
+    """An instance of `part`, a dataclass whose fields are some of `config`'s.
 
-    given: fields whose value is not the text that the configuration has.
+    given: fields whose value differs from the one in `config`.
     """
     names = (field.name for field in fields(part))  # type: ignore[arg-type]
     return part(**{name: getattr(config, name) for name in names} | given)

@@ -1,7 +1,7 @@
-"""Configs as DescribeConfigs and CreateTopics show them: value, source, synonyms, type.
+"""Configs as DescribeConfigs and CreateTopics answer them: value, source, synonyms, type.
 
-The entries that no topic has changed are the same for all topics; they are made once and kept
-until somebody changes a broker's config.
+Entries that a topic has not overridden are the same for all topics. They are built once and kept
+until a broker's config changes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def broker_entries(services: Services, *, with_documentation: bool) -> list[Entr
 
 
 def cluster_default_entries(services: Services, *, with_documentation: bool) -> list[Entry]:
-    """The values that are set for all brokers; as in Kafka this resource shows nothing else."""
+    """The dynamic configs set for all brokers; as in Kafka, this resource shows nothing else."""
     shared = broker_configs(services.image(), CLUSTER_DEFAULT)
     return [
         _entry(
@@ -74,7 +74,7 @@ def cluster_default_entries(services: Services, *, with_documentation: bool) -> 
 def named_entries(
     services: Services, kind: int, name: str, *, with_documentation: bool
 ) -> list[Entry]:
-    """Every config of a group, or of a subscription to client metrics, which need not exist."""
+    """Every config of a group or of a client-metrics subscription; neither need exist."""
     source = Source.GROUP if kind == RESOURCE_GROUP else Source.CLIENT_METRICS
     table = CONFIGS_OF[kind]
     own: Mapping[str, str] = services.image().configs.get((kind, name), {})
@@ -90,7 +90,7 @@ def named_entries(
 
 
 def _topic_defaults(services: Services, with_documentation: bool) -> Mapping[str, Entry]:
-    """Entries of a topic that has changed nothing."""
+    """Entries of a topic without overrides."""
     image = services.image()
     basis = (
         broker_configs(image, str(services.broker_id)),
@@ -98,7 +98,7 @@ def _topic_defaults(services: Services, with_documentation: bool) -> Mapping[str
     )
     cache = services.caches.setdefault("topic_defaults", {})
     kept = cache.get(with_documentation)
-    # By identity: images share the maps that did not change.
+    # Compare by identity: images share maps that did not change.
     if kept is not None and kept[0][0] is basis[0] and kept[0][1] is basis[1]:
         entries: dict[str, Entry] = kept[1]
         return entries
@@ -113,7 +113,7 @@ def _topic_defaults(services: Services, with_documentation: bool) -> Mapping[str
 
 
 def _settings_behind(services: Services, key: ConfigKey) -> tuple[Setting, ...]:
-    """The broker's settings that a topic's config falls back to, none if there is no such one."""
+    """The broker settings that a topic's config falls back to; empty if it falls back to none."""
     if not key.broker_name:
         return ()
     found = _broker_level(services, key.broker_name, BROKER_CONFIGS.get(key.broker_name))
@@ -145,8 +145,8 @@ def _entry(
     *,
     with_documentation: bool,
 ) -> Entry:
-    """settings: nearest first. A key that the table does not know may hold anything, so it is
-    treated as sensitive, as in Kafka."""
+    """One entry of the answer. settings: nearest first. A key that the table does not know may hold
+    anything, so it counts as sensitive, as in Kafka."""
     levels = tuple(settings)
     value = None if key is None else key.default
     if levels:

@@ -1,7 +1,8 @@
-"""A broker's own settings with what is set in the metadata on top (KIP-226). Pure.
+"""A broker's static configs, overridden by dynamic configs in the metadata (KIP-226). Pure.
 
-Set for this broker goes before set for all, and that before the broker's file. Only keys that the
-table calls dynamic count: the others are read at the start, and a change would be a lie.
+A config of this broker overrides the cluster default, which overrides the broker's file. Only keys
+that the table calls dynamic count: other keys are read at the start, and showing a change of them
+would be false.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kvorum.metadata.image.image import ClusterImage
 
 
 def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> BrokerConfig:
-    """The settings of this broker with dynamic configs on top. static: the settings from its
+    """The static configs of this broker with its dynamic configs on top. static: as read from its
     file."""
     changes: dict[str, int | float | bool | str] = {}
     for resource_name, allowed in (
@@ -25,8 +26,8 @@ def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> B
     ):
         for name, value in broker_configs(image, resource_name).items():
             key = BROKER_CONFIGS.get(name)
-            # An unknown key or a value that does not parse was set by a newer version: what it
-            # means is not known here, and the level below holds.
+            # A newer version set an unknown key or a value that does not parse. Its meaning is
+            # unknown here, so the level below applies.
             if key is not None and key.update in allowed:
                 parsed = parse(key, value)
                 if parsed is not None:
@@ -35,14 +36,15 @@ def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> B
 
 
 def ignored_configs(image: ClusterImage, broker_id: int) -> dict[str, str]:
-    """The configs of this broker, and of all, that change nothing: name to a line for the log."""
+    """The dynamic configs that change nothing on this broker: name -> line for the log."""
     values = {**broker_configs(image, CLUSTER_DEFAULT), **broker_configs(image, str(broker_id))}
     lines = ((name, ignored_config(name, value)) for name, value in sorted(values.items()))
     return {name: line for name, line in lines if line is not None}
 
 
 def static_values(config: BrokerConfig) -> dict[str, StaticValue]:
-    """A BrokerConfig as properties; what differs from the default counts as given."""
+    """A BrokerConfig as properties; a value that differs from its default counts as given in the
+    file."""
     return {
         field.name.replace("_", "."): StaticValue(text_of(value), value != field.default)
         for field in dataclasses.fields(config)

@@ -1,1 +1,2 @@
-"""The broker's line to the active controller: registration, heartbeats, forwarded requests."""
+"""The broker's requests to the active controller: registration, heartbeats, ISR changes,
+forwarding."""

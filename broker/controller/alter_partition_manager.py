@@ -1,7 +1,7 @@
-"""AlterPartition: sends ISR proposals to the controller and takes its answers in. A driver.
+"""AlterPartition: sends ISR proposals to the controller and applies its answers. A driver.
 
-Proposals gather while a request is under way and leave together in the next one; a partition has
-at most one in flight (`isr` sees to it).
+Proposals gather while a request is in flight, and the next request carries them all. A partition
+has at most one proposal pending (`isr` ensures it).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from kvorum.runtime.errors import Rejected
 
 PROPOSALS_PER_REQUEST_MAX = 1_000
 REFUSED_PAUSE_MS = 250
-"""After a refused proposal: pause before the same partition proposes anew. Without it a follower
-that may not join yet would cause a request to the controller with each of its fetches."""
+"""Pause of a partition after a refused proposal. Without it, a follower that may not join yet would
+cause a request to the controller with each of its fetches."""
 
 PartitionKey = tuple[bytes, int]
 """Topic id and partition id."""
@@ -33,7 +33,7 @@ Proposed = tuple[Replica, IsrProposal]
 
 
 class AlterPartitionManager:
-    """The queue between the partitions and the controller."""
+    """The queue of proposals from all partitions to the controller."""
 
     def __init__(
         self, *, broker_id: int, controller: Controller, now_ms: Callable[[], int]
@@ -47,11 +47,12 @@ class AlterPartitionManager:
         self._not_before_ms: dict[PartitionKey, int] = {}
 
     def propose_expand(self, replica: Replica) -> None:
-        """A fetch showed that a follower has caught up: ask to add it, if it is not in yet."""
+        """A fetch showed that a follower has caught up: propose to add it to the ISR."""
         self._propose(replica, None)
 
     def reconsider(self, replica: Replica) -> None:
-        """An earlier proposal is settled: ask for whoever caught up while it was in flight."""
+        """An earlier proposal is settled: propose the followers that caught up while it was
+        pending."""
         self._propose(replica, self._now_ms())
 
     def _propose(self, replica: Replica, now_ms: int | None) -> None:
@@ -65,14 +66,16 @@ class AlterPartitionManager:
             self._queue.put(key, (replica, proposal))
 
     def check(self, replicas: Iterable[Replica]) -> None:
-        """The periodic look: drop laggards, add returners, send again what got no answer."""
+        """The periodic check: remove lagging followers, add caught-up ones, send unanswered
+        proposals again."""
         now_ms = self._now_ms()
         self._not_before_ms = {k: t for k, t in self._not_before_ms.items() if t > now_ms}
         for replica in replicas:
             core = replica.core
             if not core.is_leader or replica.is_offline:
-                # 1. The disk of a leader fails, 2. its followers hear only errors and fall behind,
-                # 3. it would drop them all: nobody were left whom the controller could elect.
+                # Bad sequence otherwise: 1. The disk of leader A fails. 2. Its followers get only
+                # errors and fall behind. 3. A removes them all from the ISR, and the controller has
+                # no replica to elect.
                 continue
             key = (core.topic_id, core.partition_id)
             proposal = (
@@ -100,7 +103,8 @@ class AlterPartitionManager:
             ),
         )
         if isinstance(reply, Rejected):
-            # Only what is still meant: metadata may have overtaken it.
+            # Retry only proposals that are still pending: newer metadata may have replaced the
+            # others.
             still_meant = {
                 key: (replica, proposal)
                 for key, (replica, proposal) in proposals.items()
@@ -118,7 +122,7 @@ class AlterPartitionManager:
     def _on_answer(
         self, key: PartitionKey, replica: Replica, proposal: IsrProposal, answer: AlteredPartition
     ) -> bool:
-        """Take one answer in; True when the proposal goes out again."""
+        """Apply one answer; True if the proposal must be sent again."""
         if replica.is_closed:
             return False
         core = replica.core

@@ -1,7 +1,7 @@
-"""AssignReplicas: tells the controller in which directories replicas lie, or that one cannot be
-read. A driver.
+"""AssignReplicas: reports to the controller the directory of each replica, or that a replica cannot
+be read. A driver.
 
-A broker with one directory has nothing to tell but damaged replicas (KIP-858).
+A broker with one directory reports only damaged replicas (KIP-858).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kvorum.runtime.errors import Rejected
 _log = logging.getLogger(__name__)
 
 REPLICAS_PER_REQUEST_MAX = 2_000
-"""As many as Kafka puts into one request."""
+"""As many as Kafka sends in one request."""
 
 PartitionKey = tuple[bytes, int]
 """Topic id and partition id."""
 
 
 class AssignmentsManager:
-    """What the controller has still to hear of directories."""
+    """The replica directories that the controller does not know yet."""
 
     def __init__(self, *, broker_id: int, controller: Controller) -> None:
         self._broker_id = broker_id
@@ -35,11 +35,11 @@ class AssignmentsManager:
         )
 
     def assign(self, key: PartitionKey, directory_id: bytes) -> None:
-        """The replica lies in that directory; LOST_DIRECTORY: it cannot be read."""
+        """Report that the replica lies in that directory; LOST_DIRECTORY: it cannot be read."""
         self._queue.put(key, directory_id)
 
     def forget(self, key: PartitionKey) -> None:
-        """The replica is gone: there is nothing to tell any more."""
+        """Report nothing more of a replica that was deleted."""
         self._queue.forget(key)
 
     async def stop(self) -> None:
@@ -62,7 +62,7 @@ class AssignmentsManager:
         if isinstance(reply, Rejected):
             return Unheard(directories, is_whole=True)
         if reply:
-            # Deleted or moved away meanwhile, mostly; a replica that is still here is told of again
-            # with the next image of its partition.
+            # Most of these replicas were deleted or moved away meanwhile. One that is still here is
+            # reported again with the next image of its partition.
             _log.info("%d directories of replicas were refused: %s", len(reply), reply[0])
         return Unheard()

@@ -1,7 +1,7 @@
-"""The active controller as the parts of a broker see it; `forwarding` implements it over gRPC.
+"""The active controller, as the parts of a broker see it; `forwarding` implements it over gRPC.
 
-Refusals come back as `Rejected` values (NOT_CONTROLLER or REQUEST_TIMED_OUT when no controller
-answers in time); none of these methods raises for that.
+Refusals are `Rejected` values (NOT_CONTROLLER, or REQUEST_TIMED_OUT if no controller answers in
+time); no method here raises for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kvorum.runtime.errors import Rejected
 REQUEST_TIMEOUT_MS = 5_000
 
 PUBLISH_WAIT_MAX_MS = 5_000
-"""How long a reply waits for this broker's own image to show what was just done."""
+"""Longest wait of a reply until this broker's own image shows the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,23 +44,24 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True)
 class NoQuorum(Rejected):
-    """No controller leads; nodes: (id, host, port) of all of them, for who wants to look."""
+    """No controller leads. nodes: (id, host, port) of all controllers, for clients that want to ask
+    them."""
 
     nodes: tuple[tuple[int, str, int], ...] = ()
 
 
 class Voters(Protocol):
-    """The voters of the quorum itself (KIP-853). None: the change is made, and committed."""
+    """The voters of the metadata quorum (KIP-853). None: the change is committed."""
 
     async def add(self, request: AddVoterRequest, timeout_ms: int) -> Rejected | None:
-        """Waits until the node has caught up."""
+        """Add a voter; waits until the node has caught up."""
         ...
 
     async def remove(self, request: RemoveVoterRequest, timeout_ms: int) -> Rejected | None: ...
 
 
 class Controller(Protocol):
-    """The active controller, wherever it is."""
+    """The active controller, whichever node it is."""
 
     @property
     def voters(self) -> Voters: ...
@@ -72,7 +73,8 @@ class Controller(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Neither the last heartbeat nor the last request has reached an active controller."""
+        """True if neither the last heartbeat nor the last request has reached an active
+        controller."""
         ...
 
     async def request(
@@ -83,12 +85,12 @@ class Controller(Protocol):
     ) -> Reply | Rejected:
         """The reply to a call of the table in `metadata.rpc.calls`.
 
-        If it changed the metadata, this broker's own image shows the outcome by now, or does not
-        within PUBLISH_WAIT_MAX_MS.
+        If the call changed the metadata, the reply waits until this broker's own image shows the
+        change, at most PUBLISH_WAIT_MAX_MS.
         """
         ...
 
     async def describe_quorum(self) -> QuorumDescription | NoQuorum | Rejected:
-        """The quorum as its leader sees it. NoQuorum's message also says how old the broker's
-        own view of the cluster may be."""
+        """The quorum, as its leader describes it. The message of NoQuorum also tells the age of
+        this broker's metadata."""
         ...

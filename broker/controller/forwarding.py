@@ -1,4 +1,4 @@
-"""Requests of a broker to the active controller, for its clients and for itself, over gRPC."""
+"""Requests from a broker to the active controller, for clients and for itself, over gRPC."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LEADER_WAIT_MS = quorum_report.LEADER_WAIT_MS
 
 
 class ForwardingManager:
-    """Implements `controller_api.Controller`: sends requests to the active controller, and waits
-    until this broker's own image shows what came of them.
+    """Implements `controller_api.Controller`: sends a request to the active controller, then waits
+    until this broker's own image shows the change.
 
     broker_epoch: of this broker's registration, -1 before it.
     """

@@ -1,7 +1,7 @@
-"""A broker's life in the cluster: registration, heartbeats, controlled shutdown, over gRPC.
+"""A broker's registration, heartbeats and controlled shutdown, over gRPC.
 
-The heartbeat stream is also the broker's sign of life: when the process dies it breaks, and the
-controller fences the broker after a short grace.
+The heartbeat stream also shows that the broker is alive: when the process dies the stream breaks,
+and the controller fences the broker after a short grace.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kvorum.runtime.errors import Dismissed, ErrorCode, Rejected
 logger = logging.getLogger("kvorum.broker")
 
 REGISTRATION_TIMEOUT_MS = 60_000
-"""Kafka: initial.broker.registration.timeout.ms."""
+"""Kafka's initial.broker.registration.timeout.ms."""
 
 REGISTRATION_BACKOFF_MS = 50
 HEARTBEAT_TIMEOUT_MS = 1_000
-"""A heartbeat unanswered for so long is given up and sent to whoever leads now."""
+"""A heartbeat unanswered for this long is given up, and sent to the next controller."""
 
 RETRY_BACKOFF_MS = 20
 
@@ -48,11 +48,11 @@ _STREAM_FAILURES = (
 
 
 class RegistrationFailed(Dismissed):
-    """The controller will not have this broker; the process ends with the reason."""
+    """The controller refuses this broker for good; the process exits with the reason."""
 
 
 class BrokerLifecycleManager:
-    """Speaks for one broker process (one incarnation)."""
+    """The life cycle of one broker process (one incarnation)."""
 
     def __init__(
         self,
@@ -65,31 +65,31 @@ class BrokerLifecycleManager:
         on_answer: Callable[[bool], None] = lambda is_fenced: None,
         offline_directories: Callable[[], tuple[bytes, ...]] = tuple,
     ) -> None:
-        """on_answer: the active controller has answered a heartbeat, and whether this broker is
-        fenced. offline_directories: ids of the data directories that have failed."""
+        """on_answer: called with is_fenced when the active controller has answered a heartbeat.
+        offline_directories: returns the ids of the failed data directories."""
         self._client = client
         self._publisher = publisher
         self._registration = registration
         self.broker_epoch = -1
-        """Of this broker's registration, -1 before it."""
+        """Broker epoch of this broker's registration, -1 before it."""
         self._interval_s = heartbeat_interval_ms / 1000
         self._on_unfenced = on_unfenced
         self._on_answer = on_answer
         self._offline_directories = offline_directories
         self.told_offline: frozenset[bytes] = frozenset()
-        """Failed directories that an active controller has heard of."""
+        """Failed directories that an active controller has acknowledged."""
         self._wake = asyncio.Event()
         self._want_shutdown = False
         self._shut_down = asyncio.Event()
         self._is_refused = False
         self._gone: set[int] = set()
-        """Controllers whose connection broke, or was refused, since one last answered."""
+        """Controllers whose connection broke or was refused since a controller last answered."""
         self._quorum_wait = QuorumWait(self._client, registration.broker_id)
         self.is_fenced = True
 
     def note_directories(self, log_dirs: tuple[bytes, ...], broker_epoch_before: int) -> None:
-        """The data directories that are online at the start, and the epoch under which the process
-        before this one closed all logs in good order; -1 if it did not."""
+        """Set what the registration reports: the data directories online at the start, and the
+        broker epoch under which the previous process closed all logs cleanly (-1 if it did not)."""
         self._registration = dataclasses.replace(
             self._registration, log_dirs=log_dirs, broker_epoch_before=broker_epoch_before
         )
@@ -97,9 +97,9 @@ class BrokerLifecycleManager:
     # Life.
 
     async def register(self) -> None:
-        """Take the broker's place; waits for an earlier process of this id to be given up.
+        """Register this broker; wait while an earlier process of this id still has a session.
 
-        Raises RegistrationFailed when the controller refuses for good or nobody answers in time.
+        Raises RegistrationFailed if the controller refuses for good, or none answers in time.
         """
         self._quorum_wait.begin()
         try:
@@ -127,7 +127,7 @@ class BrokerLifecycleManager:
             if not has_warned:
                 has_warned = True
                 logger.warning(
-                    "broker=%d waits for its place, for %d s at most: %s",
+                    "broker=%d waits for the end of an earlier process, %d s at most: %s",
                     self._registration.broker_id,
                     left_ms // 1000,
                     answer.message,
@@ -137,11 +137,13 @@ class BrokerLifecycleManager:
         raise RegistrationFailed(f"cannot join the cluster: {reason}")
 
     def wake(self) -> None:
-        """Something a heartbeat should tell at once: the broker caught up, or wants to go."""
+        """Send a heartbeat now: the broker has caught up, wants to shut down, or lost a
+        directory."""
         self._wake.set()
 
     async def run_heartbeats(self) -> None:
-        """Heartbeat until cancelled. Raises RegistrationFailed if the place is lost to another."""
+        """Send heartbeats until cancelled. Raises RegistrationFailed if another process has
+        registered this broker id."""
         while True:
             target = self._client.next_target()
             stream = self._client.controller_stub(target).Heartbeat()
@@ -158,9 +160,11 @@ class BrokerLifecycleManager:
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
     async def shut_down(self, timeout_ms: int) -> str | None:
-        """Controlled shutdown: None when the controller has moved leadership away, else why not.
+        """Controlled shutdown. None if the controller has moved all leaders away, else the reason
+        why not.
 
-        A broker whose controllers have all gone does not wait: nobody is left to move anything.
+        If every controller's connection has failed, the broker does not wait: no controller is left
+        to move leaders.
         """
         self._want_shutdown = True
         self._wake.set()
@@ -172,12 +176,12 @@ class BrokerLifecycleManager:
         return "as all controllers are gone" if self._is_refused else None
 
     def stop(self) -> None:
-        """Wait for a quorum no more."""
+        """Stop the wait for a quorum."""
         self._quorum_wait.stop()
 
     def _note_failure(self, target: int, error: BaseException) -> None:
         self._quorum_wait.begin()
-        # One that hangs may come back in time to move leadership; its process is there.
+        # A controller that hangs may come back in time to move leaders: its process exists.
         if not isinstance(error, TimeoutError):
             self._gone.add(target)
         if self._want_shutdown and self._gone >= self._client.addresses.keys():
@@ -185,7 +189,8 @@ class BrokerLifecycleManager:
             self._shut_down.set()
 
     async def _heartbeat_over(self, stream: Any, target: int) -> None:
-        """Heartbeats on one stream until it fails or turns out to lead to a standby."""
+        """Send heartbeats on one stream until it fails, or until the controller turns out not to be
+        active."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
@@ -206,7 +211,7 @@ class BrokerLifecycleManager:
                 return
             if reply.status.code == ErrorCode.NONE:
                 self.told_offline = frozenset(heartbeat.offline_log_dirs)
-            # A timer that sets the event: a timeout would cancel the task, and cost twice as much.
+            # A timer sets the event. asyncio.timeout would cancel the task, and cost twice as much.
             interval_over = loop.call_later(self._interval_s, self._wake.set)
             try:
                 await self._wake.wait()
@@ -214,7 +219,7 @@ class BrokerLifecycleManager:
                 interval_over.cancel()
 
     async def _handle_reply(self, reply: pb.HeartbeatReply, target: int) -> bool:
-        """Act on an answer; False when this stream is of no more use."""
+        """Act on a reply; False if this stream is of no more use."""
         code = ErrorCode(reply.status.code)
         match code:
             case ErrorCode.NONE:

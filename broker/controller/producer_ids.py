@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers, out of blocks that the controller hands out."""
+"""Producer ids for idempotent producers, from blocks that the controller allocates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from kvorum.runtime.errors import Rejected
 
 
 class ProducerIdSource:
-    """Gives each id once. A block's rest is lost with the process; ids are 63 bits."""
+    """Gives out each producer id once. The rest of a block is lost when the process exits; ids have
+    63 bits."""
 
     def __init__(self, controller: Controller, broker_id: int) -> None:
         self._controller = controller
@@ -21,8 +22,8 @@ class ProducerIdSource:
         self._lock = asyncio.Lock()
 
     async def take(self) -> int | Rejected:
-        """An id never given before, or why there is none now."""
-        # The lock: askers who find the block empty together must not each fetch a block.
+        """A producer id that was never given out, or the reason why there is none now."""
+        # The lock: requests that find the block empty together must not each allocate a block.
         async with self._lock:
             if self._next_id == self._end_id:
                 block = await self._controller.request(

@@ -1,7 +1,7 @@
-"""Says in the log what a broker without a quorum waits for, at first soon and then ever less often.
+"""Logs what a broker without a quorum is waiting for: soon at first, then less and less often.
 
-Nothing else shows it: a broker that cannot register, or whose heartbeats nobody takes, is silent
-towards its clients.
+Clients see nothing of a broker that cannot register, or whose heartbeats no controller accepts;
+only the log shows it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kvorum.runtime.errors import Rejected
 logger = logging.getLogger("kvorum.broker")
 
 FIRST_WORD_S = 1.0
-"""Elections and restarts of a controller are over by then."""
+"""Time before the first line: elections and restarts of a controller usually take less."""
 PAUSE_S_MAX = 60.0
 
 
 class QuorumWait:
-    """One broker's wait. `begin` and `end` may be called again and again."""
+    """The wait of one broker. `begin` and `end` may be called repeatedly."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class QuorumWait:
         return self._task is not None
 
     def begin(self) -> None:
-        """No controller leads, as far as the broker can tell."""
+        """Start the wait: no controller leads, as far as the broker can tell."""
         if self._task is None:
             self._task = asyncio.ensure_future(self._speak())
 
     def end(self) -> None:
-        """An active controller has answered."""
+        """End the wait: an active controller has answered."""
         if self._has_spoken:
             logger.info("broker=%d waits for the quorum no more", self._broker_id)
         self.stop()
 
     def stop(self) -> None:
-        """The broker itself gives up, or ends."""
+        """End the wait without a line: the broker gives up, or stops."""
         self._has_spoken = False
         if self._task is not None:
             self._task.cancel()
@@ -65,7 +65,8 @@ class QuorumWait:
             await self._sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
             reply = await self._client.describe(0)
-            # One that leads may still be out of the broker's time; then the answer is on its way.
+            # A controller may have become the leader and not answered a heartbeat yet; then there
+            # is nothing to log.
             if isinstance(reply, Rejected):
                 self._has_spoken = True
                 sentence = quorum_report.with_age(

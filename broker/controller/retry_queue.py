@@ -1,4 +1,5 @@
-"""News of a broker for the active controller: sent in batches, again until they are heard."""
+"""A queue of a broker's reports to the active controller: sent in batches, and again until
+received."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Unheard(Generic[Key, Item]):
-    """Items to be sent again, unless there are newer ones.
+    """Items to be sent again, unless there are newer ones of their keys.
 
-    is_whole: no controller took the batch, so that the pause before the next one grows.
+    is_whole: no controller took the batch, so the pause before the next batch grows.
     """
 
     items: Mapping[Key, Item] = field(default_factory=dict)
@@ -28,11 +29,10 @@ class Unheard(Generic[Key, Item]):
 
 
 class RetryQueue(Generic[Key, Item]):
-    """At most one item a key, the newest.
+    """A queue with at most one item for each key, the newest.
 
-    Items gather while a batch is under way and leave together in the next one.
-
-    send: sends a batch and returns what of it has not been heard. batch_max: items in a batch.
+    Items gather while a batch is in flight, and the next batch carries them all. send: sends a
+    batch and returns the items that were not received. batch_max: items in a batch.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class RetryQueue(Generic[Key, Item]):
         self.is_stopped = False
 
     def __contains__(self, key: Key) -> bool:
-        """True if an item of this key waits or is under way."""
+        """True if an item of this key is waiting or in flight."""
         return key in self._queue or key in self._in_flight
 
     def put(self, key: Key, item: Item) -> None:
-        """Send an item, in place of one of the same key that waits. Needs a running loop."""
+        """Send an item; it replaces a waiting one of the same key. Needs a running event loop."""
         if self.is_stopped:
             return
         self._queue[key] = item
@@ -64,7 +64,7 @@ class RetryQueue(Generic[Key, Item]):
             self._task = self._tasks.spawn(self._run(), self._name)
 
     def forget(self, key: Key) -> None:
-        """There is nothing to tell of this key any more."""
+        """Drop the waiting item of this key."""
         self._queue.pop(key, None)
 
     async def stop(self) -> None:
@@ -74,7 +74,7 @@ class RetryQueue(Generic[Key, Item]):
 
     async def _run(self) -> None:
         pause_ms = RETRY_FIRST_MS
-        # All that one turn of the loop brings leaves together.
+        # All items of one turn of the event loop are sent together.
         await asyncio.sleep(0)
         while self._queue:
             keys = list(self._queue)[: self._batch_max]

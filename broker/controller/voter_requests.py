@@ -1,7 +1,7 @@
-"""What a broker asks of the quorum's leader about its voters, over gRPC (see controller_api).
+"""A broker's requests about voters to the quorum's leader, over gRPC (see controller_api).
 
-The voter set is the quorum's own (`raft.roles.voter_changes`), so these go to the service that the
-controllers speak among themselves.
+The quorum itself keeps the voter set (`raft.roles.voter_changes`), so these requests go to the Raft
+service of the controllers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 PASSING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
-"""Refusals that may pass: as of a node that still catches up, or a change before this one."""
+"""Errors after which a retry may succeed: the node is still catching up, or another change is
+pending."""
 
 ASK_AGAIN_MS = 200
 TIMEOUT_MAX_MS = 60_000
-"""A client that goes away does not end its request; none is asked for longer than this."""
+"""Limit of a request's time: a client that disconnects does not end its request."""
 
 
 class VoterRequests:
@@ -35,7 +36,8 @@ class VoterRequests:
         self._client = client
 
     async def add(self, request: AddVoterRequest, timeout_ms: int) -> Rejected | None:
-        """Returns once the set with the new voter is committed, or why it is not."""
+        """Add a voter. Returns once the voter set with it is committed, or the reason why it is
+        not."""
         message = codec.encode_request(request)
         voter = request.voter
         return await self._change(
@@ -47,7 +49,8 @@ class VoterRequests:
         )
 
     async def remove(self, request: RemoveVoterRequest, timeout_ms: int) -> Rejected | None:
-        """Returns once the set without that voter is committed, or why it is not."""
+        """Remove a voter. Returns once the voter set without it is committed, or the reason why it
+        is not."""
         message = codec.encode_request(request)
         return await self._change(
             lambda leader_id, timeout_s: self._client.raft_stub(leader_id).RemoveVoter(
@@ -63,7 +66,8 @@ class VoterRequests:
         is_made: Callable[[VoterSet], bool],
         timeout_ms: int,
     ) -> Rejected | None:
-        """Ask the leader, and the next one, until the change is made, refused, or time is over."""
+        """Send the request to the leader, and to the next leader, until the change is committed or
+        refused, or time is over."""
         deadline_ms = monotonic_ms() + min(timeout_ms, TIMEOUT_MAX_MS)
         may_be_made = False
         while True:
@@ -75,7 +79,8 @@ class VoterRequests:
             try:
                 answer = await invoke(leader_id, left_ms / 1000)
             except grpc.aio.AioRpcError as error:
-                # It may have committed the change before it went: the next one knows.
+                # This leader may have committed the change before it failed: the next leader's
+                # voter set shows it.
                 may_be_made = True
                 reason = f"controller {leader_id}: {error.code().name} {error.details()}"
                 refusal = Rejected(ErrorCode.REQUEST_TIMED_OUT, reason)

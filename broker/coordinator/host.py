@@ -1,7 +1,8 @@
-"""All coordinators of one kind on this broker: a term for each partition that it leads.
+"""All coordinators of one kind on this broker: a shard context for each partition that it leads.
 
-Walk: metadata publisher -> `ReplicaManager.publish` -> `on_replica` (a term begins or ends) ->
-`ShardContext.load`; an API file -> `request` -> the term of the key's partition -> the shard.
+Walk: metadata publisher -> `ReplicaManager.publish` -> `on_replica` (a shard context begins or
+ends) -> `ShardContext.load`. An API file -> `request` -> the shard context of the key's partition
+-> the shard.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ MakeShard = Callable[[int, int], Shard]
 
 
 class CoordinatorHost:
-    """Serves the keys (group ids, transactional ids) whose partitions of `topic` are led here."""
+    """Serves the keys (group ids, transactional ids) whose partitions of `topic` this broker
+    leads."""
 
     def __init__(
         self,
@@ -40,10 +42,8 @@ class CoordinatorHost:
         make_shard: MakeShard | None,
         ask: Callable[[ShardContext, Any], None] | None = None,
     ) -> None:
-        """make_shard: None if this cluster has no such coordinators: then `is_served` is False.
-
-        ask: carries out a shard's `Ask`, which some kinds of coordinators have.
-        """
+        """make_shard: None if this cluster has no such coordinators: `is_served` is then False.
+        ask: carries out the effect `Ask`, which only some kinds of coordinators use."""
         self.topic = topic
         self._replicas = replicas
         self._make_shard = make_shard
@@ -61,17 +61,17 @@ class CoordinatorHost:
     # --- requests ----------------------------------------------------------------------------
 
     def partition_of(self, key: str) -> int | None:
-        """The partition that keeps `key`; None while the topic does not exist."""
+        """The partition that `key` belongs to; None while the topic does not exist."""
         topic = self._replicas.image.topic(self.topic)
         return None if topic is None else partition_of(key, len(topic.partitions))
 
     async def request(
         self, *, key: str, body: Any, client_id: str = "", client_host: str = ""
     ) -> Any:
-        """The answer of the coordinator of `key` to `body`, or an ErrorCode.
+        """The answer to `body` of the coordinator of `key`, or an ErrorCode.
 
-        NOT_COORDINATOR when another broker has the key, COORDINATOR_LOAD_IN_PROGRESS while the log
-        is read, COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
+        NOT_COORDINATOR if another broker has the key, COORDINATOR_LOAD_IN_PROGRESS while the log is
+        being read, COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
         """
         term = self._term_of(key)
         if term is None:
@@ -93,7 +93,7 @@ class CoordinatorHost:
         return None if partition_id is None else self._terms.get(partition_id)
 
     async def request_all(self, body: Any) -> list[Any]:
-        """As `request`, of every shard on this broker (ListGroups): answers in the order of the
+        """The answers to `body` of every shard on this broker (ListGroups), in the order of the
         partitions.
 
         A shard that is loading answers COORDINATOR_LOAD_IN_PROGRESS.
@@ -105,13 +105,14 @@ class CoordinatorHost:
         ]
 
     def transaction_ended(self, partition_id: int, end: TransactionEnd) -> None:
-        """Tell the shard that a marker was appended to its partition."""
+        """Give the shard a marker that was appended to its partition."""
         term = self._terms.get(partition_id)
         if term is not None:
             term.give(TransactionEnded(end=end))
 
     def tell(self, partition_id: int, leader_epoch: int, fact: Any) -> None:
-        """Give the shard a fact; it is dropped when the shard's term is over."""
+        """Give the shard a fact; it is dropped if the shard context of that leader epoch has
+        ended."""
         term = self._terms.get(partition_id)
         if term is not None and term.leader_epoch == leader_epoch:
             term.give(Told(fact=fact))
@@ -119,7 +120,8 @@ class CoordinatorHost:
     # --- metadata ----------------------------------------------------------------------------
 
     def on_replica(self, replica: Replica) -> None:
-        """Begin or end a term: role or leader epoch of a replica of the topic may have changed."""
+        """Begin or end a shard context: the role or leader epoch of a replica of the topic may have
+        changed."""
         core = replica.core
         partition_id = core.partition_id
         term = self._terms.get(partition_id)
@@ -132,23 +134,26 @@ class CoordinatorHost:
         if term is not None:
             if is_leading and term.replica is replica and term.leader_epoch == core.leader_epoch:
                 return
-            # Also when this broker leads on in a new epoch: another broker may have led between,
-            # and two images in quick succession are published as one.
+            # Also when this broker continues to lead in a new epoch: another broker may have led in
+            # between, since images in quick succession are published as one.
             self._drop(partition_id, term)
         if is_leading and self._make_shard is not None:
             self._begin(replica, self._make_shard(partition_id, core.leader_epoch))
 
     def on_image(self, delta: Delta | None, image: ClusterImage) -> None:
-        """Take over the new image; the roles of this broker's replicas follow it already."""
+        """Adopt a new image; the roles of this broker's replicas follow it already."""
         before, self._image = self._image, image
         if not self._terms:
             return
         changed, deleted = _changed_topics(delta, before, image)
-        # Groups have configs of their own. Without an event the shard would keep the old image.
+        # Configs are checked because groups have some. Without this event, the shard would keep the
+        # old image.
         if changed or before.configs is not image.configs:
             event = TopicsChanged(image=image, changed=changed, deleted=deleted)
-            # Bad sequence: 1. a topic is deleted and made anew, 2. offsets of the new one are
-            # committed to the leader before us, 3. one image has that and our term's beginning.
+            # A shard context that began with this image ignores deleted topics that exist again.
+            # Bad sequence otherwise: 1. A topic is deleted and created again. 2. Offsets of the new
+            # topic are committed to the previous leader. 3. One image brings the deletion and this
+            # broker's leadership, and the new offsets are deleted.
             gone = frozenset(name for name in deleted if image.topic(name) is None)
             at_first = TopicsChanged(image=image, changed=changed, deleted=gone)
             for _, term in sorted(self._terms.items()):
@@ -161,7 +166,7 @@ class CoordinatorHost:
             term.on_high_watermark()
 
     async def stop(self) -> None:
-        """End all terms; waiting requests are answered NOT_COORDINATOR."""
+        """End all shard contexts; waiting requests are answered NOT_COORDINATOR."""
         for partition_id, term in sorted(self._terms.items()):
             self._drop(partition_id, term)
         await self._tasks.stop()
@@ -181,7 +186,7 @@ class CoordinatorHost:
 
     async def _load(self, term: ShardContext) -> None:
         await term.load()
-        # The image of the term's beginning; later changes are in the events behind it.
+        # The current image; later changes are in the events that follow.
         term.give(TopicsChanged(image=self._image, changed=frozenset(), deleted=frozenset()))
 
     def _on_broken(self, term: ShardContext) -> None:
@@ -199,10 +204,9 @@ class CoordinatorHost:
 def _changed_topics(
     delta: Delta | None, before: ClusterImage, image: ClusterImage
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the topics that are new, grown or deleted since `before`, and of the deleted ones
-    alone.
+    """Names of the topics created, grown or deleted since `before`; and of the deleted ones alone.
 
-    A topic that was deleted and made again under its name is in both.
+    A topic that was deleted and created again under its name is in both.
     """
     if delta is None:
         touched = {i for i in image.topics if image.topics[i] is not before.topics.get(i)}

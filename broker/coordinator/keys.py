@@ -1,4 +1,4 @@
-"""The partition of an internal topic that keeps a group or a transactional id."""
+"""The partition of an internal topic that a group or a transactional id belongs to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 
 def partition_of(key: str, partition_count: int) -> int:
-    """Java's `String.hashCode`, its absolute value (0 for -2^31) modulo the topic's partitions.
+    """Absolute value of Java's `String.hashCode` (0 for -2^31), modulo the number of partitions.
 
     Kafka's clients and tools compute it too, to find the coordinator's partition.
     """

@@ -1,4 +1,4 @@
-"""Read an internal topic's partition back, from its start to its end, for a shard."""
+"""Reads a partition of an internal topic from its log start to its end, for a shard."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from kvorum.storage.log.log import Log
 from kvorum.storage.recovery.batch_walk import first_damage
 
 CHUNK_BYTES = 64 * 1024
-"""Bytes that are replayed before other tasks have the loop again; a larger batch comes whole."""
+"""Bytes that are replayed before other tasks of the event loop run; a larger batch is read
+whole."""
 
 Replayed = ReplayedRecord | TransactionEnd
 
 
 def read_back(log: Log) -> Iterator[list[Replayed]]:
-    """The records and markers of the log, in order, a piece at a time. Raises OSError; CorruptData
-    for batches that fail their checks; BatchError for sound batches that hold no records.
+    """The records and markers of the log in order, a chunk at a time.
 
-    The log may be compacted and appended to between two pieces. Records behind its present end are
-    not read: this broker's own shard appends them.
+    The log may be compacted and appended to between two chunks. Records after the end offset at the
+    start are not read: this broker's own shard appends them. Raises OSError; CorruptData for
+    batches that fail their checks; BatchError for valid batches that hold no records.
     """
     end_offset = log.end_offset
     offset = log.start_offset
@@ -30,12 +31,11 @@ def read_back(log: Log) -> Iterator[list[Replayed]]:
             max(offset, log.start_offset), bytes_max=CHUNK_BYTES, end_offset=end_offset
         )
         if not found.length:
-            return  # all that is left was compacted away
+            return  # compaction removed the rest
         data = found.read()
         damage = first_damage(found, data)
         if damage is not None:
-            # Kafka passes over such bytes: a committed offset, or an open transaction, is then
-            # forgotten.
+            # Kafka skips such bytes: a committed offset, or an open transaction, is then forgotten.
             raise damage
         piece: list[Replayed] = []
         for position, header in iter_headers(data):

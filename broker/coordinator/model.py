@@ -1,15 +1,15 @@
-"""What a coordinator's shard and its host tell each other. Pure.
+"""Events and effects between a coordinator's shard and its host. Pure.
 
 A shard is the state machine of one partition of an internal topic (`__consumer_offsets`,
-`__transaction_state`). Its host replays the partition's log into it, then gives it events and
-carries out the effects, in their order:
+`__transaction_state`). Its host replays the partition's log into it. Then the host gives it events
+and carries out the effects in order:
 
-    event -> shard.step -> [Append, Answer, SetTimer, ...] -> log, clients, timers
+  event -> shard.step -> [Append, Answer, SetTimer, ...] -> log, clients, timers
 
-The shard changes its state as it decides; there is no undo. That is sound because an append fails
-only together with the leadership or the disk, and then the host drops the whole shard, fails
-everyone who waits with NOT_COORDINATOR, and the next leader loads it from the log. Before a request
-that may write, the host has made sure that enough replicas are in sync.
+The shard changes its state as it decides, and cannot undo it. That is safe because an append fails
+only if the leadership or the disk is lost. The host then drops the whole shard and answers all
+waiting requests NOT_COORDINATOR, and the next leader loads the shard from the log. Before a request
+that may write, the host has checked that enough replicas are in sync.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kvorum.runtime.errors import ErrorCode
 
 
 class Instant(NamedTuple):
-    """The time by two clocks. monotonic_ms: for timers. wall_ms: for timestamps in records."""
+    """The time by two clocks. monotonic_ms: for timers; wall_ms: for timestamps in records."""
 
     monotonic_ms: int
     wall_ms: int
@@ -39,8 +39,9 @@ class CoordinatorRecord(NamedTuple):
 
 
 class ReplayedRecord(NamedTuple):
-    """One record read back. producer_id, producer_epoch: of its batch, -1 without. A record of a
-    transaction (is_transactional) counts only once that producer's marker commits it."""
+    """One record read from the log. producer_id, producer_epoch: of its batch, -1 if it has
+    none. A record of a transaction (is_transactional) counts only once that producer's marker
+    commits it."""
 
     offset: int
     timestamp_ms: int
@@ -52,7 +53,7 @@ class ReplayedRecord(NamedTuple):
 
 
 class TransactionEnd(NamedTuple):
-    """A marker in the partition: that producer's open transaction ended here."""
+    """A transaction marker in the partition: it ends that producer's open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -64,10 +65,10 @@ class TransactionEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A client's request. token: names this request in `Answer`; body: the shard's own request
-    types.
+    """A client's request. token: identifies the request in `Answer`; body: one of the shard's
+    request types.
 
-    A body type that never leads to an `Append` has `needs_replicas = False`; others are refused
+    A type of body that never leads to an `Append` has `needs_replicas = False`. Others are refused
     with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync. client_host: as Kafka writes
     it in a member's metadata, `/127.0.0.1`.
     """
@@ -87,14 +88,14 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durable:
-    """Everything appended before `Barrier(tag)` is replicated to the in-sync replicas."""
+    """All in-sync replicas have everything appended before `Barrier(tag)`."""
 
     tag: Hashable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionEnded:
-    """A marker was appended to this partition (by WriteTxnMarkers)."""
+    """WriteTxnMarkers appended a marker to this partition."""
 
     end: TransactionEnd
 
@@ -103,8 +104,8 @@ class TransactionEnded:
 class TopicsChanged:
     """The metadata changed. image: the new cluster image; deleted: names of deleted topics.
 
-    changed: names of topics that are new, grown or deleted; empty right after the load. An image
-    may lag the log, so a topic counts as gone only if `deleted` names it.
+    changed: names of topics that were created, grown or deleted; empty right after the load. An
+    image may lag behind the log, so a topic counts as deleted only if `deleted` names it.
     """
 
     image: Any
@@ -114,7 +115,7 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A fact that the coordinator's driver found out (an answer of another broker)."""
+    """A fact that the coordinator's driver found out, such as another broker's answer."""
 
     fact: Any
 
@@ -139,10 +140,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The response to a request, or the error that its API file turns into one.
+    """The answer to a request, or an ErrorCode from which the API file builds it.
 
-    is_durable: the answer leaves once everything appended so far is replicated, so that a fail-over
-    cannot take it back. Otherwise it leaves at once.
+    is_durable: the answer is sent once everything appended so far is replicated, so that a
+    fail-over cannot undo it. Otherwise it is sent at once.
     """
 
     token: int
@@ -174,8 +175,8 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A request to the coordinator's driver, which answers by `Told`: a producer id, sent
-    markers."""
+    """A question to the coordinator's driver, which answers by `Told`: for a producer id, or about
+    markers to send."""
 
     question: Any
 
@@ -184,21 +185,21 @@ Effect = Append | Answer | Barrier | SetTimer | CancelTimer | Ask
 
 
 class Shard(Protocol):
-    """See the top of the file. One shard for each partition, made anew for each term as its
-    leader."""
+    """One partition's shard, created for each leader epoch. See the docstring of this module."""
 
     def replay(self, record: ReplayedRecord) -> None:
-        """Apply one record of the log; called in order, before `on_loaded`. Raises CorruptData."""
+        """Apply one record of the log. Called in log order, before `on_loaded`. Raises
+        CorruptData."""
         ...
 
     def replay_end(self, end: TransactionEnd) -> None:
-        """Apply a marker of the log, in order with the records."""
+        """Apply a marker of the log, in log order with the records."""
         ...
 
     def on_loaded(self, now: Instant) -> list[Effect]:
-        """The whole log has been replayed: set timers, resume work that was broken off."""
+        """The whole log was replayed: set timers, and resume interrupted work."""
         ...
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        """Decide about an event; never raises for anything that a client can send."""
+        """Handle an event; never raises for anything that a client can send."""
         ...

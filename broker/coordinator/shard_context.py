@@ -1,10 +1,11 @@
-"""One shard while this broker leads its partition in one leader epoch. The driver of a shard.
+"""A shard context: one shard while this broker leads its partition in one leader epoch. The driver
+of a shard.
 
-Loads it, steps it, carries out its effects. An answer that must not be taken back rests on the high
-watermark: it leaves once every replica of the maximal ISR has what the shard had appended by then
-(the fsync follows the topic's flush policy, as for any acks=all write). The term ends with the
-leadership, the replica or the disk; then everyone who waits hears NOT_COORDINATOR and the shard is
-dropped, with whatever it had decided and not replicated.
+It loads the shard, gives it events and carries out its effects. A durable answer waits for the high
+watermark: it is sent once every replica of the maximal ISR has what the shard had appended by then.
+(The fsync follows the topic's flush policy, as for any acks=all write.) The context ends with the
+leadership, the replica or the disk. Then all waiting requests are answered NOT_COORDINATOR, and the
+shard is dropped with all decisions that were not replicated.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ from kvorum.storage.format.batch import BatchError, build_batch
 _log = logging.getLogger(__name__)
 
 REPLICATION_TIMEOUT_MS = 5_000
-"""Time that a request waits for its records to be replicated (Kafka's offsets.commit.timeout.ms).
-Then the client hears COORDINATOR_NOT_AVAILABLE and tries again; the records stay."""
+"""Time that an answer waits for its records to be replicated (Kafka's offsets.commit.timeout.ms).
+After it the client gets COORDINATOR_NOT_AVAILABLE and tries again; the records stay in the log."""
 
 
 class State(enum.Enum):
@@ -73,14 +74,15 @@ class _Timer:
 
 
 NO_TOKEN = 0
-"""The token of no request."""
+"""Returned by `call` for a refused request."""
 
 Respond = Callable[[Any], None]
 """Called with the shard's answer, or with an ErrorCode."""
 
 
 class _Waiter:
-    """A request under way: its asker, and the deadline for its answer's replication."""
+    """A request without an answer yet: its `respond`, and the deadline of its answer's
+    replication."""
 
     __slots__ = ("_on_late", "deadline_bucket", "respond", "token")
 
@@ -95,14 +97,14 @@ class _Waiter:
 
 
 class _Parked(NamedTuple):
-    """An effect that waits until the high watermark reaches required_offset (exclusive)."""
+    """An effect that waits until the high watermark reaches required_offset."""
 
     required_offset: int
     effect: Answer | Barrier
 
 
 class ShardContext:
-    """See the top of the file. Made by the host, which calls `end` exactly once."""
+    """See the docstring of this module. The host creates a context and calls `end` exactly once."""
 
     def __init__(
         self,
@@ -115,9 +117,9 @@ class ShardContext:
         ask: Callable[[ShardContext, Any], None],
         on_broken: Callable[[ShardContext], None],
     ) -> None:
-        """first_image_end: end offset of the image that the term begins with. ask: carries out
-        `Ask` and answers by `give(Told(...))`. on_broken: called when the term has ended by itself
-        because it could not write."""
+        """first_image_end: end offset of the image that the context begins with. ask: carries out
+        `Ask` and answers by `give(Told(...))`. on_broken: called when the context has ended because
+        it could not write."""
         self.replica = replica
         self.leader_epoch = replica.core.leader_epoch
         self.shard = shard
@@ -134,7 +136,7 @@ class ShardContext:
         self._parked: deque[_Parked] = deque()
         self._next_token = 0
         self._end_offset = 0
-        """End (exclusive) of the log that the shard knows."""
+        """End offset of the log up to which the shard knows it."""
 
     @property
     def name(self) -> str:
@@ -143,7 +145,7 @@ class ShardContext:
     # --- life --------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Replay the log; other tasks have the loop between two pieces."""
+        """Replay the log; other tasks run between two chunks."""
         shard, records = self.shard, 0
         try:
             for piece in read_back(self.replica.log):
@@ -158,13 +160,14 @@ class ShardContext:
                     return
         except (CorruptData, BatchError, OSError) as failure:
             if self.state is not State.LOADING:
-                return  # the log was cut or closed under it
-            # Nobody is served out of half a memory.
+                return  # the log was truncated or closed meanwhile
+            # A shard that was loaded in part answers no request.
             self.state = State.FAILED
             _log.error("cannot load the coordinator of %s: %s", self.name, failure)
             is_damage = isinstance(failure, CorruptData)
             if not isinstance(failure, BatchError) and (is_damage or is_disk_fault(failure)):
-                # The replica's failure makes another replica lead, whose log may be sound.
+                # The failed replica gives up its leadership; another replica's log may be
+                # undamaged.
                 self.replica.fail(failure, "load of its coordinator")
             return
         if self.state is not State.LOADING:
@@ -179,7 +182,7 @@ class ShardContext:
         self._run()
 
     def end(self) -> None:
-        """End the term: nothing more is appended, answered or timed for this shard."""
+        """End the context: nothing more is appended, answered or timed for this shard."""
         self.state = State.ENDED
         for timer in self._timers.values():
             self._deadlines.remove(timer)
@@ -192,23 +195,24 @@ class ShardContext:
     # --- events ------------------------------------------------------------------------------
 
     async def request(self, body: Any, client_id: str, client_host: str) -> Any:
-        """As `call`; returns the answer that `respond` would be called with."""
+        """As `call`, but returns the answer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         token = self.call(body, client_id, client_host, partial(_settle, future))
         try:
             return await future
         finally:
-            # Cancelled: the shard may still answer the token; the answer is dropped.
+            # If cancelled, the shard may still answer the token; that answer is dropped.
             waiter = self._waiters.pop(token, None)
             if waiter is not None:
                 self._deadlines.remove(waiter)
 
     def call(self, body: Any, client_id: str, client_host: str, respond: Respond) -> int:
-        """Ask the shard. `respond` is called once: now, if the answer need not wait, or later.
+        """Give the shard a request. `respond` is called once: now if the answer need not wait, or
+        later.
 
-        Body types that write nothing have `needs_replicas = False`. The others are refused with
-        COORDINATOR_NOT_AVAILABLE while too few replicas are in sync to keep their records. Returns
-        the token of the request, NO_TOKEN if it was refused.
+        Types of `body` that write nothing have `needs_replicas = False`. The others are refused
+        with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync to keep their records.
+        Returns the token of the request, NO_TOKEN if it was refused.
         """
         refusal = self._refusal(body)
         if refusal is not None:
@@ -232,25 +236,25 @@ class ShardContext:
         return None
 
     def give(self, event: Event) -> None:
-        """Give the shard an event; it is ignored when the term is over or failed."""
+        """Give the shard an event; it is ignored if the context has ended or its load failed."""
         if isinstance(event, TransactionEnded):
             self._give_end(event)
         elif self.state is State.ACTIVE:
             self._events.append(event)
             self._run()
         elif self.state is State.LOADING and isinstance(event, TopicsChanged) and event.deleted:
-            # The records that are being read concern those topics, and not new ones of the same
+            # The records being read belong to the deleted topics, not to new ones of the same
             # names.
             self._events.append(event)
 
     def _give_end(self, event: TransactionEnded) -> None:
-        """Give the shard a marker that was appended by others than the shard."""
+        """Give the shard a marker, which its context did not append."""
         if self.state is State.LOADING:
-            # The marker may lie behind the end that is being read. A marker given twice changes
-            # nothing.
+            # The marker may lie above the end up to which the log is read. A marker applied twice
+            # changes nothing.
             self._events.append(event)
         elif self.state is State.ACTIVE:
-            # Answers from now on rest on the marker too.
+            # From now on, durable answers wait for the marker's replication too.
             self._end_offset = self.replica.log.end_offset
             self._events.append(event)
             self._run()
@@ -261,8 +265,7 @@ class ShardContext:
             self._run()
 
     def _run(self) -> None:
-        """Step the shard with all events that are due. A nested call leaves them to the outer
-        call."""
+        """Give the shard all events that are due. A nested call leaves them to the outer call."""
         if self._is_stepping:
             return
         self._is_stepping = True
@@ -318,7 +321,7 @@ class ShardContext:
             is_transactional=effect.producer is not None,
         )
         if self.replica.append_own(batch, terms) != ErrorCode.NONE:
-            # This broker leads no more, the disk refused, or the batch is larger than a segment:
+            # This broker no longer leads, the disk failed, or the batch is larger than a segment:
             # the shard's last decision is in no log.
             _log.warning("the coordinator of %s cannot write and stops", self.name)
             self.end()
@@ -362,6 +365,6 @@ class ShardContext:
 
 
 def _settle(future: asyncio.Future[Any], response: Any) -> None:
-    # The asker may be gone.
+    # The request may have been cancelled.
     if not future.done():
         future.set_result(response)

@@ -1,4 +1,4 @@
-"""The internal topics: their configs, and their creation when they are first needed."""
+"""The internal topics: their configs, and their creation when they are first used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 class TopicServices(Protocol):
-    """The part of a broker that makes topics."""
+    """The parts of a broker that creating topics needs."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -32,7 +32,7 @@ CREATE_TIMEOUT_MS = 10_000
 
 
 def internal_topic(name: str, config: BrokerConfig) -> NewTopic | None:
-    """The request that makes the internal topic `name`; None for other topics."""
+    """The CreateTopics request for the internal topic `name`; None for other topics."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
             name=name,
@@ -61,16 +61,16 @@ def internal_topic(name: str, config: BrokerConfig) -> NewTopic | None:
 
 
 class InternalTopicMaker:
-    """Makes internal topics in the background. Clients ask again until the topic is there."""
+    """Creates internal topics in the background. Clients retry until the topic exists."""
 
     def __init__(self, services: TopicServices) -> None:
         self._services = services
         self._under_way: set[str] = set()
         self.refusals: dict[str, str] = {}
-        """The reason why the latest attempt to make each topic failed, in words for the client."""
+        """The reason why the latest attempt to create each topic failed, for the client."""
 
     def make(self, name: str) -> None:
-        """Begin to make the topic, unless that is under way."""
+        """Start to create the topic, unless a creation is under way."""
         topic = internal_topic(name, self._services.config)
         if topic is not None and name not in self._under_way:
             self._under_way.add(name)

@@ -1,12 +1,13 @@
-"""Fetch sessions (KIP-227), and what one fetch watches.
+"""Fetch sessions (KIP-227), and the partitions that one fetch watches.
 
 A session remembers what its client asks for, so that a follower of thousands of idle partitions
-sends and receives only what changes. Kvorum goes one step further than Kafka: a partition that
-changes puts itself on its sessions' `dirty` list, so that answering, too, costs what changed and
-not what is watched. A sessionless fetch uses the same state for the time of one request.
+sends and receives only changes. Kvorum adds one step to Kafka's: a partition that changes puts
+itself on the `dirty` list of its sessions. So answering, too, costs what changed and not what is
+watched. A sessionless fetch uses the same state for one request.
 
-Invariant: a partition that is not in `dirty` has nothing to tell: at the offset its client last
-asked from there was no data, no error, and watermark and start are as last sent.
+Invariant: a partition that is not in `dirty` has nothing to report. At the offset that its client
+asked from last there was no data and no error, and the high watermark and log start are as last
+sent.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FINAL_EPOCH = -1
 EPOCH_MAX = (1 << 31) - 1
 
 EVICTION_IDLE_MS = 120_000
-"""A session unused for so long may be pushed out by a new one (Kafka's constant)."""
+"""A session unused for this long may be evicted by a new one (Kafka's constant)."""
 
 PartitionKey = tuple[str | bytes, int]
 
@@ -38,7 +39,8 @@ class Parked(Wakeable, Protocol):
 
 
 class Watched:
-    """One partition of one session (or sessionless fetch): what is asked, what was last told."""
+    """One partition of one session (or sessionless fetch): what the client asks, and what was last
+    sent to it."""
 
     __slots__ = (
         "asked",
@@ -64,9 +66,12 @@ class Watched:
         self.sent_log_start_offset = -1
 
     def forget_sent(self) -> None:
-        """Forget what the follower was sent, unless its log is empty: then it holds nothing.
-        Without that exception each of many new partitions would stay dirty until another partition
-        has records to bring, and would be looked at again in every fetch until then."""
+        """Forget the offsets last sent to the follower, unless its log is empty.
+
+        An empty follower needs no high watermark. Without that exception, each of many new
+        partitions would stay dirty until another partition has records, and would be checked in
+        every fetch until then.
+        """
         known = 0 if self.asked.fetch_offset == 0 else -1
         self.sent_high_watermark = self.sent_log_start_offset = known
         self.sent_last_stable_offset = -1
@@ -75,8 +80,8 @@ class Watched:
 class FetchState:
     """The partitions that one client watches.
 
-    session_id: SESSIONLESS for a single request. epoch: the one expected of the next request.
-    replica_id, replica_epoch: the follower's broker and its registration, -1 for a consumer.
+    session_id: SESSIONLESS for a single request. epoch: the one expected in the next request.
+    replica_id, replica_epoch: the follower's broker and its broker epoch, -1 for a consumer.
     rack_id: as in the last request.
     """
 
@@ -112,7 +117,7 @@ class FetchState:
         return self.replica_id >= 0
 
     def update(self, request: FetchRequest) -> Iterator[Watched]:
-        """Take in what a request lists; yields each listed partition, now dirty."""
+        """Apply the partitions that a request lists; yields each of them, now dirty."""
         by_id = self.is_by_id
         self.is_read_committed = request.is_read_committed
         self.rack_id = request.rack_id
@@ -129,14 +134,14 @@ class FetchState:
                 else:
                     before, watched.asked = watched.asked, asked
                     if self.is_replica and not _goes_on(before, asked):
-                        # It may have dropped the last answer, with what that told: it was moved
-                        # to another epoch meanwhile, or away and back.
+                        # The follower may have dropped the last answer and the offsets in it: the
+                        # partition got a new leader epoch meanwhile, or was moved away and back.
                         watched.forget_sent()
                 self.dirty[watched] = None
                 yield watched
 
     def forget(self, request: FetchRequest) -> None:
-        """Drop what the request lists as forgotten."""
+        """Drop the partitions that the request lists as forgotten."""
         for name, topic_id, partition_ids in request.forgotten:
             for partition_id in partition_ids:
                 key = (topic_id if self.is_by_id else name, partition_id)
@@ -154,25 +159,25 @@ class FetchState:
 
 
 def _goes_on(before: FetchPartition, asked: FetchPartition) -> bool:
-    """True if a follower lists a partition again just because it appended the records that it was
-    sent."""
+    """True if a follower lists a partition again only because it appended the records that it was
+    sent, or because its log start rose."""
     return asked.current_leader_epoch == before.current_leader_epoch and (
         asked.fetch_offset > before.fetch_offset or asked.log_start_offset > before.log_start_offset
     )
 
 
 def unwatch(watched: Watched) -> None:
-    """Take the partition off its replica's watchers."""
+    """Remove the partition from its replica's watchers."""
     if watched.replica is not None:
         watched.replica.watchers.pop(watched, None)
         watched.replica = None
 
 
 class SessionCache:
-    """Sessions by id, at most `slots`; least recently used first.
+    """Fetch sessions by id, at most `slots`, in the order of their last use.
 
-    A new session may push out one that is idle; a follower's may push out any consumer's.
-    Otherwise the client gets no session and sends full fetches.
+    A new session may evict an idle one; a follower's may evict any consumer's. Otherwise the client
+    gets no session and sends full fetches.
     """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
@@ -184,7 +189,8 @@ class SessionCache:
         return len(self._sessions)
 
     def find(self, request: FetchRequest, *, is_by_id: bool, now_ms: int) -> FetchState | ErrorCode:
-        """The session of an incremental request, its epoch moved on; or why there is none."""
+        """The session of an incremental request, with its epoch advanced; or the error if there is
+        none."""
         state = self._sessions.get(request.session_id)
         if state is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -193,18 +199,18 @@ class SessionCache:
         if state.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if state.replica_epoch != request.replica_epoch:
-            # The follower was fenced, and has registered again over the same connections. Its
-            # positions must be told again, under the new broker epoch: idle partitions would
-            # otherwise count as fetched by a broker epoch that is over.
+            # The follower was fenced and has registered again over the same connection. It must
+            # list its positions again under the new broker epoch: otherwise idle partitions would
+            # count as fetched under the old one.
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         state.epoch = 1 if state.epoch == EPOCH_MAX else state.epoch + 1
         state.last_used_ms = now_ms
-        del self._sessions[state.session_id]  # back in at the end: most recently used
+        del self._sessions[state.session_id]  # inserted again at the end: most recently used
         self._sessions[state.session_id] = state
         return state
 
     def add(self, state: FetchState, now_ms: int) -> bool:
-        """Make `state` a session if there is room; then its session_id is set."""
+        """Make `state` a session if there is room, and set its session_id."""
         if len(self._sessions) >= self._slots and not self._evict_for(state, now_ms):
             return False
         session_id = 0
@@ -215,7 +221,7 @@ class SessionCache:
         return True
 
     def remove(self, session_id: int) -> FetchState | None:
-        """Close a session, if it is there, and return it (its parked fetch is the caller's)."""
+        """Close and return a session, if it exists. The caller must cancel its parked fetch."""
         state = self._sessions.pop(session_id, None)
         if state is not None:
             state.close()
@@ -224,7 +230,7 @@ class SessionCache:
     def _evict_for(self, newcomer: FetchState, now_ms: int) -> bool:
         for session_id, state in self._sessions.items():
             if state.parked is not None:
-                continue  # its answer, and what wakes it, would go with the session
+                continue  # evicting it would lose its answer, and what wakes it
             is_idle = now_ms - state.last_used_ms > EVICTION_IDLE_MS
             if is_idle or (newcomer.is_replica and not state.is_replica):
                 self.remove(session_id)

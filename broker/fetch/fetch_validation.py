@@ -1,8 +1,8 @@
-"""Why a partition cannot be read as asked: who asks, from where, behind which history.
+"""The checks of one partition in a fetch: the client, the leader epoch, the offset, the history.
 
-A consumer and a follower in sync, or eligible (KIP-966), are compared by leader epochs alone
-(KIP-320, KIP-595). Any other follower may have records that no leader epoch tells apart from ours:
-it drops them.
+Consumers, and followers that are in sync or eligible (KIP-966), are compared by leader epochs alone
+(KIP-320, KIP-595). Any other follower may have records that leader epochs cannot tell from this
+log's; it must drop them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from kvorum.wire.fetch_codec import FetchedPartition
 
 
 def objection_to(replica: Replica, watched: Watched) -> FetchedPartition | None:
-    """Why this partition cannot be read as asked: an error, or a history that differs."""
+    """The error or the diverging epoch with which a partition is answered; None if it can be
+    read."""
     core, asked = replica.core, watched.asked
     if replica.is_offline:
         return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
@@ -30,7 +31,8 @@ def objection_to(replica: Replica, watched: Watched) -> FetchedPartition | None:
     if is_replica and error == ErrorCode.NONE and not _is_current(core, state):
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if error != ErrorCode.NONE:
-        # Told that nobody leads (KIP-951), librdkafka does not look any further.
+        # librdkafka looks no further if the answer names "no leader" as the current leader
+        # (KIP-951).
         is_known = core.leader >= 0 and not core.is_abandoned
         leader = (core.leader, core.leader_epoch) if is_known else None
         return FetchedPartition(asked.partition_id, error.value, current_leader=leader)
@@ -46,9 +48,10 @@ def objection_to(replica: Replica, watched: Watched) -> FetchedPartition | None:
             return _diverging(replica, watched, (epoch, end_offset))
     if not log.start_offset <= asked.fetch_offset <= core.end_offset:
         return out_of_range(replica, watched)
-    # Bad sequence: 1. a follower leaves the ISR and stays eligible, 2. the deletion that it ends
-    # with is compacted here, 3. it is back, drops it as below a gap, 4. and is elected: it serves
-    # what was deleted, and its watermark goes back.
+    # A follower that may be elected cleanly is not checked. Bad sequence otherwise: 1. Follower A
+    # leaves the ISR and stays eligible; its log ends with a tombstone. 2. This leader compacts the
+    # tombstone away. 3. A returns, and truncates the tombstone as lying in a gap. 4. A is elected:
+    # the deleted record is back, and the high watermark goes back.
     if is_replica and not core.may_lead_cleanly(state.replica_id, asked.fetch_offset):
         try:
             return _unknown_history(replica, watched)
@@ -59,8 +62,9 @@ def objection_to(replica: Replica, watched: Watched) -> FetchedPartition | None:
 
 
 def _unknown_history(replica: Replica, watched: Watched) -> FetchedPartition | None:
-    """The objection to a follower out of sync that may have had another history, of which no leader
-    epoch tells: its log is empty, or ends where this one begins, or where this one has nothing.
+    """The answer to an out-of-sync follower that may have a history which leader epochs do not
+    show: its log is empty, or ends where this log begins or has a gap. None if its history is this
+    log's.
 
     Raises CorruptData, OSError.
     """
@@ -72,12 +76,12 @@ def _unknown_history(replica: Replica, watched: Watched) -> FetchedPartition | N
         return None
     if log.epochs.reaches(last_epoch, log.start_offset):
         return None
-    # Bad sequence: 1. by an unclean election records are lost, which it has, 2. others come in
-    # their place and are deleted, up to its end, 3. it goes on behind its own, 4. and loses its
-    # power, with it its new log start: they are in its log again, in the place of what was
-    # committed.
+    # Bad sequence: 1. An unclean election loses records that follower A has. 2. Other records take
+    # their offsets, are committed, and are deleted up to the end of A's log. 3. A appends behind
+    # its own records. 4. A loses power, and with it its new log start: its records are in its log
+    # again, in place of the committed ones.
     if 0 <= epoch_below < last_epoch:
-        # It may have led for that epoch, and written nothing.
+        # The follower may have led in that epoch and written nothing: name the epoch below it.
         return _diverging(replica, watched, (epoch_below, log.start_offset))
     return out_of_range(replica, watched)
 
@@ -86,16 +90,18 @@ def _unknown_within(replica: Replica, watched: Watched) -> FetchedPartition | No
     log, asked = replica.log, watched.asked
     last_epoch = asked.last_fetched_epoch
     if last_epoch < 0:
-        # Bad sequence: 1. it leads, and all it has is deleted, 2. by an unclean election others
-        # come at the same offsets, and are acknowledged, 3. it joins the ISR, 4. and leads, by a
-        # clean one: all begin where its log does.
+        # Bad sequence: 1. Follower A leads, and all its records are deleted: its log is empty. 2.
+        # An unclean election: another leader appends records at offsets below A's log start, and
+        # acknowledges them. 3. A joins the ISR. 4. A is elected, cleanly. Every log then starts
+        # where A's does, and the acknowledged records are gone.
         return out_of_range(replica, watched)
     if last_epoch == log.epochs.latest_epoch:
         return None
-    # Bad sequence (seed 341097): 1. it led, and has records that never came to be committed,
-    # 2. others come in their place, of another epoch, and are compacted, 3. a replica copies what
-    # is left, of which nothing is of that epoch, and leads, 4. it goes on behind its own: they are
-    # among the committed ones. If they were not, it misses nothing: they have later values above.
+    # Bad sequence (seed 341097): 1. Follower A led, and has records that were never committed. 2.
+    # Records of another epoch take their offsets, and are compacted. 3. Replica B copies what is
+    # left, which has no record of that epoch, and leads. 4. A appends behind its own records: they
+    # lie among committed ones now. If A's records are the committed ones, truncating them loses
+    # nothing: B has later values of their keys above.
     _, end_offset = log.epochs.end_offset_for(last_epoch, log.end_offset)
     left_to = log.batch_end_below(end_offset)
     if left_to < asked.fetch_offset:
@@ -118,15 +124,15 @@ def _diverging(
 
 
 def _is_current(core: Partition, state: FetchState) -> bool:
-    """True if the follower is a replica of the partition, under the broker epoch of the
-    metadata."""
+    """True if the follower is a replica of the partition and its broker epoch is the registered
+    one."""
     return state.replica_id in core.followers and core.peer_brokers.is_broker(
         state.replica_id, state.replica_epoch
     )
 
 
 def out_of_range(replica: Replica, watched: Watched) -> FetchedPartition:
-    """The start offset is told with the error: a follower below it needs no second request."""
+    """OFFSET_OUT_OF_RANGE, with the log start: a follower below it needs no second request."""
     return FetchedPartition(
         watched.asked.partition_id,
         ErrorCode.OFFSET_OUT_OF_RANGE.value,

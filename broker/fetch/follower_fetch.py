@@ -1,12 +1,12 @@
-"""Replication: one task a leader broker fetches for all partitions that follow it. A driver.
+"""Replication: one task for each leader broker fetches all partitions that follow it. A driver.
 
-A plain non-blocking socket to the leader's Kafka listener and Fetch v17. Exactly one fetch is in
-flight, except that a partition that starts to follow sends a second one at once: the leader then
-gives up the first, parked one, and the newcomer need not wait for it. Partitions that are made one
-after the other, and have nothing to fetch yet, share such requests. After a response the next
-request leaves from the same callback.
+It uses a plain non-blocking socket to the leader's Kafka listener, and Fetch v17. One fetch is in
+flight at a time, with one exception: a partition that starts to follow sends a second one at once.
+The leader then answers the first, parked one, and the new partition need not wait for it.
+Partitions that are created one after another, with nothing to fetch yet, share such requests. After
+a response, the next request leaves from the same callback.
 
-The leader's session lists all partitions; a request names only those whose offset moved, and a
+The leader's session lists all partitions; a request names only those whose offset moved. A
 partition that fails is taken out of the session until its pause is over.
 """
 
@@ -41,23 +41,23 @@ CONNECT_TIMEOUT_MS = 2_000
 ADDRESS_RETRY_MS = 50
 IN_FLIGHT_MAX = 2
 NEWCOMERS_INTERVAL_MS = 30
-"""Least time between two requests that are sent only because of new, empty partitions: each costs
-the leader and the follower an exchange. A first write with acks=all to such a partition waits no
-longer than this."""
+"""Least time between two requests that are sent only for new, empty partitions: each costs an
+exchange with the leader. A first write with acks=all to such a partition waits no longer than
+this."""
 WATCH_INTERVAL_MS = 500
-"""How often a connection on which nothing is asked is looked at."""
+"""How often a connection without a request in flight is checked."""
 ANSWER_BYTES_MAX = (1 << 31) - 1
-"""As in Kafka. A first batch comes whole, whatever the request allows, and may be as large as
-max.message.bytes is; memory is taken as the bytes come."""
+"""As in Kafka. A partition's first batch is sent whole whatever the request's limit, and may be as
+large as max.message.bytes. Memory is allocated as the bytes arrive."""
 
 Key = tuple[bytes, int]
 PeerAddress = Callable[[int], tuple[str, int] | None]
 Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[socket.socket]]
-"""A socket that does not block, connected to an address. Raises OSError, TimeoutError."""
+"""Returns a non-blocking socket connected to an address. Raises OSError, TimeoutError."""
 
 
 class ReplicaFetcherManager:
-    """The fetchers by leader broker."""
+    """The fetchers of this broker, by leader broker."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ReplicaFetcherManager:
         connect: Connect,
         starts: LogStartAcks,
     ) -> None:
-        """quota: of all throttled partitions that this broker follows."""
+        """quota: for all throttled partitions that this broker follows."""
         self._broker_id = broker_id
         self._config = config
         self._controller = controller
@@ -100,7 +100,8 @@ class ReplicaFetcherManager:
         self._leader_of.clear()
 
     def follow(self, key: Key, replica: Replica, leader: int) -> None:
-        """Fetch for `replica` from `leader` from now on, with its present epoch."""
+        """Fetch for `replica` from `leader` from now on, with the replica's current leader
+        epoch."""
         if self._leader_of.get(key, leader) != leader:
             self.unfollow(key)
         self._leader_of[key] = leader
@@ -127,7 +128,7 @@ class ReplicaFetcherManager:
             fetcher.on_partitions_changed()
 
     def leaders(self) -> Collection[int]:
-        """Brokers that this one has fetched from."""
+        """The brokers that this broker fetches or has fetched from."""
         return self._by_leader.keys()
 
     def is_following(self, key: Key, leader: int) -> bool:
@@ -139,19 +140,20 @@ class ReplicaFetcherManager:
             self._by_leader[leader].session.remove(key)
 
     def tell_start(self, key: Key) -> None:
-        """Retention has moved the start of a log that follows: a DeleteRecords may wait for it."""
+        """Report to the leader that retention moved the start of a follower's log: DeleteRecords
+        may wait for it."""
         leader = self._leader_of.get(key)
         if leader is not None:
             self._by_leader[leader].session.tell_start(key)
             self._by_leader[leader].on_partitions_changed()
 
     def on_brokers_changed(self) -> None:
-        """Addresses may have changed: connect anew where they did."""
+        """Connect again to leaders whose address has changed."""
         for fetcher in self._by_leader.values():
             fetcher.check_address()
 
     def pause(self, is_paused: bool) -> None:
-        """Stop or resume all fetching, for tests and fault injection."""
+        """Stop or resume all fetching; for tests and fault injection."""
         for fetcher in self._by_leader.values():
             fetcher.pause(is_paused)
 
@@ -217,13 +219,13 @@ class ReplicaFetcher:
         self._has_work.set()
 
     def close(self) -> None:
-        """Its task has ended; nothing is asked any more."""
+        """Fetch nothing more; the fetcher's task has ended."""
         self.session.close()
         if self._newcomers is not None:
             self._newcomers.cancel()
 
     def on_newcomer(self) -> None:
-        """There is a partition that was just made: the first after a while is asked for at once."""
+        """A partition was just created. The first one for some time is fetched at once."""
         wait_ms = self._newcomers_ms + NEWCOMERS_INTERVAL_MS - self._clock.monotonic_ms()
         if self._sock is None or wait_ms <= 0:
             self._ask_for_newcomers()
@@ -235,21 +237,22 @@ class ReplicaFetcher:
     def _ask_for_newcomers(self) -> None:
         self._newcomers = None
         self._newcomers_ms = self._clock.monotonic_ms()
-        if self.session.has_changes:  # unless an answer has taken them along
+        if self.session.has_changes:  # unless an earlier request has listed them
             self.on_partitions_changed()
 
     def on_partitions_changed(self) -> None:
-        """There is something new to ask for."""
+        """Send what has changed in the session."""
         self._has_work.set()
         if self._sock is None or len(self._in_flight) >= IN_FLIGHT_MAX:
             return
-        # While the first request of a session is out, a second one would open another session: the
-        # one whose answer comes later is dropped, and what it alone listed never asked for again.
+        # While a request that opens a session is in flight, a second one would open another
+        # session. The session answered later is dropped, and the partitions that only it listed
+        # would never be fetched.
         if not (self._in_flight and self.session.is_opening):
             self._send_fetch()
 
     def _name(self) -> str:
-        """The leader, for the log."""
+        """The leader's name in log lines."""
         host, port = self._address or ("an unknown address", 0)
         return f"broker {self._leader} at {address_text(host, port)}"
 
@@ -281,7 +284,7 @@ class ReplicaFetcher:
             await asyncio.sleep(pause_ms / 1000)
 
     async def _connect_and_fetch(self, address: tuple[str, int]) -> str:
-        """Serve one connection to its end; returns why it ended."""
+        """Fetch over one connection until it ends; returns the reason."""
         loop = asyncio.get_running_loop()
         try:
             sock = await self._connect(loop, address)
@@ -308,7 +311,8 @@ class ReplicaFetcher:
             self._output.clear()
 
     def _watch(self) -> None:
-        """Give a silent leader up, ask if nothing is asked, and look again when either may be."""
+        """Close the connection if the leader is silent, send a fetch if none is in flight, and
+        check again later."""
         silent_ms = self._clock.monotonic_ms() - self._heard_ms
         left_ms = self._config.replica_socket_timeout_ms - silent_ms
         if not self._in_flight:
@@ -341,7 +345,7 @@ class ReplicaFetcher:
             self._suspects.suspect(self._leader)
             self._lose(repr(failure))
         except WireError as failure:
-            _log.warning("%s: %s; its connection is made anew", self._name(), failure)
+            _log.warning("%s: %s; connecting again", self._name(), failure)
             self._lose(repr(failure))
 
     # --- fetch -------------------------------------------------------------------------------
@@ -404,11 +408,11 @@ class ReplicaFetcher:
 
 
 async def connect_tcp(loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> socket.socket:
-    """The usual `Connect`."""
+    """Connect over TCP; the `Connect` of production."""
     async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
         try:
             found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
-        except UnicodeError as error:  # a broker may say any host of itself, as `broker..svc`
+        except UnicodeError as error:  # a broker may register any host name, such as `broker..svc`
             raise OSError(errno.EINVAL, f"{address[0]!r} is no host name: {error}") from error
         family, kind, protocol, _, target = found[0]
         sock = socket.socket(family, kind, protocol)

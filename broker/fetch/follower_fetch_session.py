@@ -1,9 +1,10 @@
-"""The follower's half of a fetch session: what to ask next, what an answer does to the replicas.
+"""The follower's half of a fetch session: the next request, and the effect of an answer on
+replicas.
 
-No sockets here. A partition is *changed* when the leader's session does not know its present
-offset or epoch; only those go into the next request. One that fails leaves the session for a
-pause that doubles from FAILURE_FIRST_MS to replica.fetch.backoff.ms, or the leader would answer
-its error at once, for ever.
+There are no sockets here. A partition is *changed* when the leader's session does not know its
+current offset or epoch; only changed partitions are listed in the next request. A partition that
+fails leaves the session for a pause that doubles from FAILURE_FIRST_MS to replica.fetch.backoff.ms.
+Otherwise the leader would answer its error at once, for ever.
 """
 
 from __future__ import annotations
@@ -27,20 +28,24 @@ _log = logging.getLogger(__name__)
 
 FAILURE_FIRST_MS = 10
 REFUSED_MAX_MS = 1_000
-"""Pauses of a partition whose records were refused double up to here: each try moves up to
-replica.fetch.max.bytes, and the leader needs one to look at what it has."""
+"""Longest pause of a partition whose records this follower refused. Each try transfers up to
+replica.fetch.max.bytes, and the leader checks its own records only after another try."""
 EPOCH_MAX = (1 << 31) - 1
 THROTTLE_WAIT_MAX_MS = 1_000
-"""The rate may be raised meanwhile: partitions held back are looked at again after so long."""
+"""Partitions held back by the quota are checked again after this time: the rate may have been
+raised."""
 
 Key = tuple[bytes, int]
 Listed = list[tuple[bytes, list[FetchPartition]]]
 
 
 class Followed:
-    """One partition here. asked_epoch: leader epoch in the request that last listed it; asked_in:
-    the number of the first request that did so in this epoch. refused: what is wrong with the
-    records that the leader sent last, "" once some could be appended."""
+    """A partition that follows the leader.
+
+    asked_epoch: leader epoch in the request that last listed it. asked_in: number of the first
+    request that listed it in this epoch. refused: what is wrong with the records that the leader
+    sent last; "" once records could be appended.
+    """
 
     __slots__ = (
         "asked_epoch", "asked_in", "failures", "is_in_session", "refused", "replica", "resume",
@@ -57,8 +62,11 @@ class Followed:
 
 
 class FollowerFetchSession:
-    """All partitions that follow one leader. is_opening: a request that opens one is out.
-    leader_name: broker and address, for the log."""
+    """All partitions that follow one leader, and their fetch session.
+
+    is_opening: a request that opens a session is in flight. leader_name: broker and address, for
+    the log.
+    """
 
     def __init__(
         self,
@@ -77,13 +85,14 @@ class FollowerFetchSession:
         self._on_resume = on_resume
         self._starts = starts
         self._unsaved: dict[Key, Followed] = {}
-        """Their log starts have moved, which the leader hears of once that is on disk."""
+        """Partitions whose log start has moved; the leader is told once the new start is on
+        disk."""
         self._partitions: dict[Key, Followed] = {}
         self._changed: dict[Key, Followed] = {}
         self._forgotten: dict[Key, None] = {}
         self.session_id = 0
         self._opening = 0
-        """The number of the latest request that opens a session."""
+        """Number of the latest request that opens a session."""
         self._epoch = 0
         self._sent = self._answered = 0
         self._paused = 0
@@ -94,24 +103,25 @@ class FollowerFetchSession:
 
     @property
     def is_opening(self) -> bool:
-        """Not any answer ends it: an error to a request of the session before may come later."""
+        """Compares request numbers, since an error to a request of the previous session may arrive
+        later and ends nothing."""
         return self._opening > self._answered
 
     @property
     def is_paused(self) -> bool:
-        """No partition is in the session, nor goes into it before a pause ends. An empty fetch
-        would be answered at once, and so would the next."""
+        """True if every partition is in a pause. An empty fetch would be answered at once, again
+        and again."""
         return len(self._partitions) == self._paused
 
     @property
     def has_changes(self) -> bool:
-        """There is something that the next request would say."""
+        """True if the next request would list or forget a partition."""
         return bool(self._changed or self._forgotten)
 
     # --- partitions --------------------------------------------------------------------------
 
     def add(self, key: Key, replica: Replica) -> None:
-        """Follow, or follow on in a new epoch."""
+        """Follow the leader, or follow it in a new leader epoch."""
         followed = self._partitions.get(key)
         if followed is None:
             followed = self._partitions[key] = Followed(replica)
@@ -122,7 +132,7 @@ class FollowerFetchSession:
         self._forgotten.pop(key, None)
 
     def tell_start(self, key: Key) -> None:
-        """The log's start has moved by itself; the next request says where to."""
+        """The log's start has moved without the leader; the next request reports it."""
         followed = self._partitions.get(key)
         if followed is not None and followed.resume is None:
             self._changed[key] = followed
@@ -136,12 +146,13 @@ class FollowerFetchSession:
                 self._forgotten[key] = None
 
     def begin(self) -> None:
-        """A new connection: what was asked on the one before is never answered."""
+        """A new connection is open: requests sent on the earlier one are never answered."""
         self._answered = self._sent
         self.reset()
 
     def reset(self) -> None:
-        """A new connection, or the leader lost the session: the next request opens one."""
+        """Open a new session with the next request: the connection is new, or the leader lost the
+        session."""
         self.session_id = 0
         self._epoch = 0
         self._forgotten.clear()
@@ -197,7 +208,7 @@ class FollowerFetchSession:
         self._on_resume()
 
     def take_epoch(self) -> int:
-        """The epoch for the request about to leave."""
+        """The session epoch of the request about to be sent."""
         epoch = self._epoch
         self._sent += 1
         if not self.session_id:
@@ -209,7 +220,8 @@ class FollowerFetchSession:
     # --- answers -----------------------------------------------------------------------------
 
     def take_answer(self, answer: ReplicaFetchAnswer, view: memoryview) -> None:
-        """Apply one answer; the batches lie in `view`. Raises WireError when the session broke."""
+        """Apply one answer; its batches lie in `view`. Raises WireError if the answer refuses the
+        whole fetch."""
         self._answered += 1
         if answer.error:
             self.reset()
@@ -229,13 +241,13 @@ class FollowerFetchSession:
             if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:
                 continue
             if followed.asked_in > self._answered:
-                # The answer is to an earlier request: of an older leader epoch, or for a replica
-                # that was here before this one, if the partition was moved away and back. Its
-                # records would leave a hole. The leader tells the other fields again:
-                # `FetchState.update`.
+                # The answer is to an earlier request: of an older leader epoch, or for an earlier
+                # replica of a partition that was moved away and back. Its records would leave a
+                # hole. The leader sends the other fields again: `FetchState.update`.
                 continue
             if followed.replica.is_offline:
-                # A flush failed meanwhile: to go on fetching would vouch for what no disk may have.
+                # A flush failed meanwhile. Fetching further would report offsets that may be on no
+                # disk.
                 self.remove(key)
                 continue
             try:
@@ -249,14 +261,15 @@ class FollowerFetchSession:
         if self._quota.is_limited:
             self._hold_back()
         if self.session_id == 0:
-            # No session was granted: every request is a full one.
+            # The leader granted no session: every request is a full one.
             self.reset()
 
     def _apply(self, key: Key, followed: Followed, part: ReplicaAnswer, view: memoryview) -> None:
         replica = followed.replica
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The leader no longer has what we lack, so everything here is below its start; or all
-            # of ours ends there, and it does not know it for its own.
+            # The leader no longer has the records that this replica lacks. Either everything here
+            # is below the leader's log start, or this log ends at it and the leader does not
+            # recognise its history.
             self._restart(key, followed, part)
             return
         if part.error:
@@ -267,18 +280,23 @@ class FollowerFetchSession:
         if part.diverging is not None:
             end_offset = replica.truncate_for(*part.diverging, self._clock.wall_ms())
             _log.info(
-                "%s cut to %d, leader said %s", replica.core.summary(), end_offset, part.diverging
+                "%s truncated to %d, leader diverges at %s",
+                replica.core.summary(),
+                end_offset,
+                part.diverging,
             )
             if end_offset > part.diverging[1]:
-                # Our start is above the point where the histories part: nothing here is shared.
+                # This log starts above the point where the histories diverge: it shares no record
+                # with the leader's.
                 self._restart(key, followed, part)
             self._changed[key] = followed
             return
         if part.length:
             self._changed[key] = followed
-            # Asked for twice by overlapping requests, it is here already; the offsets that come
-            # with it may be newer, and the leader takes them for told. A batch that only begins
-            # below our end is none of these: passed over, it would come again without a pause.
+            # Skip records that are here already, because overlapping requests asked for them twice.
+            # Their high watermark and log start still count: they may be newer, and the leader does
+            # not send them again. A batch that only begins below this log's end is not skipped: it
+            # would arrive again without a pause.
             if read_header(view, part.position).end_offset > replica.log.end_offset:
                 batches = view[part.position : part.position + part.length]
                 self._append(followed, part, batches)
@@ -289,7 +307,8 @@ class FollowerFetchSession:
             self._changed[key] = followed
 
     def _restart(self, key: Key, followed: Followed, part: ReplicaAnswer) -> None:
-        """Nothing here is of use: begin where the leader's log does."""
+        """Drop the log's records and start where the leader's log starts: this log shares nothing
+        with it."""
         replica, offset = followed.replica, max(part.log_start_offset, 0)
         _log.info("%s restarts at %d", replica.core.summary(), offset)
         replica.restart_at(offset, self._clock.wall_ms())
@@ -309,7 +328,8 @@ class FollowerFetchSession:
     # --- pauses ------------------------------------------------------------------------------
 
     def _hold_back(self) -> None:
-        """Once the quota is used up, throttled partitions leave the session until it is not."""
+        """If the quota is used up, take throttled partitions out of the session until it has
+        room."""
         now_ms = self._clock.monotonic_ms()
         if self._quota.room(now_ms) > 0:
             return
@@ -319,12 +339,13 @@ class FollowerFetchSession:
                 self._leave(key, followed, delay_ms)
 
     def _refuse(self, key: Key, followed: Followed, reason: str) -> None:
-        """The leader sent records that do not belong here, or are damaged. It is asked again: they
-        may have been damaged on the way, and if not, asking twice is what makes it look."""
+        """The leader sent records that do not fit this log or are damaged. Ask again: they may
+        have been damaged on the way. If not, the second request makes the leader check its own
+        records."""
         core, end_offset = followed.replica.core, followed.replica.log.end_offset
         told = (
-            f"{core.topic}-{core.partition_id} does not take what {self._leader_name()} sends from "
-            f"offset {end_offset} on: {reason}"
+            f"{core.topic}-{core.partition_id} refuses the records that {self._leader_name()} "
+            f"sends from offset {end_offset} on: {reason}"
         )
         if told != followed.refused:
             followed.refused = told
@@ -332,11 +353,11 @@ class FollowerFetchSession:
         self._pause(key, followed, REFUSED_MAX_MS)
 
     def _accept(self, followed: Followed) -> None:
-        """Records were appended."""
+        """Records were appended: end the state of refusal."""
         if followed.refused:
             core = followed.replica.core
             _log.info(
-                "%s-%d goes on: %s sent sound records",
+                "%s-%d continues: %s sent valid records",
                 core.topic,
                 core.partition_id,
                 self._leader_name(),
@@ -345,7 +366,7 @@ class FollowerFetchSession:
         followed.failures = 0
 
     def _pause(self, key: Key, followed: Followed, max_ms: int | None = None) -> None:
-        """Leave a partition alone that failed."""
+        """Pause a partition that failed."""
         delay_ms = min(
             FAILURE_FIRST_MS << min(followed.failures, 16),
             self._config.replica_fetch_backoff_ms if max_ms is None else max_ms,
@@ -354,7 +375,7 @@ class FollowerFetchSession:
         self._leave(key, followed, delay_ms)
 
     def _leave(self, key: Key, followed: Followed, delay_ms: int) -> None:
-        """Take the partition out of the session and back in after a while."""
+        """Take the partition out of the session for `delay_ms`."""
         self._changed.pop(key, None)
         if followed.is_in_session:
             self._forgotten[key] = None
@@ -380,8 +401,8 @@ class FollowerFetchSession:
 
 
 def _is_throttled(replica: Replica) -> bool:
-    """True if the rate of moves applies to this follower. A member of the ISR is never
-    throttled."""
+    """True if follower.replication.throttled.replicas applies to this replica. A member of the ISR
+    is never throttled."""
     core, throttled = replica.core, replica.config.follower_throttled
     if not throttled or core.broker_id in core.isr_state.isr:
         return False

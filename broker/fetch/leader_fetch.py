@@ -1,10 +1,12 @@
-"""Answering Fetch: what each watched partition has to tell, parking when it is too little.
+"""The leader's answers to Fetch: what each watched partition has to send; parking if that is too
+little.
 
 Consumers read below the high watermark, or below the last stable offset if they want committed
-records only, and are told the aborted transactions among these; followers read to the log's end.
-Since v11 a consumer may read from any replica, and is told which one stands in its rack (KIP-392).
-A follower's fetch is also news about its position; that is taken in only after its history has
-been found to match ours, or an offset of a diverged log would count as replicated data.
+records only; then the answer lists aborted transactions. Followers read to the log's end. Since v11
+a consumer may read from any replica, and is told which one is in its rack (KIP-392).
+
+A follower's fetch also reports its position. The leader uses it only after the follower's history
+was found to match: otherwise an offset of a diverged log would count as replicated.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ Respond = Callable[[int, int, Answers], None]
 """Called once with (error code, session id, the partitions' answers)."""
 
 Objections = dict[Watched, FetchedPartition | None]
-"""What `objection_to` has said in this turn of the loop: to judge a follower may take a read of the
+"""Results of `objection_to` in this turn of the event loop: checking a follower may read the
 disk."""
 
 
@@ -65,7 +67,7 @@ class ParkedFetch:
         self.is_done = False
 
     def wake(self) -> None:
-        """Something it watches changed."""
+        """A watched partition has changed: answer if there is enough to send."""
         if not self.is_done:
             answers, size, is_urgent = collect(self._manager, self)
             if is_urgent or size >= self.min_bytes or (size and _is_all(self, answers)):
@@ -76,7 +78,7 @@ class ParkedFetch:
             self.finish(collect(self._manager, self)[0])
 
     def cancel(self) -> None:
-        """Nobody waits any more: the connection is gone or the session was taken over."""
+        """Drop the fetch: its connection is closed, or its session has a newer request."""
         if not self.is_done:
             self.finish([], is_cancelled=True)
 
@@ -96,7 +98,7 @@ class ParkedFetch:
 def start_fetch(
     manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, respond: Respond
 ) -> ParkedFetch | None:
-    """Take in a fetch; answer it now, or park it and return it."""
+    """Apply a fetch; answer it now, or park it and return it."""
     now_ms = manager.now_ms()
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     is_follower = request.replica_id >= 0
@@ -116,7 +118,7 @@ def start_fetch(
             return None
         state = found
         if state.parked is not None:
-            state.parked.cancel()  # the client gave up on it and came back
+            state.parked.cancel()  # the client gave up on it and has sent another request
         state.forget(request)
     if state.is_replica:
         manager.peer_brokers.last_fetch_ms[state.replica_id] = now_ms
@@ -125,8 +127,8 @@ def start_fetch(
         _take_in(manager, watched, now_ms, objections)
     if is_full and request.session_epoch == INITIAL_EPOCH:
         manager.sessions.add(state, now_ms)
-    # A follower's first fetch of a session is answered at once: parked, it would look through all
-    # its partitions again at every append.
+    # A follower's first fetch of a session is answered at once. Parked, it would check all its
+    # partitions again at every append.
     opens_session = is_full and state.session_id != 0
     waits = request.max_wait_ms > 0 and not (opens_session and state.is_replica)
     parked = ParkedFetch(
@@ -145,8 +147,8 @@ def start_fetch(
     state.parked = parked
     deadline_ms = now_ms + request.max_wait_ms
     if state.is_replica:
-        # Never late, so perhaps early, and all at once: else an idle leader and its followers wake
-        # up for each pair of them apart.
+        # Round the deadline down, so that the fetches of all followers expire together. Otherwise
+        # an idle leader and its followers wake up separately for each pair of them.
         deadline_ms -= deadline_ms % request.max_wait_ms
     manager.deadlines.add(parked, deadline_ms)
     return parked
@@ -155,7 +157,7 @@ def start_fetch(
 def collect(
     manager: ReplicaManager, parked: ParkedFetch, objections: Objections | None = None
 ) -> tuple[Answers, int, bool]:
-    """(answers, bytes of records in them, whether they must go out whatever their size)."""
+    """(answers, bytes of records in them, True if they must be sent whatever their size)."""
     state = parked.state
     answers: Answers = []
     size = 0
@@ -163,16 +165,16 @@ def collect(
     candidates = state.partitions.values() if parked.is_full else list(state.dirty)
     for watched in candidates:
         if size >= parked.bytes_max and size and not parked.is_full:
-            break  # the others stay dirty, first in line next time
+            break  # the others stay dirty, and are first next time
         room = _room(manager, watched)
-        # Of what is held back for its bytes all else is told: an error, where the histories part.
+        # A throttled partition sends no records, but all else: errors and diverging epochs.
         bytes_left = min(parked.bytes_max - size, room)
         is_first = size == 0 and room > 0
         answer = _answer(manager, watched, bytes_left, objections or {}, is_first=is_first)
         if room == 0:
             is_held = True
             if answer is not None and not parked.is_full and not _must_be_told(watched, answer):
-                continue  # and dirty as it was
+                continue  # it stays dirty
         if answer is None:
             if not parked.is_full:
                 state.dirty.pop(watched, None)
@@ -190,9 +192,9 @@ def collect(
 
 def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
     """True if waiting would not make these answers larger, by Kafka's measure. A partition's bytes
-    count up to its limit, whole batches or not, and bytes before the end of a segment go at once.
-    Otherwise a client that asks for as much as a partition may send would wait its time out at
-    every fetch."""
+    count up to its limit, in whole batches or not; bytes before the end of a segment are sent at
+    once. Otherwise a client that asks for as much as a partition may send would wait for its
+    timeout at every fetch."""
     size = 0
     for watched, answer in answers:
         replica = watched.replica
@@ -203,7 +205,7 @@ def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
                 watched.asked.fetch_offset, end_offset=_readable_end(replica, watched.state)
             )
         except (OSError, CorruptData) as failure:
-            # The failure lies behind the answer, below the watermark: the next fetch meets it.
+            # The bytes that failed are not in these answers; the next fetch gets the error.
             replica.fail(failure, "read")
             return True
         if has_more:
@@ -232,9 +234,9 @@ def _full_state(
 def _refuse_follower(
     manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, respond: Respond
 ) -> None:
-    """Answer a fetch in a broker's name that does not prove it: a client, a process that has been
-    given up (KIP-903), or one whose registration has not reached this broker yet, which asks again.
-    """
+    """Answer a fetch whose broker epoch is not the registered one. It comes from a client, from an
+    earlier process of the broker (KIP-903), or from a registration that has not reached this broker
+    yet; that broker asks again."""
     if request.session_id:
         _drop_session(manager, request.session_id)
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -256,9 +258,9 @@ def _drop_session(manager: ReplicaManager, session_id: int) -> None:
 def _take_in(
     manager: ReplicaManager, watched: Watched, now_ms: int, objections: Objections
 ) -> None:
-    """Connect a listed partition to its replica; a follower's offset becomes its position.
+    """Connect a listed partition to its replica; record a follower's fetch offset as its position.
 
-    objections: takes what is found out of a follower's fetch, for the answer.
+    objections: gets the result of the checks of a follower's fetch, for the answer.
     """
     replica = watched.replica or manager.watch(watched)
     state = watched.state
@@ -284,7 +286,7 @@ def _take_in(
 
 
 def _room(manager: ReplicaManager, watched: Watched) -> int:
-    """Bytes that may be sent of this partition, as far as throttles go."""
+    """Bytes of this partition that the replication throttle allows now."""
     state, replica = watched.state, watched.replica
     if state.replica_id < 0 or replica is None:
         return UNLIMITED
@@ -299,7 +301,7 @@ def _answer(
     *,
     is_first: bool,
 ) -> FetchedPartition | None:
-    """The answer of this partition; None if it has nothing new."""
+    """The answer for this partition; None if it has nothing new."""
     replica = watched.replica or manager.watch(watched)
     if replica is None:
         error = manager.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
@@ -335,7 +337,7 @@ def _answer(
     if watched.state.rack_id and core.peer_brokers.has_rack_readers and core.is_leader:
         preferred = core.nearest_replica(watched.state.rack_id, asked.fetch_offset)
         if preferred != NO_REPLICA:
-            records, aborted = None, None  # it shall ask there
+            records, aborted = None, None  # the consumer is to read from that replica
     if (
         records is None
         and preferred == NO_REPLICA
@@ -359,14 +361,14 @@ def _answer(
 
 
 def _must_be_told(watched: Watched, answer: FetchedPartition) -> bool:
-    """True if an answer without records goes out at once."""
+    """True if an answer without records must be sent at once."""
     return bool(answer.error) or answer.diverging is not None or _is_news(watched, answer)
 
 
 def _is_news(watched: Watched, answer: FetchedPartition) -> bool:
-    """True for news that go out at once, without records: to a consumer the replica to read from;
-    to a follower a new log start (DeleteRecords waits for it), and a new high watermark if
-    consumers read from followers."""
+    """True for news sent at once, without records. To a consumer: the replica to read from. To a
+    follower: a new log start (DeleteRecords waits for it), and a new high watermark if consumers
+    read from followers."""
     if not watched.state.is_replica:
         return answer.preferred_replica != NO_REPLICA
     if watched.sent_log_start_offset < 0 or watched.replica is None:
@@ -390,9 +392,8 @@ def _nothing_new(watched: Watched) -> FetchedPartition:
 
 
 def note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> None:
-    """Remember what was told. Partitions with errors or unread data stay dirty, at the end of the
-    line: the client may ask from the same offset again without listing the partition.
-    """
+    """Remember what was sent. Partitions with errors or unread data stay dirty, at the end of the
+    order: the client may ask from the same offset again without listing the partition."""
     for watched, answer in answers:
         state.dirty.pop(watched, None)
         if answer.records is not None and state.replica_id >= 0 and watched.replica is not None:
@@ -403,7 +404,8 @@ def note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> N
         if answer.error or answer.diverging is not None or _has_unread(watched):
             state.dirty[watched] = None
         if answer.diverging is not None:
-            # The follower takes of it only where to cut, and may have to go below what it was told.
+            # The follower takes only the diverging epoch from this answer. It may truncate below
+            # the offsets that it was sent earlier, so they must be sent again.
             watched.sent_high_watermark = watched.sent_last_stable_offset = -1
         elif not answer.error:
             watched.sent_high_watermark = answer.high_watermark

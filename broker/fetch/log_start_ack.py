@@ -1,9 +1,10 @@
-"""A follower tells its leader a new log start only once that is on disk.
+"""A follower reports a new log start to its leader only once that is on disk.
 
-DeleteRecords is answered when every live replica has told the new start. Bad sequence without this:
-1. the request is answered, 2. all brokers are killed before the periodic checkpoint, 3. a follower
-starts with the old log start and leads: the records are back. Waiting log starts are written
-together, in a thread; fetching goes on meanwhile.
+DeleteRecords is answered when every live replica has reported the new start. Bad sequence without
+this: 1. The request is answered. 2. All brokers are killed before the periodic checkpoint. 3.
+Follower A starts with the old log start and leads: the deleted records are back.
+
+Waiting log starts are written together, in a thread; fetching goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure
 _log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""After an error that is not the disk's, which would take the replicas offline."""
+"""Pause after an error that is not the disk's; a disk error takes the replicas offline."""
 
 OnError = Callable[[LogDirectory, OSError, str], None]
 
 
 class LogStartAcks:
-    """For all that a broker follows. on_error: a disk call failed in this directory."""
+    """Log starts of all partitions that a broker follows. on_error: called when a disk call failed
+    in a directory."""
 
     def __init__(self, on_error: OnError) -> None:
         self._on_error = on_error
@@ -40,8 +42,8 @@ class LogStartAcks:
         self._listeners.clear()
 
     def told(self, replica: Replica, on_saved: Callable[[], None]) -> int:
-        """The start that the leader may hear of now. If that is not the log's, the log's is written
-        and then `on_saved` called, once for all that it waits for."""
+        """The log start that may be reported to the leader now. If it is below the log's, the log's
+        start is written to disk, and then `on_saved` is called, once for all starts that wait."""
         log = replica.log
         start_offset = log.start_offset
         if not start_offset:
@@ -52,7 +54,7 @@ class LogStartAcks:
             return start_offset
         first = log.segments.durable_first_offset
         if first >= start_offset:
-            return start_offset  # the name of its first file says it
+            return start_offset  # the name of the log's first file shows the start
         self._waiting[replica] = None
         self._listeners[on_saved] = None
         if not self._is_running:
@@ -63,7 +65,7 @@ class LogStartAcks:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                # Log starts that come in this turn are written along.
+                # Include the log starts that are added in this turn of the event loop.
                 await asyncio.sleep(0)
                 waiting, self._waiting = self._waiting, {}
                 listeners, self._listeners = self._listeners, {}
@@ -82,7 +84,7 @@ class LogStartAcks:
             self._is_running = False
 
     async def _write(self, log_dir: LogDirectory, replicas: list[Replica]) -> bool:
-        # While another directory was written a topic may have been deleted, and made again.
+        # A topic may have been deleted and created again while another directory was written.
         there = [replica for replica in replicas if not (replica.is_offline or replica.is_closed)]
         log_dir.store.checkpoints.collect_log_starts(there)
         try:

@@ -1,9 +1,9 @@
-"""The leader looks at its own bytes when a follower asks again for what it was just sent.
+"""The leader checks its own bytes when a follower asks again for records that it was just sent.
 
-A follower that refuses a batch cannot say so: it asks from the same offset again. A lost connection
-looks the same, so that proves nothing, and what is stored there is checked, in a thread. Recovery
-does not read below the recovery point: damage to old records is first met here. A replica whose
-bytes are damaged fails, as at a start, so that one which has them whole can lead.
+A follower that refuses a batch cannot say so; it fetches from the same offset again. A lost
+connection looks the same, so the repeated fetch proves nothing, and the stored bytes are checked in
+a thread. Recovery does not read below the recovery point, so damage to old records is found here
+first. A replica with damaged bytes fails, as at a start, so that another replica can lead.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from kvorum.storage.recovery.batch_walk import first_damage
 from kvorum.wire.fetch_codec import FetchPartition
 
 CHECK_AGAIN_MS = 60_000
-"""An offset that was found sound is not looked at again for the same follower before that."""
+"""An offset that was found undamaged is not checked again for the same follower within this
+time."""
 WAITING_MAX = 64
 """Limit of waiting checks. Overflow is dropped; the next fetch of the same records reports it
 again."""
 
 
 class FetchedReplicas(Protocol):
-    """The replicas of a broker, as far as a check needs them."""
+    """The replica manager, as a check needs it."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -45,7 +46,7 @@ class _Suspect(NamedTuple):
 
 
 class RereadVerification:
-    """One check at a time, for all that a manager leads."""
+    """The checks for all partitions that a broker leads, one at a time."""
 
     def __init__(self, manager: FetchedReplicas) -> None:
         self._manager = manager
@@ -58,7 +59,7 @@ class RereadVerification:
         await self._tasks.stop()
 
     def suspect(self, replica: Replica, remote: FollowerState, asked: FetchPartition) -> None:
-        """A follower asks from an offset from which it was sent records."""
+        """A follower fetches from an offset from which it was sent records."""
         now_ms = self._manager.now_ms()
         offset, at_ms = remote.checked
         if offset == asked.fetch_offset and now_ms - at_ms < CHECK_AGAIN_MS:
@@ -66,7 +67,7 @@ class RereadVerification:
         if len(self._waiting) >= WAITING_MAX:
             return
         remote.checked = (asked.fetch_offset, now_ms)
-        # As much as it can have been sent.
+        # At most this much was sent to the follower.
         bytes_max = min(asked.bytes_max, self._manager.config.fetch_max_bytes)
         self._waiting.append(
             _Suspect(replica, replica.core.leader_epoch, asked.fetch_offset, bytes_max)
@@ -93,7 +94,7 @@ class RereadVerification:
                 end_offset=replica.core.end_offset,
             )
         except OffsetOutOfRange:
-            return  # retention was quicker
+            return  # retention has deleted the records meanwhile
         except (OSError, CorruptData) as failure:
             replica.fail(failure, "read")
             return
@@ -102,9 +103,9 @@ class RereadVerification:
         except OSError as failure:
             if is_disk_fault(failure) and _is_current(suspect):
                 replica.fail(failure, "read")
-            # Else the log was closed or deleted meanwhile.
+            # Otherwise the log was closed or deleted meanwhile.
             return
-        # A log that was cut meanwhile, because another broker leads, was read in the middle of it.
+        # If the replica no longer leads, its log may have been truncated during the read.
         if damage is not None and _is_current(suspect):
             replica.fail(damage, "check of what a follower asks for again")
 

@@ -1,4 +1,4 @@
-"""The rules of a commit to a classic group, and the record that it writes. Pure."""
+"""The checks of an offset commit in a classic group, and the record that it writes. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kvorum.runtime.errors import ErrorCode
 def commit_refusal(
     group: ClassicGroup, request: CommitOffsets | CommitTransactionOffsets
 ) -> ErrorCode:
-    """The reason to refuse the committer. It must be a member of this generation; or the group must
-    be empty, and the committer must not claim to be a member."""
+    """The error for a commit that is not allowed. A committer must be a member of this generation;
+    if the group is empty, it must not name a member."""
     is_transactional = isinstance(request, CommitTransactionOffsets)
     generation_id, member_id = request.generation_id, request.member_id
     if generation_id < 0 and group.is_empty:
@@ -36,14 +36,13 @@ def commit_refusal(
     elif not is_transactional and not group.is_empty:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not is_transactional and group.state == GroupState.COMPLETING_REBALANCE:
-        # The member knows this generation from the answer to JoinGroup, and has no assignment
-        # yet.
+        # The member knows this generation from its JoinGroup answer and has no assignment yet.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
 def offset_errors(offsets: Sequence[OffsetToCommit], config: GroupConfig) -> tuple[ErrorCode, ...]:
-    """The error of each offset; NONE for those that can be written."""
+    """The error of each offset; NONE if it can be written."""
     return tuple(
         ErrorCode.OFFSET_METADATA_TOO_LARGE
         if row.metadata and _is_too_large(row.metadata, config)
@@ -53,14 +52,14 @@ def offset_errors(offsets: Sequence[OffsetToCommit], config: GroupConfig) -> tup
 
 
 def _is_too_large(metadata: str, config: GroupConfig) -> bool:
-    # The limit counts characters, as Kafka's does; the log's own limit is on bytes.
+    # The limit counts characters, as in Kafka; the record's own limit is in bytes.
     if len(metadata) > config.offset_metadata_max_bytes:
         return True
     return len(metadata.encode()) > STRING_BYTES_MAX
 
 
 def offset_value(row: OffsetToCommit, wall_ms: int, retention_time_ms: int) -> OffsetValue:
-    """The value of the offset's record."""
+    """The value of an offset's record."""
     expire_timestamp_ms = NO_TIMESTAMP
     if retention_time_ms != NO_RETENTION_TIME:
         expire_timestamp_ms = wall_ms + retention_time_ms

@@ -1,4 +1,4 @@
-"""The properties of a broker that concern groups, under Kafka's names in snake case."""
+"""The broker configs for groups, under Kafka's names in snake case."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ _MS_PER_MINUTE = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """group_initial_rebalance_delay_ms: how long an empty group waits for more members.
+    """The configs that all group shards of a broker use.
 
-    group_min_session_timeout_ms, group_max_session_timeout_ms: what a member may ask for.
-    group_max_size: members of one group. offset_metadata_max_bytes: of one committed offset.
-    offsets_retention_minutes: how long offsets outlive their group's last member (or, without a
-    group, their commit). offsets_retention_check_interval_ms: how often that is looked at.
-    message_max_bytes: of the record that holds a whole group. group_consumer_*: of groups of the
-    consumer protocol; group_consumer_assignors: names, the first for members that ask for none;
-    group_consumer_migration_policy: which way groups with members may change their kind.
+    group_initial_rebalance_delay_ms: time that an empty group waits for more members.
+    group_min_session_timeout_ms, group_max_session_timeout_ms: bounds of a member's session
+    timeout. group_max_size: members of one group. offset_metadata_max_bytes: for one committed
+    offset. offsets_retention_minutes: time that offsets are kept after their group's last member
+    left (or, without a group, after the commit). offsets_retention_check_interval_ms: interval of
+    that check. message_max_bytes: limit of the record of a whole group. group_consumer_*: for
+    groups of the consumer protocol. group_consumer_assignors: names, the default first.
+    group_consumer_migration_policy: the direction in which groups with members may change protocol.
     """
 
     group_initial_rebalance_delay_ms: int = 3_000
@@ -42,18 +43,18 @@ class GroupConfig:
 
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""Session of a member that has not got its first JoinGroup answer, and so cannot send heartbeats.
-Without this limit a client that gives up and joins again leaves a member behind each time (Kafka's
-constant)."""
+"""Session timeout of a member that has not had its first JoinGroup answer and so cannot send
+heartbeats. Without this limit, a client that gives up and joins again leaves a member behind each
+time (Kafka's constant)."""
 
 PENDING_MEMBERS_MAX = 10_000
-"""Limit of unused member ids in one group; each costs a timer."""
+"""Limit of unused member ids in one group; each one has a timer."""
 
 PRODUCERS_MAX = 100_000
-"""Transactional producers whose epoch one shard remembers; the oldest is forgotten first."""
+"""Transactional producers whose epochs one shard remembers; the oldest is forgotten first."""
 
 STRING_BYTES_MAX = 32_767
 """Strings of keys and of group metadata have an int16 length."""
 
 NAME_BYTES_MAX = STRING_BYTES_MAX - 64
-"""Limit of a name that a member id is made of: the id adds a dash and a uuid."""
+"""Limit of a name that becomes part of a member id, which adds a dash and a uuid."""

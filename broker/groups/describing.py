@@ -17,8 +17,8 @@ from kvorum.broker.groups.requests import (
 
 
 def describe(group: ClassicGroup) -> GroupDescription:
-    """The group for DescribeGroups. Metadata and protocol are filled in state Stable only: during a
-    rebalance no protocol is chosen."""
+    """The group for DescribeGroups. Metadata and protocol are filled in in state Stable only, since
+    no protocol is chosen during a rebalance."""
     is_stable = group.state == GroupState.STABLE
     members = tuple(
         MemberDescription(
@@ -43,7 +43,7 @@ def describe(group: ClassicGroup) -> GroupDescription:
 def listings(
     groups: Iterable[ClassicGroup | ConsumerGroup], request: ListGroups
 ) -> tuple[GroupListing, ...]:
-    """A row for each group that passes the filters."""
+    """One row for each group that passes the filters."""
     states = {state.lower() for state in request.states}
     types = {name.lower() for name in request.types}
     return tuple(

@@ -1,12 +1,12 @@
-"""Which committed offsets nobody needs any more (KIP-211). Pure.
+"""The expiry of committed offsets (KIP-211). Pure.
 
-    group of consumers, empty      retention after it became empty (after the commit, if later)
-    group of consumers, stable     retention after the commit, for topics that nobody subscribes to
-    group of the consumer protocol retention after the commit, for topics nobody subscribes to
-    other group with members       never
-    no group, only offsets         retention after the commit
+  group of consumers, empty      retention after it became empty (after the commit, if later)
+  group of consumers, stable     retention after the commit, for topics without a subscriber
+  group of the consumer protocol retention after the commit, for topics without a subscriber
+  other group with members       never
+  no group, only offsets         retention after the commit
 
-An offset with an expiry of its own (OffsetCommit v2-4) goes at that time, in the same states.
+An offset with an expiry of its own (OffsetCommit v2-4) expires at that time, in the same states.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kvorum.broker.groups.records import NO_TIMESTAMP, OffsetValue
 def expired_offsets(
     group: ClassicGroup | ConsumerGroup, book: OffsetBook, wall_ms: int, retention_ms: int
 ) -> list[PartitionKey]:
-    """Keys (topic, partition) of the offsets that have expired. Offsets that an open transaction
-    may change stay."""
+    """The keys (topic, partition) of expired offsets, except those that an open transaction may
+    change."""
     if not _may_expire(group):
         return []
     has_members = bool(group.members)

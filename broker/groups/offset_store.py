@@ -1,7 +1,7 @@
-"""The offsets of all groups of one shard: committed, fetched, deleted, expired. Pure.
+"""The offsets of all groups of one shard: commit, fetch, delete, expire. Pure.
 
-The store keeps one `OffsetBook` for each group id. The caller decides whether a group allows the
-request; this module stores and writes.
+The store has one `OffsetBook` for each group id. The caller checks that the group allows the
+request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kvorum.runtime.errors import ErrorCode
 
 
 class OffsetStore:
-    """books: by group id, only of groups that have something in them."""
+    """books: by group id; only of groups that have offsets."""
 
     __slots__ = ("_epochs", "_groups_of_producer", "_order", "books")
 
@@ -40,13 +40,13 @@ class OffsetStore:
         self._order = -1
 
     def book(self, group_id: str) -> OffsetBook:
-        """The book of the group, for reading only."""
+        """The group's offsets, for reading only."""
         return self.books.get(group_id, EMPTY_BOOK)
 
     # --- the log -----------------------------------------------------------------------------
 
     def replay(self, key: OffsetKey, record: ReplayedRecord) -> None:
-        """Apply one record that was read back. Raises CorruptData."""
+        """Apply one record of the log. Raises CorruptData."""
         self._order = record.offset
         if record.value is None:
             self._remove(key.group_id, [(key.topic, key.partition)])
@@ -61,7 +61,7 @@ class OffsetStore:
             book.put(key.topic, key.partition, value, self._order)
 
     def end_transaction(self, end: TransactionEnd) -> None:
-        """Apply a transaction marker, read back or just appended."""
+        """Apply a transaction marker, loaded or just appended."""
         self._note_epoch(end.producer_id, end.producer_epoch)
         for group_id in self._groups_of_producer.pop(end.producer_id, {}):
             book = self.books.get(group_id)
@@ -70,7 +70,7 @@ class OffsetStore:
                 self._forget_if_blank(group_id, book)
 
     def _note_epoch(self, producer_id: int, epoch: int) -> None:
-        # Pop first: the dict then keeps the latest producers last.
+        # Pop first, so that the dict is in the order of the latest use.
         self._epochs[producer_id] = max(epoch, self._epochs.pop(producer_id, -1))
         if len(self._epochs) > PRODUCERS_MAX:
             del self._epochs[next(iter(self._epochs))]
@@ -78,7 +78,7 @@ class OffsetStore:
     # --- committing --------------------------------------------------------------------------
 
     def commit(self, request: CommitOffsets, step: StepEffects) -> OffsetsCommitted:
-        """Write the offsets that can be written. An offset with an error does not hold up the
+        """Write the offsets that can be written; an offset with an error does not affect the
         others."""
         errors = offset_errors(request.offsets, step.config)
         group_id, wall_ms = request.group_id, step.now.wall_ms
@@ -105,7 +105,8 @@ class OffsetStore:
     def commit_in_transaction(
         self, request: CommitTransactionOffsets, step: StepEffects
     ) -> OffsetsCommitted:
-        """As `commit`, for a transaction: the offsets count once the producer's marker comes."""
+        """As `commit`, in a transaction: the offsets count once the producer's commit marker
+        arrives."""
         errors = offset_errors(request.offsets, step.config)
         group_id, producer_id = request.group_id, request.producer_id
         records = []
@@ -150,7 +151,7 @@ class OffsetStore:
     # --- removing ----------------------------------------------------------------------------
 
     def delete(self, group_id: str, keys: Iterable[PartitionKey], step: StepEffects) -> int:
-        """Write tombstones for those of `keys` that have an offset; returns their number."""
+        """Write tombstones for the `keys` that have an offset; returns their number."""
         known = self.book(group_id).all_keys()
         there = [key for key in dict.fromkeys(keys) if key in known]
         self._remove(group_id, there)
@@ -168,7 +169,7 @@ class OffsetStore:
     def of_topics(self, topics: frozenset[str]) -> Iterator[tuple[str, list[PartitionKey]]]:
         """Each group id that has offsets of these topics, with their keys."""
         if not topics:
-            return  # every new topic comes through here
+            return  # every new topic calls this
         for group_id, book in self.books.items():
             found = [key for key in book.all_keys() if key[0] in topics]
             if found:

@@ -1,9 +1,8 @@
 """The offsets of one group: committed ones, and those of open transactions. Pure.
 
-The offsets of a transaction are kept apart until its marker. An offset may be committed both by a
+The offsets of a transaction are kept apart until its marker. An offset may be committed both in a
 transaction and without one. Then the record written later wins, not the one whose marker came
-later: after compaction only the records are left, and every coordinator must come to the same
-result.
+later: after compaction only the records are left, and every coordinator must load the same result.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ PartitionKey = tuple[str, int]
 
 
 class Stored(NamedTuple):
-    """A committed offset. order: rises with the record's place in the log."""
+    """A committed offset. order: rises with the position of its record in the log."""
 
     value: OffsetValue
     order: int
@@ -47,7 +46,7 @@ class OffsetBook:
     def put_pending(
         self, producer_id: int, topic: str, partition: int, value: OffsetValue, order: int
     ) -> None:
-        """Note an offset that was committed within that producer's transaction."""
+        """Add an offset that was committed in that producer's transaction."""
         self.pending.setdefault(producer_id, {})[topic, partition] = Stored(value, order)
 
     def remove(self, topic: str, partition: int) -> None:

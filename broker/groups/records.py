@@ -1,12 +1,12 @@
-"""Keys and values of `__consumer_offsets`, Kafka's own formats (OffsetCommitKey and its kin). Pure.
+"""Keys and values of `__consumer_offsets`, in Kafka's formats (OffsetCommitKey and others). Pure.
 
 A key starts with the int16 of its record type and is never flexible:
 
-    0, 1  an offset: group, topic, partition    2  a group: group id
+  0, 1  an offset: group, topic, partition    2  a group: group id
 
-Values start with an int16 version. What Kafka 4.1 writes is written here: offsets v4 (v1 when the
-client gave a retention time), group metadata v3. All older versions, and v4 of the group metadata,
-are read. Other record types belong to other kinds of groups and come back as `UnknownKey`.
+Values start with an int16 version. Kvorum writes the versions that Kafka 4.1 writes: offsets v4 (v1
+if the client gave a retention time), group metadata v3. It reads all older versions, and v4 of the
+group metadata. Other record types belong to other types of groups and are returned as `UnknownKey`.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class GroupKey(NamedTuple):
 
 
 class UnknownKey(NamedTuple):
-    """A record of a type that this build does not know."""
+    """The key of a record type that this version does not know."""
 
     record_type: int
 
 
 class OffsetValue(NamedTuple):
-    """A committed offset. leader_epoch: -1 unknown. expire_timestamp_ms: -1, the usual case, for
-    the retention of the broker. topic_id: 16 bytes, zero where the client named the topic."""
+    """A committed offset. leader_epoch: -1 if unknown. expire_timestamp_ms: -1, the usual case,
+    means the broker's retention. topic_id: 16 bytes, zero if the client named the topic."""
 
     offset: int
     leader_epoch: int
@@ -111,7 +111,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey | UnknownKey:
-    """The meaning of a record's key. Raises CorruptData."""
+    """Decode a key. Raises CorruptData."""
     reader = Reader(key, 0, len(key))
     try:
         record_type = reader.int16()
@@ -128,8 +128,8 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey | UnknownKey:
 
 
 def encode_offset(value: OffsetValue) -> bytes:
-    """The newest version of the record that has all fields; an offset with an expiry needs v1,
-    which has no leader epoch."""
+    """Encode in the newest version that has all fields; an offset with an expiry needs v1, which
+    has no leader epoch."""
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         return (
             _VERSION_AND_OFFSET.pack(_OFFSET_VALUE_VERSION_WITH_EXPIRY, value.offset)

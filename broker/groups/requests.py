@@ -1,8 +1,8 @@
 """The requests to a shard about classic groups, and their answers. Pure data.
 
 Each request names the type of its answer in its docstring. A request that fails as a whole is
-answered with an ErrorCode. `needs_replicas` False: the request never writes (see
-`coordinator.model.Request`). Rows are NamedTuples: an OffsetCommit may have thousands of them.
+answered with an ErrorCode. `needs_replicas` is False for requests that never write (see
+`coordinator.model.Request`). Rows are NamedTuples, since an OffsetCommit may have thousands.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """The answer to JoinGroup. members: for the leader only, who assigns. skip_assignment: the
+    """The answer to JoinGroup. members: for the leader only, which assigns. skip_assignment: the
     leader need not assign."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -108,8 +108,8 @@ class Heartbeat:
 
 
 class LeavingMember(NamedTuple):
-    """member_id "": the member that has this group_instance_id (administrators remove static
-    members so)."""
+    """member_id "": the member of this group_instance_id (for administrators, who remove static
+    members)."""
 
     member_id: str
     group_instance_id: str | None
@@ -149,7 +149,7 @@ class OffsetToCommit(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
     """-> OffsetsCommitted. generation_id -1: the committer is no member (a tool, or a consumer that
-    assigns partitions itself).
+    assigns its own partitions).
 
     retention_time_ms: -1 for the broker's retention. knows_missing_group: the client understands
     GROUP_ID_NOT_FOUND (v9+).
@@ -179,7 +179,7 @@ class CommitTransactionOffsets:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsCommitted:
-    """errors: one for each offset of the request, in the request's order."""
+    """errors: one for each offset, in the order of the request."""
 
     errors: tuple[ErrorCode, ...]
 
@@ -207,7 +207,7 @@ class FetchOffsets:
 
 
 class FetchedOffset(NamedTuple):
-    """offset -1: nothing committed, or `error`."""
+    """offset -1: no offset is committed, or `error` is set."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -235,7 +235,7 @@ class DeleteOffsets:
 
 
 class DeletedTopicOffsets(NamedTuple):
-    """error: the one of all partitions of the topic."""
+    """error: for all partitions of the topic."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -280,7 +280,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroups:
-    """-> tuple[GroupListing, ...]. states, types: in any case of letters; empty for all."""
+    """-> tuple[GroupListing, ...]. states, types: case-insensitive; empty for all."""
 
     needs_replicas: ClassVar[bool] = False
     states: frozenset[str] = frozenset()

@@ -3,14 +3,14 @@
   Request -> the group's rules (classic/, consumer/, migration/), its offsets (offset_store)
           -> records, answers, timers
 
-An answer that a fail-over could take back waits until its records are replicated: an assignment, a
-commit, an offset that is read.
+An answer that a fail-over could undo waits until its records are replicated: an assignment, a
+commit, a fetched offset.
 
-Heartbeats, refusals and joins of the classic protocol leave at once, as they rest on no record.
-After a fail-over the last written generation holds again; a member of a later generation hears
+Heartbeats, refusals and joins of the classic protocol rely on no record and are sent at once. After
+a fail-over the last written generation counts again. A member of a later generation gets
 ILLEGAL_GENERATION and joins again.
 
-Heartbeats of the consumer protocol rest on records. So do joins and syncs of classic members in a
+Heartbeats of the consumer protocol rely on records. So do joins and syncs of classic members in a
 group of the consumer protocol.
 """
 
@@ -90,14 +90,12 @@ from kvorum.runtime.errors import ErrorCode, InvariantViolated
 
 
 class GroupShard:
-    """groups: by id. consumer: the rules of groups of the consumer protocol; mixed: of the classic
-    members of such groups. offsets: of all groups.
-
-    unknown_records: number of records skipped while loading, by record type.
-    """
+    """groups: by id. consumer: the rules of groups of the consumer protocol. mixed: the rules of
+    classic members in such groups. offsets: of all groups. unknown_records: number of records
+    skipped while loading, by record type."""
 
     def __init__(self, config: GroupConfig, rng: Random) -> None:
-        """rng: member ids are drawn from it."""
+        """rng: source of member ids."""
         self.config = config
         self.groups: Groups = {}
         self.consumer = ConsumerGroups(self.groups, config)
@@ -120,8 +118,8 @@ class GroupShard:
             case UnknownKey() if (found := consumer_records.decode_key(record.key)) is not None:
                 self.consumer.replay(found, record.value)
             case UnknownKey():
-                # A kind of group that this build does not know. Its records stay in the log for a
-                # build that does.
+                # A type of group that this version does not know. Its records stay in the log for a
+                # version that does.
                 count = self.unknown_records.get(key.record_type, 0)
                 self.unknown_records[key.record_type] = count + 1
             case _:
@@ -129,7 +127,7 @@ class GroupShard:
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
-            # The tombstone concerns classic groups only: each kind of group has keys of its own.
+            # This tombstone removes classic groups only: each type of group has keys of its own.
             if self._classic(group_id) is not None:
                 del self.groups[group_id]
         else:
@@ -140,8 +138,8 @@ class GroupShard:
 
     def on_loaded(self, now: Instant) -> list[Effect]:
         step = StepEffects(self.config, self._rng, now, self.consumer.group_configs)
-        # A group that has offsets exists, also when its own record is gone or its offsets were
-        # read first.
+        # A group with offsets exists, even if its own record is gone or its offsets were read
+        # first.
         for group_id in self.offsets.books:
             self.groups.setdefault(group_id, ClassicGroup(group_id))
         for group in self.groups.values():
@@ -218,7 +216,7 @@ class GroupShard:
                 return
             emptied, group = group, None
         if error == ErrorCode.NONE and group is None and body.member_id:
-            # An unknown member id is one of a group that is gone.
+            # The member id must be of a group that was removed.
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error != ErrorCode.NONE:
             step.answer(event.token, Joined(error=error, member_id=body.member_id))
@@ -236,7 +234,7 @@ class GroupShard:
 
     @staticmethod
     def _empty_record(group_id: str, step: StepEffects) -> CoordinatorRecord:
-        """The group record of a group before its first generation."""
+        """The record of a group before its first generation."""
         return ClassicGroup(group_id, step.now.wall_ms).record()
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
@@ -322,7 +320,7 @@ class GroupShard:
         step.answer_durably(event.token, fetched)
 
     def _simple_group(self, group_id: str, step: StepEffects) -> ClassicGroup:
-        """A group that only keeps offsets. It has no record of its own; its offsets show that it
+        """A group that only has offsets. It has no record of its own; its offsets show that it
         exists."""
         group = self.groups[group_id] = ClassicGroup(group_id, step.now.wall_ms)
         return group
@@ -334,7 +332,7 @@ class GroupShard:
             return
         is_known = isinstance(group, ConsumerGroup) or group.is_consumer_group
         if not group.is_empty and not is_known:
-            # The coordinator cannot tell which topics such members use.
+            # The coordinator cannot tell which topics these members use.
             step.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
             return
         rows = []

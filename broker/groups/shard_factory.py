@@ -1,4 +1,4 @@
-"""The factory of group shards for this broker's configuration."""
+"""The factory of group shards for this broker's config."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kvorum.broker.groups.shard import GroupShard
 
 
 def group_shard_maker(config: BrokerConfig, rng: random.Random) -> Callable[[int, int], Shard]:
-    """Returns a factory of shards. rng: seeds each shard's own generator. It must differ between
-    brokers, and between two starts of one broker, because member ids must."""
+    """A factory of shards. rng: seeds each shard's own generator. It must differ between brokers,
+    and between two starts of one broker, since member ids must."""
     group_config = part_of(
         config,
         GroupConfig,

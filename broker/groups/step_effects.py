@@ -21,7 +21,7 @@ from kvorum.metadata.image.image import RESOURCE_GROUP
 
 BATCH_BYTES_MAX = 512 * 1024
 """Limit of keys and values in one batch, for records that need not stay together. It is well below
-the usual max.message.bytes, whatever one request has."""
+the usual max.message.bytes, however large a request is."""
 
 NO_CONFIGS: Mapping[tuple[int, str], Mapping[str, str]] = {}
 
@@ -31,7 +31,7 @@ _BATCH_OVERHEAD_BYTES = 61
 
 
 class StepEffects:
-    """The effects of one event. config, rng: the shard's; now: the time of the event;
+    """Collects the effects of one event. config, rng: the shard's; now: the time of the event;
     group_configs: dynamic configs of groups, by (resource type, group id)."""
 
     __slots__ = ("_group_configs", "_has_appended", "config", "effects", "now", "rng")
@@ -70,24 +70,24 @@ class StepEffects:
         self.effects.append(Append(records=(record,)))
 
     def fits(self, record: CoordinatorRecord) -> bool:
-        """True if the log takes a record of this size."""
+        """True if the record fits into the log."""
         return len(record.key) + len(record.value or b"") <= self.config.message_max_bytes
 
     def fit_together(self, records: Sequence[CoordinatorRecord]) -> bool:
-        """True if the log takes these records as one batch."""
+        """True if the records fit into the log as one batch."""
         size = _BATCH_OVERHEAD_BYTES + _RECORD_OVERHEAD_BYTES * len(records)
         size += sum(len(record.key) + len(record.value or b"") for record in records)
         return size <= self.config.message_max_bytes
 
     def append_together(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Write records in one batch: a reader finds all of them or none. They must
+        """Write records in one batch, so that a reader finds all of them or none. They must
         `fit_together`."""
         self._append_batch(list(records), None)
 
     def append_all(
         self, records: Iterable[CoordinatorRecord], producer: tuple[int, int] | None = None
     ) -> None:
-        """Write records in as few batches as fit; they need not stay together."""
+        """Write records in as few batches as possible; they need not stay together."""
         batch: list[CoordinatorRecord] = []
         batch_bytes = 0
         for record in records:

@@ -36,7 +36,7 @@ class SyncTimer(NamedTuple):
 
 
 class ExpiryTimer(NamedTuple):
-    """Time to look for expired offsets."""
+    """It is time to expire offsets."""
 
     kind: str = "expiry"
 

@@ -1,1 +1,1 @@
-"""The broker's data directories: which are online, and which replica lies where."""
+"""The broker's data directories: the state of each, and the replicas in it."""

@@ -1,8 +1,8 @@
 """The data directories of one broker (`log.dirs`): which are online, and which takes a new replica.
 
-A directory that fails goes offline until the broker starts again; the others go on (KIP-112,
-KIP-858). What lies in it is never made anew elsewhere by this broker: an empty replica in the
-place of one that may hold acknowledged records would pass for it.
+A directory that fails is offline until the broker restarts; the others go on (KIP-112, KIP-858).
+The broker never creates a replica of a failed directory anew elsewhere: the empty replica would
+pass for one that may hold acknowledged records.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ OWN_ERRORS = frozenset(
         errno.ENOSYS, errno.EOPNOTSUPP, errno.ELOOP, errno.ENOBUFS,
     }
 )  # fmt: skip
-"""The process's own (no descriptor left, a file closed): they cost only the replica that met them.
-Any other says that a directory, or the disk below it, is of no use any more: file systems have many
-words for it, EBADMSG where a checksum of their own is wrong, ENOTCONN where a server is gone."""
+"""Errors of the process itself, such as no file descriptor left or a closed file; they affect only
+the replica that met them. Any other error means that the directory, or its disk, is unusable. File
+systems have many errors for that: EBADMSG for a failed checksum of their own, ENOTCONN for a lost
+file server."""
 
 
 class DirectoriesLost(KvorumError):
-    """The broker cannot go on with the directories that are left."""
+    """The broker cannot go on with its remaining directories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundDirectory:
-    """The result of the start at the path of one directory.
+    """The outcome of the start for one directory.
 
-    directory_id: None if it could not be read; failure gives the reason then. is_clean: the last
+    directory_id: None if it could not be read; then `failure` is the reason. is_clean: the last
     process closed all logs in it.
     """
 
@@ -53,11 +54,11 @@ class FoundDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest:
-    """A replica that needs a place.
+    """A replica that needs a directory.
 
-    name: of its folder. told: the directory that the metadata has for it. is_new: the broker had
-    none before, so that nothing of it can lie anywhere. is_in_sync: it counts as a holder of all
-    that is committed.
+    name: of its folder. told: the directory id that the metadata has for it. is_new: the broker had
+    no such replica before, so no folder of it can exist. is_in_sync: it is in the ISR or eligible,
+    so the cluster relies on its records.
     """
 
     name: str
@@ -68,9 +69,9 @@ class PlacementRequest:
 
 
 class Unplaced(NamedTuple):
-    """Why a replica stays offline until the metadata says otherwise.
+    """The reason why a replica stays offline until the metadata changes.
 
-    log_dir: the directory where its folder should be, None if that cannot be read.
+    log_dir: the directory where its folder should be, None if that directory cannot be read.
     """
 
     reason: str
@@ -78,8 +79,8 @@ class Unplaced(NamedTuple):
 
 
 class LogDirectory:
-    """One directory. reason: why it is offline, "" while it is not. replicas: how many live here,
-    those without a file included. is_closed: every log in it was closed in good order."""
+    """One data directory. reason: why it is offline, "" while online. replicas: number of its
+    replicas, including those without a file. is_closed: all its logs were closed cleanly."""
 
     __slots__ = ("id", "is_closed", "path", "reason", "replicas", "store")
 
@@ -102,7 +103,7 @@ class LogDirectory:
 
 
 class LogDirectories:
-    """All of them, in the order of the configuration."""
+    """All data directories of a broker, in the order of the configuration."""
 
     def __init__(
         self, disk: Disk, paths: Sequence[str], rng: random.Random, topics: Topics
@@ -113,12 +114,13 @@ class LogDirectories:
             for path in paths
         ]
         self._missing: set[bytes] = set()
-        """Ids that the metadata has for replicas here, said once each."""
+        """Directory ids of the metadata that no directory has; each is logged once."""
 
     def load(self, found: Mapping[str, FoundDirectory]) -> None:
-        """Find what lies in each (blocking); one that cannot be read is offline from the start.
+        """Find the replicas in each directory (blocking); a directory that cannot be read starts
+        offline.
 
-        Raises CorruptData for a checkpoint that is damaged in the only directory.
+        Raises CorruptData if a checkpoint is damaged in the only directory.
         """
         for item in self.items:
             claim = found[item.path]
@@ -152,7 +154,8 @@ class LogDirectories:
 
     @property
     def is_single(self) -> bool:
-        """Only one is configured: there is nothing to tell of where a replica lies."""
+        """True if only one directory is configured: then replicas need no directory id in the
+        metadata."""
         return len(self.items) == 1
 
     def by_id(self, directory_id: bytes) -> LogDirectory | None:
@@ -165,10 +168,10 @@ class LogDirectories:
         return next((item for item in self.items if path.startswith(f"{item.path}/")), None)
 
     def holding(self, name: str, topic_id: bytes, told: bytes) -> LogDirectory | Unplaced | None:
-        """Where the folder of a replica was found at the start; of two copies, where the metadata
-        says (`told`).
+        """The directory in which a replica's folder was found at the start; None if there is no
+        folder. Of two copies, the one in the directory that the metadata names (`told`).
 
-        Unplaced if it does not say: one of them is older, and nothing tells which.
+        Unplaced if the metadata names neither: one copy is older, and nothing shows which.
         """
         found = [d for d in self.online if d.store.unclaimed.get(name, None) == topic_id]
         if len(found) < 2:
@@ -184,8 +187,8 @@ class LogDirectories:
     def _unless_older(
         self, found: LogDirectory, own: LogDirectory | None, wanted: PlacementRequest
     ) -> LogDirectory | Unplaced:
-        """`found`, unless the metadata names a directory that cannot be read: what that one holds
-        may be more, and a copy that came back from a repair would lead without it."""
+        """`found`, unless the metadata names a directory that cannot be read. That directory may
+        hold more records, and a copy that came back from a repair would lead without them."""
         is_named = wanted.told not in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
         if not is_named or (own is not None and not own.is_offline):
             return found
@@ -199,8 +202,8 @@ class LogDirectories:
     def place(self, wanted: PlacementRequest) -> LogDirectory | Unplaced:
         """The directory of a replica that is to be opened.
 
-        Unplaced: it stays offline. An empty log would pass for the one that cannot be read, or
-        that somebody has taken away.
+        Unplaced: the replica stays offline. An empty log would pass for the log that cannot be
+        read, or that someone removed.
         """
         found = self.holding(wanted.name, wanted.topic_id, wanted.told)
         own = self.by_id(wanted.told)
@@ -224,8 +227,8 @@ class LogDirectories:
             return own
         if wanted.told == UNASSIGNED_DIRECTORY and (self.is_single or wanted.is_new):
             return self.choose() or Unplaced("no directory is online")
-        # Its directory was told and is none of those that can be read, or none was told and there
-        # may be one: it can be in one that is offline.
+        # The replica may lie in an offline directory: the metadata names a directory that cannot be
+        # read, or names none and a folder may exist.
         if self.offline:
             paths = ", ".join(item.path for item in self.offline)
             return Unplaced(f"it may lie in {paths}, which is offline")
@@ -238,8 +241,8 @@ class LogDirectories:
                 f"({self._ids()}), and the cluster counts on what it holds; bring that directory "
                 "back (is its disk mounted?), or see `kvorum partitions restore`"
             )
-        # Every directory can be read and none has it: it was never written to, or one has a folder
-        # that does not say whose it is, and will refuse it.
+        # Every directory can be read, and none has the replica's folder: the replica was never
+        # written to, or its folder has no partition.metadata, and opening it will be refused.
         return known or self.choose() or Unplaced("no directory is online")
 
     def _ids(self) -> str:
@@ -261,26 +264,27 @@ class LogDirectories:
         )
 
     def choose(self) -> LogDirectory | None:
-        """Where a new replica goes: where the fewest are, as in Kafka. None if all are offline."""
+        """The directory for a new replica: the one with the fewest replicas, as in Kafka. None if
+        all are offline."""
         return min(self.online, key=lambda item: item.replicas, default=None)
 
     def failed_ids(self) -> tuple[bytes, ...]:
-        """Of directories that are offline and could be read once, for the heartbeat."""
+        """Ids, for the heartbeat, of the offline directories whose id is known."""
         return tuple(item.id for item in self.offline if item.id is not None)
 
     # --- failure -----------------------------------------------------------------------------
 
     def fail(self, item: LogDirectory, failure: OSError, operation: str) -> bool:
-        """The directory is offline from now on; False if it was before."""
+        """Take a directory offline; False if it was offline before."""
         if item.is_offline:
             return False
         where = f" of {failure.filename}" if failure.filename else ""
-        # Damage that a check of ours has found says so itself.
+        # The message of damage that our own checks found already names the file.
         is_own_check = failure.errno == errno.EBADMSG and not where
         code = errno.errorcode.get(failure.errno or 0, "error")
         name = "" if is_own_check else f" ({code})"
         item.reason = f"{operation}{where} failed: {failure.strerror or failure}{name}"
-        # Of one that fails at the start nobody has counted them.
+        # If the directory fails at the start, its replicas have not been counted.
         replicas = f", with {item.replicas} replicas" if item.replicas else ""
         _log.error(
             "log directory %s is offline%s: %s; repair the disk and restart the broker",
@@ -291,7 +295,8 @@ class LogDirectories:
         return True
 
     def loss(self, metadata_directory: str) -> DirectoriesLost | None:
-        """Why the broker must end, None while it can go on (as Apache Kafka decides)."""
+        """The reason why the broker must exit, None if it can go on (the rule is Apache
+        Kafka's)."""
         for item in self.offline:
             if item.path == metadata_directory:
                 return DirectoriesLost(

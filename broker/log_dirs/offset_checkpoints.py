@@ -1,7 +1,8 @@
-"""The offset checkpoints of one data directory: what is known of each log apart from its files.
+"""The offset checkpoints of one data directory: facts about each log that its files do not hold.
 
-High watermarks, recovery points, log starts and how far the cleaner came, in Kafka's files. The
-loop takes note of them; threads write what they copy in one step of the interpreter. Blocking.
+They are high watermarks, recovery points, log starts and cleaner offsets, in Kafka's file formats.
+The event loop collects the values; threads copy them in one step of the interpreter and write them.
+Blocking.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ _log = logging.getLogger(__name__)
 Offsets = dict[TopicPartition, int]
 
 BOOT_ID = "boot-id"
-"""Of the machine when the high watermarks were written. As long as it runs, no folder of a log that
-has one can be missing that nobody has taken: what was not fsynced is in the page cache. A log may
-end below one: what is kept of a log that could not be opened is of an earlier boot, perhaps."""
+"""Boot id of the machine when the high watermarks were written. While it is the same, the page
+cache has survived: a missing folder of a log with a high watermark was removed by someone.
+
+A log may still end below its high watermark: the entry of a log that could not be opened may be of
+an earlier boot.
+"""
 
 _WITHOUT = {
     HIGH_WATERMARK: "put it back from a copy, or remove it: then high watermarks begin at the log "
@@ -40,12 +44,12 @@ _WITHOUT = {
     LOG_START_OFFSET: "put it back from a copy, or remove it: then deleted records come back whose "
     "files are still there",
 }
-"""The way out for each checkpoint that stops the directory when it is damaged: no other file has
-its content."""
+"""Advice for each damaged checkpoint that takes its directory offline: no other file has its
+content."""
 
 
 class StoredReplica(Protocol):
-    """A replica, as the files of its directory know it."""
+    """A replica, as the files of its directory represent it."""
 
     @property
     def core(self) -> Partition: ...
@@ -63,12 +67,13 @@ class StoredReplica(Protocol):
 
 
 class OffsetCheckpoints:
-    """recovery_points: below it a log has been fsynced, by topic and partition."""
+    """The checkpoints of one directory. recovery_points: the offset below which each log is
+    fsynced."""
 
     def __init__(
         self, disk: Disk, directory: str, closed: Callable[[], Iterable[TopicPartition]]
     ) -> None:
-        """closed: the logs that lie here and are not open."""
+        """closed: returns the logs in this directory that are not open."""
         self._disk = disk
         self._directory = directory
         self._closed = closed
@@ -77,17 +82,18 @@ class OffsetCheckpoints:
         self._log_starts: Offsets = {}
         self._cleaner_offsets: Offsets = {}
         self._durable_starts: Offsets = {}
-        """The log starts as the checkpoint on disk has them."""
+        """The log starts in the checkpoint on disk."""
         self._is_same_boot = False
         self._is_boot_noted = False
         self._is_collected = False
         self._on_disk: dict[str, frozenset[TopicPartition]] = {}
-        """Checkpoint -> partitions that it may name."""
-        # A checkpoint is written by the loop (truncation) and by a thread (the periodic one).
+        """The partitions that each checkpoint on disk may name."""
+        # The event loop (truncation) and a thread (periodic) write the same checkpoints.
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Read all of them. Raises CorruptData if one is damaged that nothing else says."""
+        """Read all checkpoints. Raises CorruptData if a damaged one has content that no other file
+        has."""
         self._high_watermarks = self._read(HIGH_WATERMARK)
         self.recovery_points = self._read(RECOVERY_POINT)
         self._cleaner_offsets = self._read(CLEANER_OFFSET)
@@ -100,40 +106,40 @@ class OffsetCheckpoints:
             self._is_boot_noted = self._is_same_boot
 
     def held(self, key: TopicPartition) -> int:
-        """Above 0 if there must be a folder: what it held below was fsynced, or written and
-        committed since the machine was started."""
+        """The offset below which the log's records must be on disk, so that its folder must exist;
+        0 if it need not. The records were fsynced, or committed since the machine was booted."""
         watermark = self._high_watermarks.get(key, 0) if self._is_same_boot else 0
         return max(self.recovery_points.get(key, 0), watermark)
 
     def all_held(self) -> Offsets:
-        """See `held`; without those of 0."""
+        """The offset of `held` for each log where it is above 0."""
         keys = {*self.recovery_points, *self._high_watermarks}
         return {key: offset for key in keys if (offset := self.held(key)) > 0}
 
     def keep_held(self, key: TopicPartition) -> None:
-        """`held` stays what it is, also when the machine is started anew."""
+        """Keep the value of `held` after a reboot of the machine."""
         self.recovery_points[key] = self.held(key)
 
     # --- one log -----------------------------------------------------------------------------
 
     def high_watermark(self, key: TopicPartition) -> int:
-        """0 if none is known."""
+        """The high watermark, 0 if none is known."""
         return self._high_watermarks.get(key, 0)
 
     def recovery_point(self, key: TopicPartition) -> int:
-        """0 if nothing was fsynced."""
+        """The recovery point, 0 if nothing was fsynced."""
         return self.recovery_points.get(key, 0)
 
     def log_start(self, key: TopicPartition) -> int:
-        """0 if none is known."""
+        """The log start, 0 if none is known."""
         return self._log_starts.get(key, 0)
 
     def durable_start(self, topic: str, partition_id: int) -> int:
-        """The log start that the checkpoint on disk has, 0 without one."""
+        """The log start in the checkpoint on disk, 0 if none."""
         return self._durable_starts.get((topic, partition_id), 0)
 
     def cleaner_offset(self, topic: str, partition_id: int) -> int | None:
-        """Below it the log has been compacted; None if it never was."""
+        """The offset below which the log has been compacted; None if it never was."""
         return self._cleaner_offsets.get((topic, partition_id))
 
     def set_cleaner_offset(self, topic: str, partition_id: int, offset: int) -> None:
@@ -142,24 +148,28 @@ class OffsetCheckpoints:
     def lower(
         self, topic: str, partition_id: int, offset: int, start_offset: int | None = None
     ) -> None:
-        """Before a truncation to `offset`: no checkpoint may speak of what lies above it any more.
+        """Lower every checkpoint of a log before a truncation to `offset`.
 
         A recovery point above the log's end would make a torn tail look like damage. Durable on
-        return. start_offset: the log's start, which may lie above `offset`; None: not above.
+        return. start_offset: the log start afterwards, which may be above `offset`; None: not above
+        it.
         """
         key = (topic, partition_id)
         start_before = self._log_starts.get(key, 0)
         if start_offset is None:
             start_offset = min(start_before, offset)
         if not start_before == start_offset == self._durable_starts.get(key, 0):
-            # Also raised: 1. DeleteRecords is answered as all replicas have told the new start,
-            # 2. one fetches a batch that begins below, 3. all end: it starts first, and leads.
+            # The log start may have to rise here. Bad sequence otherwise: 1. All replicas have
+            # reported a new start, so DeleteRecords is answered. 2. Replica A fetches a batch that
+            # begins below it, so the name of its first file no longer shows the start. 3. All
+            # brokers exit; A starts first and leads with the deleted records.
             self._log_starts = {**self._log_starts, key: start_offset}
             self.write_log_starts()
         if self._high_watermarks.get(key, 0) > offset:
-            # 1. The only replica in sync loses its power, and what it had told us of. 2. We are
-            # cut, 3. get other records in its place, 4. and end: the next process would take these
-            # for committed, and serve them, before they are.
+            # Bad sequence otherwise: 1. Leader A, alone in the ISR, loses power, and records that
+            # this follower has copied. 2. This follower truncates. 3. It fetches other records in
+            # their place. 4. It restarts, takes these for committed by the old high watermark, and
+            # serves them too early.
             self._high_watermarks = {**self._high_watermarks, key: offset}
             self.write_high_watermarks()
         if self.recovery_points.get(key, 0) > offset:
@@ -167,18 +177,20 @@ class OffsetCheckpoints:
             with self._lock:
                 self._write(RECOVERY_POINT, self.recovery_points)
         if self._cleaner_offsets.get(key, 0) > offset:
-            # Records that replace the ones cut off have not been compacted.
+            # Records that replace truncated ones have not been compacted.
             self.set_cleaner_offset(topic, partition_id, offset)
             self.write_cleaner_offsets()
 
     def forget(self, key: TopicPartition) -> None:
-        """A new log begins: what the checkpoints say under its name is of one that is gone.
+        """Forget the entries of an earlier log of this name, since a new log begins. Durable on
+        return.
 
-        Durable on return. Bad sequence: 1. a topic is deleted and made again under its name, 2. the
-        process ends, 3. the next one takes the old topic's watermark for the new log's, so that
-        what is not committed counts as such, and its start, so that the new log is thrown away.
+        Bad sequence otherwise: 1. A topic is deleted and created again. 2. The process exits. 3.
+        The next process uses the old topic's high watermark for the new log, so uncommitted records
+        count as committed; and its log start, so the new log is thrown away.
         """
-        # Thousands of logs begin at once: no copy of a map for each.
+        # Change the maps in place: thousands of logs begin at once, and a copy of each map for each
+        # of them would be slow.
         self._log_starts.pop(key, None)
         self.drop((key,))
         known = {
@@ -188,7 +200,7 @@ class OffsetCheckpoints:
             CLEANER_OFFSET: self._cleaner_offsets,
         }
         with self._lock:
-            # A thread that writes may have copied the map before, and not said so yet.
+            # A thread that writes may have copied the map before this change, and holds the lock.
             for name, offsets in known.items():
                 if key in self._on_disk.get(name, ()):
                     self._write(name, offsets)
@@ -196,15 +208,16 @@ class OffsetCheckpoints:
     # --- logs that go ------------------------------------------------------------------------
 
     def drop(self, keys: Iterable[TopicPartition]) -> None:
-        """These logs go: nothing of theirs is written any more that would make them missed."""
+        """Forget logs that are about to be deleted, so that a later start does not report them as
+        missing."""
         for key in keys:
             self._high_watermarks.pop(key, None)
             self.recovery_points.pop(key, None)
             self._cleaner_offsets.pop(key, None)
 
     def write_dropped(self, is_going: Callable[[TopicPartition], bool]) -> None:
-        """Replace the checkpoints that make a log missed if they name one that goes; durable on
-        return."""
+        """Rewrite the checkpoints that would make a deleted log count as missing, if they still
+        name one. Durable on return."""
         with self._lock:
             if any(map(is_going, self._on_disk.get(RECOVERY_POINT, ()))):
                 self._write(RECOVERY_POINT, self.recovery_points)
@@ -214,7 +227,8 @@ class OffsetCheckpoints:
     # --- all logs ----------------------------------------------------------------------------
 
     def collect_high_watermarks(self, replicas: Collection[StoredReplica]) -> None:
-        """Take note of them, for write_high_watermarks. replicas: all that are open here."""
+        """Collect the high watermarks, for write_high_watermarks. replicas: all that are open
+        here."""
         now = self._kept(self._high_watermarks, replicas)
         for replica in replicas:
             if replica.core.high_watermark > 0 and not replica.is_offline:
@@ -223,19 +237,19 @@ class OffsetCheckpoints:
         self._is_collected = True
 
     def write_high_watermarks(self) -> None:
-        """Replace the checkpoint; durable on return."""
+        """Replace the high-watermark checkpoint; durable on return."""
         with self._lock:
             self._write(HIGH_WATERMARK, self._high_watermarks)
-            # Before they were collected, watermarks of logs may be among them that a power cut has
-            # taken.
+            # Until the high watermarks have been collected, some may be of logs that a power
+            # failure took. Such entries must not get this boot's id.
             if self._is_collected and not self._is_boot_noted:
                 self._disk.write_atomic(self._path(BOOT_ID), self._disk.boot_id().encode())
                 self._is_boot_noted = True
 
     def collect_log_offsets(self, replicas: Collection[StoredReplica]) -> None:
-        """Take note of the recovery points and log starts, for write_log_offsets.
+        """Collect recovery points and log starts, for write_log_offsets.
 
-        A recovery point rests on its log's completed flush. replicas: all that are open here.
+        A recovery point relies on its log's completed flush. replicas: all that are open here.
         """
         points = self._kept(self.recovery_points, replicas)
         starts = self._kept(self._log_starts, replicas)
@@ -253,15 +267,15 @@ class OffsetCheckpoints:
     def write_log_offsets(self) -> None:
         """Replace the recovery-point and log-start checkpoints; durable on return.
 
-        Writes them as they are now: while this waited for its thread a truncation may have lowered
-        a point, and DeleteRecords moved a start.
+        It writes the current values: while it waited for its thread, a truncation may have lowered
+        a recovery point, or DeleteRecords moved a log start.
         """
         with self._lock:
             self._write(RECOVERY_POINT, self.recovery_points)
             self._write(LOG_START_OFFSET, self._log_starts)
 
     def collect_log_starts(self, replicas: Iterable[StoredReplica]) -> None:
-        """Take note of the starts of some, for write_log_starts."""
+        """Collect the log starts of some replicas, for write_log_starts."""
         starts = {_key_of(replica): replica.log.start_offset for replica in replicas}
         self._log_starts = {**self._log_starts, **starts}
 
@@ -271,19 +285,20 @@ class OffsetCheckpoints:
             self._write(LOG_START_OFFSET, self._log_starts)
 
     def write_cleaner_offsets(self) -> None:
-        """Replace the checkpoint; durable on return."""
+        """Replace the cleaner-offset checkpoint; durable on return."""
         with self._lock:
             self._write(CLEANER_OFFSET, self._cleaner_offsets)
 
     # --- files -------------------------------------------------------------------------------
 
     def _kept(self, known: Offsets, replicas: Iterable[StoredReplica]) -> Offsets:
-        """The entries of logs that lie here and are not open, or went offline: they stay.
+        """The entries to keep: of logs that are here and not open, and of logs that went offline.
 
-        Bad sequence: 1. a log that lost its end below the recovery point is refused, 2. the point
-        goes with the next checkpoint, 3. the next start takes the loss for a torn tail, and serves
-        the rest. The other way round: 1. a truncation lowers the point and fails half-way, 2. the
-        log in memory brings it back, 3. the next start misses what was cut on purpose.
+        Bad sequence without the first: 1. A log that lost its end below the recovery point is
+        refused. 2. The next checkpoint drops its recovery point. 3. The next start takes the loss
+        for a torn tail, and serves the rest. Without the second: 1. A truncation lowers a recovery
+        point, then fails half-way. 2. The log in memory writes the old one back. 3. The next start
+        reports the truncated records as lost.
         """
         offline = [_key_of(replica) for replica in replicas if replica.is_offline]
         return {key: known[key] for key in (*self._closed(), *offline) if key in known}
@@ -296,7 +311,7 @@ class OffsetCheckpoints:
                 raise CorruptData(
                     damage.path, damage.position, f"{damage.reason}; {_WITHOUT[name]}"
                 ) from damage
-            # All is checked, or cleaned, from the start: that costs time and nothing else.
+            # Without it, logs are checked or cleaned from their start: that costs only time.
             _log.warning("%s; it counts as empty", damage)
             offsets = {}
         self._on_disk[name] = frozenset(offsets)
@@ -304,7 +319,7 @@ class OffsetCheckpoints:
 
     def _write(self, name: str, offsets: Offsets) -> None:
         """Replace a checkpoint; the caller holds the lock."""
-        now = offsets.copy()  # one step: the loop may be changing it
+        now = offsets.copy()  # one step of the interpreter: the event loop may be changing it
         self._on_disk[name] = self._on_disk.get(name, frozenset()).union(now)
         write_offsets(self._disk, self._path(name), now)
         self._on_disk[name] = frozenset(now)

@@ -1,8 +1,8 @@
-"""Replicas on disk: their folders, whose they are, and which of them go. Blocking.
+"""Replicas on disk: their folders, the topic of each folder, and the removal of folders. Blocking.
 
-Layout (log.md section 1): `<topic>-<partition>/` with partition.metadata naming the topic id. A
-directory whose id differs from the metadata's belongs to an older topic of that name and is
-removed. Removal is a rename to `...-delete` and, later and off the loop, the removal of the tree.
+Layout: `<topic>-<partition>/`, with the topic id in partition.metadata. A folder whose id differs
+from the metadata's belongs to an earlier topic of that name and is removed. A removal renames the
+folder to `...-delete`; a thread removes the tree later.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ _log = logging.getLogger(__name__)
 
 DELETE_SUFFIX = "-delete"
 UNCLEAN_LOGS = "unclean-logs"
-"""Names of directories whose logs an orderly shutdown could not close: one damaged or failing
-log must be checked at the next start although the others need not.
-"""
+"""Names of folders whose logs an orderly shutdown could not close. A damaged or failing log must be
+checked at the next start, although the others need not be."""
 DAMAGED = "damaged"
-"""In a replica's folder: its batches were found damaged while it was in use, and where. A start
-need not come upon that, for it does not read below the recovery point."""
+"""A file in a replica's folder: says that its batches were found damaged while in use, and where.
+The next start may not find the damage itself, since it does not read below the recovery point."""
 _NOBODY = bytes(16)
 Topics = Callable[[], Mapping[bytes, TopicImage]]
 _UNCUT_MAX = 200
-"""Names of folders up to so many characters are put aside as a whole."""
+"""Names of folders up to this length are kept whole when the folder is put aside."""
 METADATA_TOPIC = "__cluster_metadata"
-"""The metadata log lives in the same data directory and is the quorum's, not ours."""
+"""The metadata log is in the same data directory and belongs to the quorum, not to a broker."""
 
 
 class OpenedLog(NamedTuple):
@@ -52,12 +51,16 @@ class OpenedLog(NamedTuple):
 
 
 class ReplicaStore:
-    """unclaimed: directory name -> topic id (None if unreadable) that no replica has taken."""
+    """The replicas in one data directory.
+
+    unclaimed: folder name -> topic id (None if unreadable), of folders that no replica has opened.
+    """
 
     def __init__(
         self, *, disk: Disk, data_directory: str, rng: random.Random, topics: Topics
     ) -> None:
-        """topics: those that the cluster has now, by id; asked once a log is to be opened."""
+        """topics: returns the topics that the cluster has now, by id; called when a log is
+        opened."""
         self._disk = disk
         self._topics = topics
         self.directory = data_directory
@@ -69,20 +72,20 @@ class ReplicaStore:
         self._files_left: list[str] = []
         self.unclaimed: dict[str, bytes | None] = {}
         self._damaged: dict[str, CorruptData] = {}
-        """Folders whose partition.metadata cannot be read: each costs the one replica."""
+        """Folders whose partition.metadata is damaged; each affects one replica."""
         self._nameless: set[str] = set()
-        """Folders that say nothing of whose they are, left alone until a replica of their name."""
+        """Folders without a topic id, left alone until a replica of their name is opened."""
         self._refused: set[str] = set()
         """Folders whose logs could not be opened."""
         self._contested: set[str] = set()
-        """Folders of which there is a copy in another directory, or which hold what is of a topic
-        of another name."""
+        """Folders that have a copy in another directory, or whose topic id belongs to a topic of
+        another name."""
         self._lost: set[str] = set()
-        """Folders that are not there, though a log of that name held records, and none was put
-        aside to be removed: somebody has taken them."""
+        """Folders that are missing, although a log of that name held records and none was put aside
+        for removal: someone has removed them."""
 
     def load(self, is_clean: bool) -> None:
-        """Read the checkpoints and find what is there."""
+        """Read the checkpoints and list the folders."""
         self._is_clean = is_clean
         self._disk.make_dirs(self.directory)
         self.checkpoints.load()
@@ -105,29 +108,30 @@ class ReplicaStore:
                     self.unclaimed[name] = self._read_topic_id(path)
                 except CorruptData as damage:
                     self.unclaimed[name], self._damaged[name] = None, damage
-        # Seed 130234: the power took the name of a log that was not fsynced. Its watermark, kept
-        # and written again, would be of this start of the machine for the next process.
+        # A power failure may take the unsynced partition.metadata of a log (seed 130234). Its high
+        # watermark goes too: written again, it would count as one of this boot.
         nameless = [name for name, found in self.unclaimed.items() if found is None]
         self.checkpoints.drop(_keys_of(name for name in nameless if self._held(name) == 0))
 
     @property
     def has_strays(self) -> bool:
-        """There is something for `drop_unclaimed` to do."""
+        """True if `drop_unclaimed` has something to do."""
         return not self.unclaimed.keys() <= self._contested or not self._lost <= self._refused
 
     def was_flushed(self, name: str) -> bool:
-        """A log of that name had its records fsynced here, and no folder says that it was another
-        topic's."""
+        """True if a log of that name had records fsynced here, and no folder names another
+        topic."""
         is_nameless = name in self._nameless or self.unclaimed.get(name, b"") is None
         return name in self._lost or (is_nameless and self._held(name) > 0)
 
     def leave_alone(self, name: str) -> None:
-        """It may be the folder of the replica of that name, or another one is: nobody opens it."""
+        """Do not open the folder of that name: it may not be the replica's newest copy."""
         self._contested.add(name)
 
     def refuse_lost(self, name: str) -> str | None:
-        """The reason why the replica of that name cannot be opened here: its folder is gone. None
-        if it is there, or held nothing. The checkpoints keep its entries until it is opened."""
+        """The reason why the replica of that name cannot be opened here: its folder is missing.
+        None if the folder exists or held nothing. The checkpoints keep its entries until it is
+        opened."""
         if name not in self._lost:
             return None
         self._refused.add(name)
@@ -137,7 +141,7 @@ class ReplicaStore:
     def open(
         self, topic: str, topic_id: bytes, partition_id: int, config: LogConfig, *, now_ms: int
     ) -> OpenedLog:
-        """The log of a replica; empty when there is none of this topic id. Raises CorruptData."""
+        """Open the log of a replica; empty if no folder has this topic id. Raises CorruptData."""
         name = f"{topic}-{partition_id}"
         try:
             opened = self._open(name, topic, topic_id, partition_id, config, now_ms)
@@ -165,7 +169,7 @@ class ReplicaStore:
         key = (topic, partition_id)
         if is_known and found_id is None:
             self._check_nameless(key, path)
-            _log.warning("%s does not say whose it is, and was never flushed: it goes", path)
+            _log.warning("%s has no topic id and was never flushed: it is removed", path)
         elif is_known and found_id != topic_id:
             _log.info("remove %s: it belongs to another topic of that name", path)
         if is_known and found_id != topic_id:
@@ -173,14 +177,14 @@ class ReplicaStore:
             is_known = False
         if not is_known:
             if name in self._lost:
-                # Perhaps of a topic of that name that is gone: nothing here says which.
+                # The folder may have been an earlier topic's of that name; nothing here shows it.
                 _log.warning(
                     "%s is gone, and held what is below offset %d; an empty log begins",
                     path,
                     self.checkpoints.recovery_point(key),
                 )
             self.checkpoints.forget(key)
-            # Thousands of replicas begin at once: no more than a look at each of them.
+            # Thousands of replicas begin at once: check only that the folder does not exist.
             if self._disk.exists(path):
                 raise CorruptData(path, 0, "something lies here that no topic claims; move it away")
             return OpenedLog(Log.new(self._disk, path, config), 0, False)
@@ -198,14 +202,15 @@ class ReplicaStore:
             log_start_offset=self.checkpoints.log_start(key),
         )
         if not (self._is_clean and name not in self._unclean):
-            # Recovery has fsynced what it kept, and a process that was killed may never have come
-            # to fsync this. Without it the next power cut would make the log nobody's.
+            # Recovery has fsynced the records that it kept. A process that was killed may not have
+            # fsynced partition.metadata; without it, a power failure would leave the log without a
+            # topic id.
             sync_partition_metadata(self._disk, path)
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
-        # 1. The power fails and takes a tail that was not fsynced, of records below the watermark,
-        # 2. others come in their place, 3. the power fails again before the next checkpoint: those
-        # would count as committed.
+        # Bad sequence otherwise: 1. A power failure takes an unsynced tail, with records below the
+        # high watermark. 2. Other records take their offsets. 3. Power fails again before the next
+        # checkpoint: these records count as committed.
         self.checkpoints.lower(*key, log.end_offset)
         return OpenedLog(log, self.checkpoints.high_watermark(key), True)
 
@@ -215,12 +220,12 @@ class ReplicaStore:
             raise CorruptData(
                 f"{path}/{PARTITION_METADATA}",
                 0,
-                f"by the topic id in it, what lies here is of topic {owner}; give it its name back",
+                f"the topic id in it is that of topic {owner}; give the folder its name back",
             )
 
     def _owner_by_id(self, name: str) -> str | None:
-        """The topic of an unclaimed folder, by the id in it, if that is not what its name says:
-        somebody has renamed it, or made a copy. None for the replicas of topics that are gone."""
+        """The topic of an unclaimed folder, by its topic id, if the folder's name says otherwise:
+        someone renamed or copied it. None if no topic has that id."""
         topic = self._topics().get(self.unclaimed.get(name) or _NOBODY)
         key = replica_of(name)
         if topic is None or key is None or (topic.name == key[0] and key[1] in topic.partitions):
@@ -228,8 +233,9 @@ class ReplicaStore:
         return topic.name
 
     def _check_nameless(self, key: tuple[str, int], path: str) -> None:
-        """Raise CorruptData unless the folder may have lost its partition.metadata with the power:
-        that is fsynced before the first records are, and so before there is a recovery point."""
+        """Raise CorruptData unless a power failure may have taken the folder's partition.metadata.
+        That file is fsynced before the first records are, so it exists wherever there is a recovery
+        point."""
         damage = self._damaged.get(path.rpartition("/")[2])
         if damage is not None:
             raise damage
@@ -242,19 +248,19 @@ class ReplicaStore:
             )
 
     def mark_damaged(self, log: Log, damage: CorruptData) -> None:
-        """Keep the replica offline at later starts, until its folder is put aside (`kvorum
+        """Keep the replica offline at later starts, until its folder is moved away (`kvorum
         partitions restore`). Durable on return."""
         self._disk.write_atomic(f"{log.directory}/{DAMAGED}", f"{damage}\n".encode())
 
     def delete(self, replica: StoredReplica) -> None:
-        """Take the replica's directory away under its feet; slices already handed out fail."""
+        """Put the replica's folder aside while it is in use; file slices handed out before fail."""
         self.checkpoints.drop([(replica.core.topic, replica.core.partition_id)])
         self._put_aside(replica.log.directory)
         replica.log.delete()
 
     def delete_refused(self, name: str, topic_id: bytes) -> None:
-        """The topic of a replica that could not be opened is gone, or the replica was moved away:
-        its folder goes, if it says that it is that topic's."""
+        """Delete the folder of a replica that could not be opened, if the folder has this topic's
+        id: the topic was deleted, or the replica was moved away."""
         path = f"{self.directory}/{name}"
         try:
             if self._disk.exists(path) and self._read_topic_id(path) != topic_id:
@@ -269,9 +275,9 @@ class ReplicaStore:
         self._put_aside(path)
 
     def drop_unclaimed(self, opened_at: Callable[[str], str | None] = lambda name: None) -> None:
-        """Remove the directories that nobody claimed: their topics are gone, or were moved away
-        from here while this broker slept. opened_at: where the replica of that name is, if
-        anywhere."""
+        """Put aside the folders that no replica opened: their topics were deleted, or their
+        replicas moved away, while this broker was down. opened_at: returns the folder of the open
+        replica of that name, if any."""
         for name in self.unclaimed:
             owner = self._owner_by_id(name)
             if owner is not None and name not in self._contested:
@@ -279,12 +285,12 @@ class ReplicaStore:
                 self._contested.add(name)
         going = {n: found for n, found in self.unclaimed.items() if n not in self._contested}
         self.checkpoints.drop(_keys_of(n for n, found in going.items() if found is not None))
-        # Nor does any topic ask for these.
+        # No topic asks for these missing folders either.
         self._lost &= self._refused
         for name, topic_id in going.items():
             del self.unclaimed[name]
             if topic_id is None:
-                # Nothing says that it is ours.
+                # No topic id shows that the folder is this broker's.
                 _log.warning("left alone: %s has no topic id and no topic", name)
                 self._nameless.add(name)
                 continue
@@ -298,12 +304,12 @@ class ReplicaStore:
             self._put_aside(f"{self.directory}/{name}")
 
     def take_removals(self) -> list[str]:
-        """Paths to hand to `remove`, in a thread."""
+        """Take the paths that `remove` is to remove, in a thread."""
         paths, self._to_remove = self._to_remove, []
         return paths
 
     def remove(self, directories: Collection[str], files: Iterable[str] = ()) -> None:
-        """Remove what was put aside. Blocks; raises OSError: what is left is due again."""
+        """Remove what was put aside. Blocks. Raises OSError; what is left is due again."""
         left = [*directories]
         self._files_left += files
         try:
@@ -312,14 +318,14 @@ class ReplicaStore:
             self._to_remove += left
 
     def _remove(self, directories: list[str]) -> None:
-        """Takes what is gone off the lists."""
+        """Remove files, and take what is removed off the lists."""
         if directories:
-            # Their new names first. Bad sequence: 1. some files are removed, 2. the power fails and
-            # the folder has its old name again, 3. the replica is moved back to this broker, and
-            # goes on with the files that are left.
+            # Fsync the new names of the folders first. Bad sequence otherwise: 1. Some files are
+            # removed. 2. Power fails, and the folder has its old name again. 3. The replica is
+            # moved back to this broker, and continues with the files that are left.
             self._disk.sync_dir(self.directory)
-            # Then the recovery points. With one that outlives the folder put aside, the next topic
-            # of that name looks like one whose folder somebody has taken.
+            # Then write the recovery points. If one outlives its folder, the next topic of that
+            # name looks as if someone had removed its folder.
             going = {_stem(path.rpartition("/")[2]) for path in directories}
             self.checkpoints.write_dropped(lambda key: _stem_of(f"{key[0]}-{key[1]}") in going)
         while directories:
@@ -332,7 +338,7 @@ class ReplicaStore:
     def close_all(self, replicas: Sequence[StoredReplica], broken: Iterable[str]) -> None:
         """Close every log, then write all checkpoints. Raises OSError.
 
-        broken: directory names of logs that could not even be opened.
+        broken: names of the folders whose logs could not be opened.
         """
         unclean = set(broken)
         for replica in replicas:
@@ -378,9 +384,9 @@ class ReplicaStore:
         return f"{self.directory}/{name}"
 
     def _read_topic_id(self, path: str) -> bytes | None:
-        """None when there is no id: the directory's data was never flushed (a power cut took the
-        unsynced identity), so nobody can say whose it is. Raises CorruptData.
-        """
+        """The topic id in a folder; None if it has none. Then its data was never flushed, since a
+        power failure took the unsynced partition.metadata, and its topic is unknown. Raises
+        CorruptData."""
         metadata = f"{path}/{PARTITION_METADATA}"
         if not self._disk.exists(metadata):
             return None
@@ -401,18 +407,19 @@ def _aside(name: str, unique: bytes) -> str:
 
 
 def _stem_of(name: str) -> str:
-    """`_stem` of what a folder is put aside as; asked for all of them at every removal."""
+    """The `_stem` that this folder has once it is put aside; called for every log at every
+    removal."""
     return name if len(name) <= _UNCUT_MAX else _stem(_aside(name, _NOBODY))
 
 
 def _stem(aside: str) -> str:
-    """The part of its old name that a folder put aside still has: all of it, but for a very long
-    name."""
+    """The part of its old name that a folder put aside still has: the whole name, unless it is very
+    long."""
     return aside.rpartition(".")[0]
 
 
 def _keys_of(names: Iterable[str]) -> list[TopicPartition]:
-    """Topic and partition of each folder that is a replica's, by its name."""
+    """Topic and partition of each folder name that is a replica's."""
     return [key for key in map(replica_of, names) if key is not None]
 
 

@@ -1,1 +1,1 @@
-"""All replicas of one broker: which there are, what runs on a timer, what a failed disk means."""
+"""All replicas of one broker: their set, their periodic jobs, the consequences of a failed disk."""

@@ -25,14 +25,15 @@ from kvorum.storage.log.retention import take_deleted
 _log = logging.getLogger(__name__)
 
 FLUSH_CHECK_INTERVAL_MS = 1_000
-"""How soon a rolled segment is fsynced; until then recovery would have to read it again."""
+"""Interval at which rolled segments are fsynced; until then recovery would have to read them
+again."""
 REMOVAL_INTERVAL_MS = 1_000
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
-"""Kafka: producer.id.expiration.check.interval.ms."""
+"""Kafka's producer.id.expiration.check.interval.ms."""
 
 
 class TimedReplicas(Protocol):
-    """The replicas of a broker, and the parts that periodic jobs call."""
+    """The replica manager, as periodic jobs see it."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -61,7 +62,7 @@ class TimedReplicas(Protocol):
 
 
 class BackgroundJobs:
-    """Timers over all replicas of a manager."""
+    """Timers over all replicas of a broker."""
 
     def __init__(self, manager: TimedReplicas) -> None:
         self._manager = manager
@@ -86,7 +87,8 @@ class BackgroundJobs:
         for interval_ms, job in jobs:
             self._tasks.spawn(_every(interval_ms, job), job.__name__)
         # The start has fsynced every batch that it checked. Without this checkpoint the next start
-        # would check them again, and a broker that is killed every minute would check ever more.
+        # would check them again, and a broker that is killed every minute would check more and
+        # more.
         self._tasks.spawn(self._checkpoint_log_offsets(), "checkpoint after the start")
 
     async def stop(self) -> None:
@@ -100,8 +102,9 @@ class BackgroundJobs:
             replica.drop_expired_acks()
             core = replica.core
             if core.high_watermark < core.end_offset and core.raise_high_watermark(now_ms):
-                # A replica that was about to join held the watermark back, and is silent now. Only
-                # time tells: without a fetch of another replica no other code would look.
+                # A replica that was about to join the ISR held the high watermark back, and has
+                # stopped fetching. Only time shows that: without another replica's fetch, no other
+                # code would check.
                 replica.on_high_watermark()
 
     async def _checkpoint_high_watermarks(self) -> None:
@@ -110,7 +113,8 @@ class BackgroundJobs:
             for replica in replicas:
                 producers = replica.log.producers
                 if producers.unreplicated:
-                    # For a follower, which no reader makes do so: else it gathers them for ever.
+                    # Only readers of the last stable offset make a log forget these. A follower has
+                    # no such reader, and would gather them for ever.
                     producers.forget_replicated(replica.core.high_watermark)
             await self._write(log_dir, log_dir.store.checkpoints.write_high_watermarks)
 
@@ -122,12 +126,12 @@ class BackgroundJobs:
                 has_rolled = has_rolled or replica.log.has_unflushed_roll
                 await self._flush(replica)
         if has_rolled:
-            # A start walks each segment from the recovery point on, and a sealed one whole.
+            # A start checks each segment from the recovery point on, and a sealed one whole.
             await self._checkpoint_log_offsets()
 
     async def _flush_all(self) -> None:
         # Kafka leaves the active segment to the operating system. One fsync a minute bounds what
-        # recovery has to read after a crash.
+        # recovery reads after a crash.
         for replica in self._manager.with_files():
             if replica.log.durable_end_offset < replica.log.end_offset:
                 await self._flush(replica)
@@ -139,17 +143,18 @@ class BackgroundJobs:
             await self._write(log_dir, log_dir.store.checkpoints.write_log_offsets)
 
     def _by_home(self) -> Iterator[tuple[LogDirectory, list[Replica]]]:
-        """The directories that are online, each with what has a log in it when its turn comes.
+        """The online directories, each with the replicas that have a log in it at that moment.
 
-        Seed 110027: listed before the wait for another directory, a topic that was deleted and made
-        again meanwhile got the old one's watermark, recovery point and log start for its own.
+        The replicas are listed anew for each directory. Bad sequence otherwise (seed 110027): 1.
+        The job waits for another directory. 2. A listed topic is deleted and created again. 3. The
+        new topic gets the old one's high watermark, recovery point and log start.
         """
         for log_dir in self._manager.directories.online:
             if not log_dir.is_offline:
                 yield log_dir, [r for r in self._manager.with_files() if r.log_dir is log_dir]
 
     async def _write(self, log_dir: LogDirectory, work: Callable[[], None]) -> None:
-        """Write the files of one directory; its failure does not concern the others."""
+        """Write the files of one directory; a failure does not affect the others."""
         try:
             await in_thread(work)
         except OSError as failure:
@@ -165,13 +170,14 @@ class BackgroundJobs:
         try:
             ticket = replica.log.begin_flush()
         except (OSError, CorruptData) as failure:
-            # It reads the batch up to which it will go, which may have been damaged since.
+            # begin_flush reads the last batch, which may have been damaged since it was written.
             self._on_flush_failed(replica, failure)
             return
         is_identity_due, replica.identity_unsynced = replica.identity_unsynced, False
 
         def run() -> None:
-            # First: a recovery point is no proof without it (`ReplicaStore`).
+            # Sync partition.metadata first: without it, a recovery point proves nothing
+            # (`ReplicaStore`).
             if is_identity_due:
                 replica.sync_identity()
             ticket.run()
@@ -179,10 +185,10 @@ class BackgroundJobs:
         try:
             await in_thread(run)
         except OSError as failure:
-            # After a failed fsync nobody knows what is on disk: trying again proves nothing.
+            # After a failed fsync the content of the disk is unknown: trying again proves nothing.
             self._on_flush_failed(replica, failure)
         finally:
-            # Also when cancelled: `stop` closes the log next, and a log has one flush at a time.
+            # Also when cancelled: `stop` closes the log next, and a log allows one flush at a time.
             replica.log.end_flush(ticket)
 
     @staticmethod
@@ -226,5 +232,5 @@ async def _every(interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
         try:
             await job()
         except OSError as failure:
-            # A full or failing disk: say so, and try again at the next interval.
+            # The disk is full or failing: log it, and try again at the next interval.
             _log.error("%s failed: %s", getattr(job, "__name__", job), failure)

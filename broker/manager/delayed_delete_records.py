@@ -1,5 +1,5 @@
-"""Waits until all live replicas have deleted the records that DeleteRecords names. Kafka calls this
-DelayedDeleteRecords.
+"""DeleteRecords requests that wait until all live replicas have deleted the records. Kafka calls
+this DelayedDeleteRecords.
 
 The low watermark of a partition is the least log start among its live replicas. A follower's fetch,
 the death of a broker, and this log's own start can move it; each wakes the waiting requests.
@@ -25,7 +25,7 @@ class Deleted(NamedTuple):
 
 
 class PendingDeletion:
-    """One DeleteRecords request; its partitions are known by their number in it."""
+    """One DeleteRecords request; a number identifies each of its partitions."""
 
     def __init__(self, deadlines: Deadlines) -> None:
         self.deadline_bucket = -1
@@ -35,12 +35,12 @@ class PendingDeletion:
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wait_for(self, number: int, replica: Replica, offset: int) -> None:
-        """The partition is open until its low watermark is at `offset`."""
+        """Wait until the partition's low watermark is at `offset`."""
         self._waiting[number] = (replica, offset)
         replica.pending_deletions.append(self)
 
     def look(self, replica: Replica) -> None:
-        """The replica's low watermark or role may have changed."""
+        """Check again: the replica's low watermark or role may have changed."""
         for number, (waiting, offset) in list(self._waiting.items()):
             if waiting is replica:
                 result = _result(replica, offset)
@@ -48,7 +48,8 @@ class PendingDeletion:
                     self._settle(number, result)
 
     async def wait(self, deadline_ms: int) -> None:
-        """Until every partition has its result. deadline_ms: monotonic; then the rest timed out."""
+        """Wait until every partition has its result. deadline_ms: monotonic; the remaining
+        partitions then get REQUEST_TIMED_OUT."""
         for replica in {id(replica): replica for replica, _ in self._waiting.values()}.values():
             self.look(replica)
         if not self._waiting:
@@ -67,7 +68,7 @@ class PendingDeletion:
             self._settle(number, Deleted(low_watermark, ErrorCode.REQUEST_TIMED_OUT))
 
     def cancel(self) -> None:
-        """The connection is gone: nobody wants the answer."""
+        """Stop waiting: the connection is closed."""
         self._done.cancel()
 
     def _settle(self, number: int, result: Deleted) -> None:
@@ -85,7 +86,7 @@ class PendingDeletion:
 
 
 def _result(replica: Replica, offset: int) -> Deleted | None:
-    """The answer to a deletion up to `offset`; None while replicas are behind."""
+    """The result of a deletion up to `offset`; None while replicas are behind."""
     if replica.is_offline:
         return Deleted(UNKNOWN_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
     if replica.is_closed or not replica.core.is_leader:

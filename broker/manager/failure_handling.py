@@ -1,8 +1,9 @@
-"""The consequences of a failed disk call, or of damaged bytes. Part of the replicas' driver.
+"""The consequences of a failed disk call, or of damaged bytes. Part of the replica manager's
+driver.
 
-A disk error takes the whole directory offline: every replica in it answers KAFKA_STORAGE_ERROR, its
-fetching stops, and a heartbeat tells the controller at once. Damage costs one replica; the broker
-reports it as lost, so that another replica can lead.
+A disk error takes the whole data directory offline: every replica in it answers KAFKA_STORAGE_ERROR
+and stops fetching, and a heartbeat tells the controller at once. Damage affects one replica; the
+broker reports it as lost, so that another replica can lead.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _log = logging.getLogger(__name__)
 Key = tuple[bytes, int]
 
 NAMES_SAID_MAX = 5
-"""Of replicas that a line of the log names; the others are counted."""
+"""Replicas that a log line names; the others are counted."""
 
 
 class FailingReplicas(Protocol):
-    """The replicas of a broker, and the parts that a failure concerns."""
+    """The replica manager, as the handling of failures sees it."""
 
     @property
     def broker_id(self) -> int: ...
@@ -54,8 +55,11 @@ class FailingReplicas(Protocol):
 
 
 class ReplicaWithoutLog(NamedTuple):
-    """A replica without a log. name: its folder's; log_dir: where that lies, None if nobody knows.
-    is_unplaced: the next image of the partition may give it a place (`LogDirectories.place`)."""
+    """A replica whose log is not open.
+
+    name: of its folder. log_dir: the data directory of that folder, None if it is unknown.
+    is_unplaced: the next image of the partition may give it a directory (`LogDirectories.place`).
+    """
 
     name: str
     log_dir: LogDirectory | None
@@ -63,16 +67,16 @@ class ReplicaWithoutLog(NamedTuple):
 
 
 class ReplicaFailures:
-    """Acts for one manager. on_directory_failed: see there."""
+    """Handles the failures of one replica manager. on_directory_failed: see `ReplicaManager`."""
 
     def __init__(self, manager: FailingReplicas, on_directory_failed: Callable[[], None]) -> None:
         self._manager = manager
         self._on_directory_failed = on_directory_failed
         self._unplaced: dict[str, list[str]] = {}
-        """Why replicas stay offline -> their names, those of one image."""
+        """Names of the replicas that stay offline, by reason; those of one image."""
 
     def on_failed(self, replica: Replica, failure: OSError | CorruptData, operation: str) -> None:
-        """A replica has just gone offline because of this."""
+        """Handle a replica that has just gone offline because of `failure`."""
         core = replica.core
         self._manager.fetchers.unfollow((core.topic_id, core.partition_id))
         if isinstance(failure, OSError) and is_disk_fault(failure):
@@ -88,7 +92,7 @@ class ReplicaFailures:
             failure,
         )
         if isinstance(failure, CorruptData) and failure.path.endswith(LOG_SUFFIX):
-            # Of other files the next start makes new ones, from the batches.
+            # The next start rebuilds other files from the batches.
             self._mark(replica, failure)
         self._report_directory((core.topic_id, core.partition_id), LOST_DIRECTORY)
 
@@ -101,8 +105,9 @@ class ReplicaFailures:
     def on_open_failed(
         self, key: Key, name: str, log_dir: LogDirectory, failure: OSError | CorruptData
     ) -> None:
-        """A log could not be opened. name: of its folder."""
-        # A folder that is another topic's, or does not say whose it is, is named with its way out.
+        """Handle a log that could not be opened. name: of its folder."""
+        # PARTITION_METADATA: the folder belongs to another topic or has no topic id; that error
+        # says itself what to do.
         is_restored = isinstance(failure, CorruptData) and not failure.path.endswith(
             PARTITION_METADATA
         )
@@ -115,11 +120,12 @@ class ReplicaFailures:
             self._report_directory(key, LOST_DIRECTORY)
 
     def stay_offline(self, name: str, reason: str) -> None:
-        """A replica has no place; `say_offline` says so."""
+        """Note a replica that has no directory; `say_offline` logs it."""
         self._unplaced.setdefault(reason, []).append(name)
 
     def say_offline(self) -> None:
-        """One line for all that stay offline for one reason, which thousands would hide."""
+        """Log one line for each reason, with all replicas that stay offline for it; thousands of
+        lines would hide it."""
         for reason, names in self._unplaced.items():
             first = ", ".join(names[:NAMES_SAID_MAX])
             if len(names) > NAMES_SAID_MAX:
@@ -130,13 +136,13 @@ class ReplicaFailures:
         self._unplaced.clear()
 
     def opened_at(self, name: str) -> str | None:
-        """The folder of the replica of that name, None if none is open."""
+        """The folder of the open replica of that name; None if none is open."""
         key = replica_of(name)
         replica = None if key is None else self._manager.find_by_name(*key)
         return None if replica is None else replica.log.directory
 
     def on_directory_error(self, log_dir: LogDirectory, failure: OSError, operation: str) -> None:
-        """A disk call failed that was no single replica's."""
+        """Handle a failed disk call that concerns no single replica."""
         if is_disk_fault(failure):
             self._fail(log_dir, failure, operation)
         else:
@@ -145,18 +151,19 @@ class ReplicaFailures:
     # --- what the controller is told ---------------------------------------------------------
 
     def settle(self, key: Key, replica: Replica, image: PartitionImage) -> None:
-        """The metadata says where the replica lies; tell if that is not so."""
+        """Report the replica's directory to the controller if the metadata names another one."""
         want = self._placement_of(replica.log_dir)
         if replica.is_offline and not replica.log_dir.is_offline:
             want = LOST_DIRECTORY
         self._tell_if_new(key, want, image)
 
     def settle_broken(self, key: Key, image: PartitionImage) -> None:
-        """As `settle`, of a replica that nobody can find."""
+        """As `settle`, for a replica without a log."""
         told = image.directory_of(self._manager.broker_id)
         own = self._manager.directories.by_id(told)
         if told == UNASSIGNED_DIRECTORY or (own is not None and not own.is_offline):
-            # Taken for online: nobody says where it is, or its folder there is gone.
+            # The controller takes the replica for online: the metadata names no directory for it,
+            # or an online one in which its folder is missing.
             self._report_directory(key, LOST_DIRECTORY)
 
     def _tell_if_new(self, key: Key, want: bytes, image: PartitionImage) -> None:
@@ -173,7 +180,8 @@ class ReplicaFailures:
 
     @staticmethod
     def _placement_of(log_dir: LogDirectory) -> bytes:
-        """The id of a directory; of one that could never be read there is none."""
+        """The directory's id as the controller knows it; LOST_DIRECTORY if its id could never be
+        read."""
         return LOST_DIRECTORY if log_dir.id is None else log_dir.id
 
     # --- a directory goes down ---------------------------------------------------------------
@@ -192,14 +200,15 @@ class ReplicaFailures:
                 replica.go_offline()
             image = manager.image.partition(*key)
             if image is not None:
-                # One that the controller does not know to be there would not be given up.
+                # Report a replica that the metadata places elsewhere: otherwise the controller
+                # would keep it as the leader.
                 self.settle(key, replica, image)
         self._on_directory_failed()
 
     # --- the end -----------------------------------------------------------------------------
 
     def delete(self, replica: Replica) -> None:
-        """Remove a replica from its disk; from one that is offline the next start removes it."""
+        """Delete a replica's folder; if its directory is offline, the next start deletes it."""
         log_dir = replica.log_dir
         log_dir.replicas -= 1
         if log_dir.is_offline:
@@ -212,7 +221,7 @@ class ReplicaFailures:
             self.on_directory_error(log_dir, failure, "removal")
 
     def delete_broken(self, key: Key, broken: ReplicaWithoutLog | None) -> None:
-        """As `delete`, of a replica without a log."""
+        """As `delete`, for a replica without a log."""
         if broken is None or broken.log_dir is None or broken.log_dir.is_offline:
             return
         try:
@@ -221,9 +230,10 @@ class ReplicaFailures:
             self.on_directory_error(broken.log_dir, failure, "removal")
 
     async def close_all(self, replicas: list[Replica], broken: Iterable[ReplicaWithoutLog]) -> None:
-        """Close every log and write the checkpoints; directories that manage say `is_closed`.
+        """Close every log and write the checkpoints; sets `is_closed` of each directory that
+        succeeds.
 
-        Raises the first OSError, after all have had their turn.
+        Raises the first OSError, after all directories were tried.
         """
         first: OSError | None = None
         for log_dir in self._manager.directories.items:

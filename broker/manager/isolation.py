@@ -1,14 +1,16 @@
-"""A leader that neither a controller nor a follower is heard of by: it may have been replaced.
+"""Isolated leaders: a leader that reaches neither a controller nor a follower may have been
+replaced.
 
-Bad sequence that this bounds: 1. A loses the controllers, yet neither its clients nor the other
-brokers, 2. A's session ends, B and C lead what A led, and stop fetching from A, 3. producers with
-acks=all wait at A for records that are never committed, and consumers for records that never come,
-until their own timeouts.
+Bad sequence that this shortens: 1. Broker A loses the controllers and the other brokers, but not
+its clients. 2. A's session ends; B and C lead A's partitions, and stop fetching from A. 3.
+Producers with acks=all wait at A for records that are never committed, and consumers for records
+that never arrive, until their own timeouts.
 
-Either fact alone is no reason. With the whole quorum down nobody is elected: followers fetch on,
-and so do clients. A follower that stops while the controllers answer leaves the ISR.
+Either condition alone is not enough. If the whole quorum is down, no leader is elected: followers
+keep fetching, and clients may go on. A follower that stops while the controllers answer leaves the
+ISR.
 
-The metadata has the last word: nothing here changes a role or an epoch.
+The metadata decides: this module changes no role and no epoch.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ from kvorum.runtime.errors import ErrorCode
 _log = logging.getLogger(__name__)
 
 CHECKS_PER_TIMEOUT = 4
-"""Looks at the followers in each session timeout, while no controller answers."""
+"""Checks of the followers in each session timeout while no controller answers."""
 NAMED_MAX = 5
-"""Partitions that one line of the log names."""
+"""Partitions that one log line names."""
 
 
 class Isolation:
-    """Which partitions this broker leads without being heard by anybody else. A driver.
+    """Finds the partitions that this broker leads in isolation, and abandons them. A driver.
 
-    The rule is `Partition.has_followers_left`; here are the clock and what follows.
+    The rule is `Partition.has_followers_left`; this class has the clock and the consequences.
     """
 
     def __init__(
@@ -45,16 +47,17 @@ class Isolation:
         config: BrokerConfig,
         on_change: Callable[[Replica], None],
     ) -> None:
-        """replicas: all of this broker. now_ms: monotonic. on_change: a replica is abandoned, or is
-        no more; a coordinator that lives in it ends, or begins anew."""
+        """replicas: all replicas of this broker. now_ms: monotonic. on_change: called when a
+        replica is abandoned or no longer abandoned; a coordinator in its log then stops or
+        starts."""
         self._replicas = replicas
         self._now_ms = now_ms
         self._timeout_ms = config.broker_session_timeout_ms
-        # The fetch of an idle follower waits here for so long before it asks again.
+        # A fetch of an idle follower waits here up to this long before the follower sends another.
         self._fetch_age_max_ms = max(self._timeout_ms, 2 * config.replica_fetch_wait_max_ms)
         self._on_change = on_change
         self._unfenced_ms = 0
-        """When a controller last answered that this broker's session goes on."""
+        """When a controller last answered that this broker is not fenced."""
         self._timer: asyncio.TimerHandle | None = None
         self._abandoned: dict[Replica, None] = {}
         self._base: ClusterImage | None = None
@@ -65,7 +68,8 @@ class Isolation:
     def on_controller_answer(self, *, is_fenced: bool) -> None:
         """The active controller has answered a heartbeat."""
         if is_fenced:
-            # Others may lead what this broker led; the metadata that say so are on their way.
+            # Other brokers may lead this broker's partitions; the metadata that says so is on its
+            # way.
             return
         self._unfenced_ms = self._now_ms()
         if self._abandoned:
@@ -99,12 +103,12 @@ class Isolation:
     def _set_abandoned(self, replicas: Iterable[Replica]) -> None:
         before, self._abandoned = self._abandoned, dict.fromkeys(replicas)
         self._base = None
-        # By the core's own word: a new leader epoch, or another role, has put an end to it too.
+        # Check `is_abandoned` of the core: a new leader epoch or another role clears it too.
         ended = [r for r in before if r not in self._abandoned and r.core.is_abandoned]
         for replica in ended:
             replica.core.is_abandoned = False
-            # Bad sequence: 1. the topic is deleted and made anew, 2. a coordinator begins in its
-            # new replica, 3. a word about the closed one ends it.
+            # Bad sequence: 1. The topic is deleted and created again. 2. A coordinator starts in
+            # the new replica. 3. A call for the closed replica stops that coordinator.
             if not replica.is_closed:
                 self._on_change(replica)
         added = [r for r in self._abandoned if not r.core.is_abandoned]
@@ -123,15 +127,15 @@ class Isolation:
             )  # fmt: skip
 
     def hides(self, topic_ids: Iterable[bytes | None]) -> bool:
-        """True if `shown` takes the leader from a partition of one of these topics."""
+        """True if `shown` removes the leader of a partition of one of these topics."""
         if not self._abandoned:
             return False
         hidden = {r.core.topic_id for r in self._abandoned if r.core.is_abandoned}
         return any(topic_id in hidden for topic_id in topic_ids)
 
     def shown(self, image: ClusterImage) -> ClusterImage:
-        """The image that clients are told of: abandoned partitions have no leader in it, so that
-        clients ask another broker. The same object until either changes."""
+        """The image shown to clients: abandoned partitions have no leader in it, so that clients
+        ask another broker. The same object until the image or the abandoned partitions change."""
         if not self._abandoned:
             return image
         if image is self._base:

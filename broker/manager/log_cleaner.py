@@ -1,8 +1,8 @@
-"""Compacting logs in the background: one at a time, the dirtiest first. A driver.
+"""Log cleaner: compacts logs in the background, one at a time, the dirtiest first. A driver.
 
-What may go is decided in `storage.cleaning.cleanable_range` and `storage.cleaning.batch_cleaning`;
-here are the choice of the log, the thread, and the pauses. A log with a damaged batch is left alone
-from then on, loudly; the broker and the other logs go on.
+`storage.cleaning.cleanable_range` and `storage.cleaning.batch_cleaning` decide what may be removed.
+This module chooses the log, runs the thread, and pauses. A log with a damaged batch is skipped from
+then on, with an error in the broker's log; other logs are still cleaned.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
 _log = logging.getLogger(__name__)
 
 BUSY_SHARE = 0.5
-"""Part of the time that the cleaner may work. Its thread and the loop take turns at one
-interpreter, so what it takes it takes from requests."""
+"""Share of time that the cleaner may work. Its thread and the event loop share one interpreter, so
+its work slows down requests."""
 BACKOFF_MIN_MS = 10
 """Kafka lets log.cleaner.backoff.ms be 0; a loop without a pause would starve the broker."""
 RETRY_MS = 60_000
-"""Pause for a log after a failing disk call; it may have been a full disk."""
+"""Pause for a log after a failed disk call: the disk may have been full."""
 
 
 class CleanedReplicas(Protocol):
-    """The replicas of a broker, as the log cleaner sees them."""
+    """The replica manager, as the log cleaner sees it."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -46,11 +46,12 @@ class CleanedReplicas(Protocol):
 
 
 class _AdvanceFailed(Exception):
-    """A job met something that nobody had thought of, which is the cause of this."""
+    """A cleaning job failed with an unexpected exception, its cause."""
 
 
 class LogCleaner:
-    """Compacts the logs of a manager. cleaned: cleans done; failures: those that broke off."""
+    """Compacts the logs of a broker. cleaned: number of completed cleanings; failures: number of
+    failed ones."""
 
     def __init__(self, manager: CleanedReplicas) -> None:
         self._manager = manager
@@ -64,7 +65,8 @@ class LogCleaner:
             self._tasks.spawn(self._run(), "log-cleaner")
 
     async def stop(self) -> None:
-        """The clean under way ends at its next piece; what it has swapped in stays."""
+        """Stop. The cleaning under way ends at its next step; segments that it has swapped in
+        stay."""
         await self._tasks.stop()
 
     async def _run(self) -> None:
@@ -74,7 +76,7 @@ class LogCleaner:
                 await asyncio.sleep(pause_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
-        """One clean, of the log that needs it most; False if none does."""
+        """Clean the log that needs it most; False if no log does."""
         found = await self._dirtiest()
         if found is None:
             return False
@@ -110,7 +112,7 @@ class LogCleaner:
         self.failures += 1
         self._retry_at_ms[replica] = self._manager.clock.monotonic_ms() + RETRY_MS
         _log.error("compaction of %s failed: %s", replica.log.directory, failure)
-        # A clean needs room for what it writes beside the log, and files to open; the log does not.
+        # A full disk stops a cleaning, which writes new segments, but does not make the log fail.
         if is_disk_fault(failure) and failure.errno not in (errno.ENOSPC, errno.EDQUOT):
             replica.fail(failure, "compaction")
 
@@ -128,7 +130,7 @@ class LogCleaner:
             if best is None or plan.dirty_ratio > best[1].dirty_ratio:
                 best = replica, plan
             await asyncio.sleep(0)
-        # Waiting in between, a log may have been closed or cut since it was looked at.
+        # The log may have been closed or truncated since it was checked, during a wait.
         if best is None or (plan := self._plan(best[0])) is None:
             return None
         return best[0], plan
@@ -169,7 +171,7 @@ class LogCleaner:
         try:
             await self._drive(replica, job)
         finally:
-            # Also when we are cancelled: what is on disk must be in memory before the log closes.
+            # Also when cancelled: memory must match the disk before the log closes.
             log_cleaning.end(log, job)
         if job.is_cancelled or replica.is_closed:
             return
@@ -210,7 +212,7 @@ class LogCleaner:
         try:
             await in_thread(job.swap)
         except OSError as failure:
-            # The folder is between two states, which the next start puts in order.
+            # The folder is between two states; the next start completes or undoes the swap.
             replica.fail(failure, "compaction")
             raise
         log_cleaning.apply_swap(replica.log, self._manager.clock.wall_ms())
@@ -222,6 +224,6 @@ async def _advance(job: CleaningJob) -> int:
     except (KvorumError, OSError):
         raise
     except Exception as error:
-        # A bug of ours. But a job reads what stays as it is, and writes what is no part of the log
-        # yet: it costs the compaction of this log, and not every broker that has a replica.
+        # A bug of ours. The job only reads the log and writes new files that are not part of it
+        # yet. So it stops the compaction of this log, and not every broker that has a replica.
         raise _AdvanceFailed(f"its compaction failed: {error!r}") from error

@@ -1,8 +1,8 @@
 """A broker's actions on its replicas when the metadata changes. Pure.
 
-The actions are the difference of two images, seen by one broker. Topics are told apart by id, never
-by name: a topic that was deleted and made again is another topic; its old replica goes and a new,
-empty one comes.
+The actions are the difference between two images, for one broker. Topics are identified by id,
+never by name: a topic that was deleted and created again is another topic. Its old replica is
+deleted and a new, empty one is made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Lead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
-    """image.leader may be nobody."""
+    """This broker follows image.leader, which may be NO_LEADER."""
 
     topic: str
     topic_id: bytes
@@ -47,16 +47,17 @@ Action = Delete | Lead | Follow
 def plan(
     before: ClusterImage, after: ClusterImage, broker_id: int, delta: Delta | None = None
 ) -> list[Action]:
-    """Actions in the order to take them: deletions first, so that a re-created topic finds its
-    directory free.
+    """Actions in the order to take them: deletions first, so that the folder of a re-created topic
+    is free.
 
-    delta: what led from `before` to `after`; it only spares looking at topics that did not
-    change. Without it both images are compared whole.
+    delta: the changes from `before` to `after`; it only saves comparing topics that did not change.
+    Without it, both images are compared whole.
     """
     deletions: list[Action] = []
     changes: list[Action] = []
     for topic_id, partition_ids in touched(before, after, delta):
-        # Once a topic, not a partition: a broker that dies touches tens of thousands of these.
+        # Look topics up once each, not once a partition: the death of a broker changes tens of
+        # thousands of partitions.
         old_topic, new_topic = before.topics.get(topic_id), after.topics.get(topic_id)
         was = {} if old_topic is None else old_topic.partitions
         now = {} if new_topic is None else new_topic.partitions
@@ -88,8 +89,8 @@ def touched(
     before: ClusterImage, after: ClusterImage, delta: Delta | None
 ) -> Iterator[tuple[bytes, list[int]]]:
     """(topic id, ids of its partitions that may have changed, ascending)."""
-    # By topic id: maps of images have another order in every process, and a run of the simulator
-    # none of its own.
+    # Sort by topic id: the order of an image's maps differs between processes, and a simulation
+    # must be reproducible.
     if delta is not None:
         for topic_id, topic in sorted(delta.deleted_topics.items(), key=_topic_id):
             yield topic_id, sorted(topic.partitions)

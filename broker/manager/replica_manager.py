@@ -1,7 +1,9 @@
-"""All replicas of this broker: follows the metadata, owns logs and fetchers. The driver.
+"""Replica manager: all replicas of this broker. Follows the metadata, owns logs and fetchers. The
+driver.
 
-Walk: metadata publisher -> `publish` -> `plan` (pure) -> here; Produce and Fetch come in through
-`find` and `fetching`. Everything runs on the loop; fsyncs and removals run in threads.
+Walk: metadata publisher -> `publish` -> `plan` (pure) -> here. Produce and Fetch find their
+replicas with `find` and `watch`. Everything runs on the event loop; fsyncs and removals run in
+threads.
 """
 
 from __future__ import annotations
@@ -64,7 +66,11 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaManager:
-    """Construct, `load`, `publish` the first image, `start`; in the end `await stop()`."""
+    """All replicas of a broker.
+
+    Order of calls: construct, `load`, `publish` the first image, `start`; at the end `await
+    stop()`.
+    """
 
     def __init__(
         self,
@@ -80,13 +86,13 @@ class ReplicaManager:
         connect: Connect = connect_tcp,
         on_directory_failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """connect: how fetchers reach their leaders. on_directory_failed: `directories` has one
-        less that is online; whether the broker can go on is the owner's to say."""
+        """connect: how fetchers connect to leaders. on_directory_failed: called when a directory
+        has gone offline; the owner decides if the broker can go on."""
         self.broker_id = broker_id
         self.clock = clock
         self.rng = rng
         self.config = config
-        """The present settings: the broker's file with dynamic configs on top."""
+        """The current settings: the static config with dynamic configs on top."""
         self._static_config = config
         self.controller = controller
         self.image: ClusterImage = EMPTY_IMAGE
@@ -129,7 +135,7 @@ class ReplicaManager:
         self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
             self.fetchers.suspects.on_image,
         ]
-        """Called once the replicas have taken an image over, with what led to it from the last."""
+        """Called with (delta, image) after the replicas have adopted an image."""
         self._background_jobs = BackgroundJobs(self)
         self.cleaner = LogCleaner(self)
         self.reread_verification = RereadVerification(self)
@@ -140,10 +146,10 @@ class ReplicaManager:
     def load(
         self, is_clean: bool = False, found: Mapping[str, FoundDirectory] | None = None
     ) -> None:
-        """Read checkpoints and find the replicas on disk (blocking). Logs open at `publish`.
+        """Read checkpoints and find the replicas on disk (blocking). Logs are opened at `publish`.
 
         is_clean: the last process ended by `stop`; otherwise logs are checked when opened. found:
-        the same of each directory, with its id; needed where there are several.
+        `is_clean` and the id of each directory; required if there are several.
         """
         if found is None:
             found = {
@@ -153,7 +159,7 @@ class ReplicaManager:
         self.directories.load(found)
 
     def start(self) -> None:
-        """Begin fetching and the background jobs; needs a running loop."""
+        """Start fetching and the background jobs; needs a running event loop."""
         self.fetchers.start()
         self._background_jobs.start()
         self.cleaner.start()
@@ -191,20 +197,20 @@ class ReplicaManager:
         return list(self._broken.values())
 
     def with_files(self) -> list[Replica]:
-        """Those that have a log on disk. A partition that was never written to has none, and
-        costs the timers nothing."""
+        """The replicas that have a log on disk. A partition that was never written to has none, and
+        costs the periodic jobs nothing."""
         return list(self._with_files.values())
 
     def find(self, topic_id: bytes, partition_id: int) -> Replica | None:
         return self._replicas.get((topic_id, partition_id))
 
     def find_by_name(self, topic: str, partition_id: int) -> Replica | None:
-        """The replica of the topic that has this name now."""
+        """The replica of the topic that has this name in the current image."""
         topic_id = self.image.topic_ids.get(topic)
         return None if topic_id is None else self._replicas.get((topic_id, partition_id))
 
     def watch(self, watched: Watched) -> Replica | None:
-        """Connect a watched partition to its replica, if it is here."""
+        """Connect a watched partition to its replica, if this broker has it."""
         partition_id = watched.asked.partition_id
         if watched.state.is_by_id:
             replica = self.find(watched.topic_id, partition_id)
@@ -216,7 +222,8 @@ class ReplicaManager:
         return replica
 
     def missing_error(self, topic: str, topic_id: bytes, partition_id: int) -> ErrorCode:
-        """Why a partition asked for (by name, or by id when the name is "") is not here."""
+        """The error for a requested partition (by name, or by id if the name is "") that this
+        broker has no replica of."""
         if topic:
             image = self.image.topic(topic)
             if image is None:
@@ -237,13 +244,13 @@ class ReplicaManager:
     # --- metadata ----------------------------------------------------------------------------
 
     def observe(self, topic: str, observer: ReplicaObserver) -> None:
-        """Tell `observer` of every change of role of the replicas of `topic`."""
+        """Report every change of the replicas of `topic` to `observer`."""
         self._observers[topic] = observer
 
     def publish(self, delta: Delta | None, image: ClusterImage) -> None:
-        """The cluster is now as `image` says; `delta` led there from the last published image.
+        """Adopt `image`; `delta` led to it from the last published image.
 
-        delta None (or one that starts elsewhere) compares the images whole.
+        If delta is None, or starts from another image, the images are compared whole.
         """
         before, self.image = self.image, image
         self._known_before = before
@@ -253,8 +260,10 @@ class ReplicaManager:
         if delta is None or delta.changed_brokers:
             self.listing.observe(before, image, self.now_ms())
         is_reconfigured = self._take_over_config(delta)  # before any log opens
-        # First the minimum, or: 1. it is raised, 2. a member leaves the ISR and stays eligible,
-        # 3. one image has both, and we acknowledge alone. No more: we may not lead any more.
+        # Apply min.insync.replicas first. Bad sequence otherwise: 1. The minimum is raised.
+        # 2. Follower B leaves the ISR and stays eligible. 3. One image brings both changes, and
+        # this leader acknowledges alone by the old minimum. All other configs follow after the
+        # roles, since this broker may no longer lead.
         reconfigured = self._configured_by(delta, is_all=is_reconfigured)
         for replica in reconfigured:
             minimum = self._config_of(replica.core.topic).min_insync_replicas
@@ -290,8 +299,8 @@ class ReplicaManager:
         self.fetchers.unfollow(key)
         if replica.become_leader(image, self.now_ms()) and _log.isEnabledFor(logging.DEBUG):
             _log.debug("lead %s", replica.core.summary())
-        # The image may settle a proposal before its answer comes. A follower that caught up while
-        # the proposal was in flight is in no incremental fetch any more: without this, only the
+        # The image may settle a proposal before its answer arrives. A follower that caught up while
+        # the proposal was pending is in no incremental fetch any more: without this, only the
         # periodic check would propose it.
         self.isr.reconsider(replica)
         self._notify_observer(replica)
@@ -310,7 +319,8 @@ class ReplicaManager:
         if image.leader in (NO_LEADER, self.broker_id) or replica.is_offline:
             self.fetchers.unfollow(key)
         elif is_new_epoch or not self.fetchers.is_following(key, image.leader):
-            # Not when only the ISR moved: that would fetch again what is already on its way.
+            # A change of the ISR alone does not restart the fetch: it would fetch again what is
+            # already on its way.
             self.fetchers.follow(key, replica, image.leader)
         self._notify_observer(replica)
 
@@ -327,7 +337,7 @@ class ReplicaManager:
             self.failures.delete(replica)
 
     def _ensure(self, key: Key, topic: str, image: PartitionImage) -> Replica | None:
-        """The replica, opened if it was not; None when its log cannot be opened."""
+        """The replica, opened if needed; None if its log cannot be opened."""
         replica = self._replicas.get(key)
         broken = self._broken.get(key)
         if replica is not None or (broken is not None and not broken.is_unplaced):
@@ -348,8 +358,8 @@ class ReplicaManager:
         try:
             opened = log_dir.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
         except (CorruptData, OSError) as failure:
-            # Damage is never repaired by guessing; the partition stays down here, loudly, and
-            # its other replicas serve.
+            # Damage is never repaired by guessing. The replica stays offline with an error in the
+            # broker's log, and its other replicas serve.
             name = f"{topic}-{partition_id}"
             self._broken[key] = ReplicaWithoutLog(name, log_dir)
             self.failures.on_open_failed(key, name, log_dir, failure)
@@ -384,7 +394,7 @@ class ReplicaManager:
         return replica
 
     def _place(self, key: Key, topic: str, image: PartitionImage) -> LogDirectory | Unplaced:
-        """The directory of a replica, or why it has none."""
+        """The directory of a replica, or the reason why it has none."""
         before = self._known_before.partition(*key)
         was_ours = before is not None and self.broker_id in before.replicas
         return self.directories.place(
@@ -398,13 +408,14 @@ class ReplicaManager:
         )
 
     def on_file_failed(self, path: str, failure: OSError) -> None:
-        """A file of some log could not be read while it was sent."""
+        """Handle a log's file that could not be read while it was sent."""
         log_dir = self.directories.of_path(path)
-        if log_dir is not None and is_disk_fault(failure):  # and not a log that was cut or closed
+        # otherwise the log was truncated or closed
+        if log_dir is not None and is_disk_fault(failure):
             self.on_directory_error(log_dir, failure, "read")
 
     def on_directory_error(self, log_dir: LogDirectory, failure: OSError, operation: str) -> None:
-        """A disk call failed that was no single replica's: a checkpoint, a removal."""
+        """Handle a failed disk call that concerns no single replica: a checkpoint, a removal."""
         self.failures.on_directory_error(log_dir, failure, operation)
 
     def _note_files(self, replica: Replica) -> None:
@@ -414,14 +425,14 @@ class ReplicaManager:
         return self._topic_configs.of(self.config, self.image.topic_configs(topic))
 
     def _take_over_config(self, delta: Delta | None) -> bool:
-        """Take over dynamic configs; True if this broker's settings have changed."""
+        """Adopt dynamic configs; True if this broker's settings have changed."""
         if delta is not None and all(kind != RESOURCE_BROKER for kind, _ in delta.changed_configs):
             return False
         before = self.config
         self.config = with_dynamic(self._static_config, self.image, self.broker_id)
         if self.config == before:
             return False
-        _log.info("broker=%d takes over changed configs", self.broker_id)
+        _log.info("broker=%d adopts changed configs", self.broker_id)
         self._set_rates()
         return True
 
@@ -431,11 +442,11 @@ class ReplicaManager:
         self.follower_quota.set_rate(self.config.follower_replication_throttled_rate, now_ms)
 
     def _configured_by(self, delta: Delta | None, *, is_all: bool) -> list[Replica]:
-        """The replicas whose configs `delta` changed; all of them without one."""
+        """The replicas whose configs `delta` changed; all replicas if delta is None."""
         if delta is None or is_all:
             return list(self._replicas.values())
-        # Topics by name, not a walk over all replicas: every topic made with a config of its own
-        # comes through here.
+        # Look topics up by name instead of walking over all replicas: every topic created with its
+        # own configs causes this call.
         found = []
         for kind, name in sorted(delta.changed_configs):
             topic = self.image.topic(name) if kind == RESOURCE_TOPIC else None
@@ -450,9 +461,10 @@ class ReplicaManager:
             replica.reconfigure(config, self.now_ms())
 
     def _on_brokers_changed(self, replica: Replica, *, is_settled: bool) -> None:
-        """A follower may be eligible now, or not any more: both move ISR and watermark.
+        """Brokers have changed, so a follower may have become eligible or ineligible: check the ISR
+        and the high watermark.
 
-        is_settled: `_lead` has looked at both already, with the brokers as they are now.
+        is_settled: `_lead` has checked both already, with these brokers.
         """
         if not is_settled:
             self.isr.reconsider(replica)
@@ -461,11 +473,11 @@ class ReplicaManager:
         replica.on_low_watermark()
 
     def _drop_strays(self) -> None:
-        """Remove directories of topics that are gone, once the image is surely newer than them.
+        """Remove folders of deleted topics, once the image is certainly newer than the folders.
 
-        An image that holds this process's own registration holds everything that any earlier
-        process of this broker can have seen; a directory of a topic not in it was deleted, one
-        of a partition that names other replicas was moved away.
+        An image with this process's own registration has everything that earlier processes of this
+        broker can have seen. So a folder whose topic is not in it was deleted, and a folder whose
+        partition has other replicas was moved away.
         """
         stores = [item.store for item in self.directories.online if item.store.has_strays]
         if not stores:

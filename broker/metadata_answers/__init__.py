@@ -1,1 +1,1 @@
-"""The parts of Metadata answers: topics, brokers, and the wait while a broker is suspected dead."""
+"""The parts of Metadata answers: topics, brokers, and the wait while a leader is suspected dead."""

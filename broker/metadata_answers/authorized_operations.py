@@ -1,8 +1,8 @@
-"""What a client may do, told where a description asks for it (KIP-430). Pure.
+"""The operations that a client may perform, for answers that include them (KIP-430). Pure.
 
-Without an authorizer everybody may do everything, and Kafka names all operations of the kind of
-resource; "not asked" is the schemas' default and needs no word here. A set is an int32 with bit
-`1 << code` for each operation, by the codes of Kafka's AclOperation.
+Without an authorizer every client may do everything, and Kafka lists all operations of the resource
+type. "Not asked" is the schemas' default. A set of operations is an int32 with bit `1 << code` for
+each, by the codes of Kafka's AclOperation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class AclOperation(IntEnum):
-    """Kafka's codes."""
+    """Codes of operations, as in Kafka."""
 
     READ = 3
     WRITE = 4
@@ -26,7 +26,7 @@ class AclOperation(IntEnum):
 
 
 def operation_bits(*operations: AclOperation) -> int:
-    """The set as it goes over the wire."""
+    """The set of operations as an int32."""
     return sum(1 << operation for operation in set(operations))
 
 

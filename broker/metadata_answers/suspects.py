@@ -1,10 +1,12 @@
-"""Leaders that have just hung up, as if they had died, and whom the metadata still has as leaders.
+"""Suspects: leaders whose connection to this broker has just broken, and which the metadata still
+names.
 
-Whoever asks for the leaders of topics meanwhile is answered when that is decided: the metadata has
-others, the leader is reached again, or SUSPICION_MS are over.
-Bad sequence that this prevents: 1. a broker dies, 2. librdkafka asks for metadata a few ms later,
-of a broker that has not heard of new leaders yet, 3. it takes the dead one for the answer and asks
-again only a second later, ten times as long as the fail-over takes.
+A Metadata request for their topics waits until the metadata has new leaders, the suspect is reached
+again, or SUSPICION_MS are over.
+
+Bad sequence that this prevents: 1. Leader A dies. 2. A few ms later, librdkafka sends Metadata to
+broker B, whose image has no new leader yet. 3. B's answer still names A; librdkafka asks again only
+a second later, ten times as long as the fail-over takes.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from collections.abc import Callable
 from kvorum.metadata.image.image import ClusterImage
 
 SUSPICION_MS = 500
-"""More than a fail-over takes; the grace of a broken heartbeat stream is most of it."""
+"""More than a fail-over takes; most of it is the grace of a broken heartbeat stream."""
 WAITING_MAX = 100
-"""Requests that wait at once. Each looks again at every change of the metadata."""
+"""Requests that may wait at once. Each is checked again at every change of the metadata."""
 
 
 class Suspects:
-    """The suspects of one broker, and the requests that wait for what becomes of them."""
+    """The suspects of one broker, and the requests that wait for them."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         """now_ms: monotonic."""
@@ -30,28 +32,28 @@ class Suspects:
         self._waiting: dict[asyncio.Event, None] = {}
 
     def suspect(self, leader: int) -> None:
-        """The connection to it has broken."""
+        """Suspect a leader: the connection to it has broken."""
         self._until_ms[leader] = self._now_ms() + SUSPICION_MS
 
     def clear(self, leader: int) -> None:
-        """It has been reached."""
+        """Clear a suspect: it has been reached."""
         if self._until_ms.pop(leader, None) is not None:
             self._wake()
 
     def on_image(self, delta: object, image: ClusterImage) -> None:
-        """The metadata has changed."""
+        """Check waiting requests again: the metadata has changed."""
         self._wake()
 
     def present(self) -> frozenset[int]:
-        """The brokers that are suspected now."""
+        """The current suspects."""
         if not self._until_ms:
             return frozenset()
         now_ms = self._now_ms()
         return frozenset(leader for leader, until in self._until_ms.items() if now_ms < until)
 
     async def wait(self, matters: Callable[[frozenset[int]], bool]) -> None:
-        """Return when `matters`, asked with the suspects at every change, is False; at once if too
-        many wait."""
+        """Wait until `matters`, called with the suspects at every change, returns False. Returns at
+        once if WAITING_MAX requests wait."""
         if len(self._waiting) >= WAITING_MAX:
             return
         event = asyncio.Event()

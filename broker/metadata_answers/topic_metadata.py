@@ -1,4 +1,4 @@
-"""The topics of Metadata answers, packed once for all clients.
+"""The topics of Metadata answers, encoded once for all clients.
 
 A topic's bytes stay valid while its image and the set of unfenced brokers do not change.
 """
@@ -14,11 +14,11 @@ from kvorum.wire.kio_codec import Packed
 from kvorum.wire.metadata_codec import PartitionMetadata, pack_partitions
 
 CACHED_BYTES_MAX = 4 << 20
-"""Packed topics are kept up to here; then all are dropped, and packed again when asked for."""
+"""Limit of kept bytes; above it all are dropped, and encoded again when requested."""
 
 
 class TopicMetadata:
-    """The partitions of topics as Metadata answers hold them."""
+    """Encoded partitions of topics, as Metadata answers have them."""
 
     def __init__(self) -> None:
         self._image: ClusterImage | None = None
@@ -27,7 +27,7 @@ class TopicMetadata:
         self._size_bytes = 0
 
     def partitions(self, image: ClusterImage, topic: TopicImage, version: int) -> Packed:
-        """The partitions of a topic of this image, for an answer of this version."""
+        """The encoded partitions of a topic of this image, for this version of Metadata."""
         self._follow(image)
         key = (topic.topic_id, version)
         found = self._packed.get(key)
@@ -44,7 +44,7 @@ class TopicMetadata:
         return packed
 
     def fresh_partitions(self, image: ClusterImage, topic: TopicImage, version: int) -> Packed:
-        """The same, not kept: for an answer that is kept as a whole."""
+        """As `partitions`, without keeping the bytes: for an answer that is kept as a whole."""
         self._follow(image)
         listed = _listed(topic, self._live)
         return pack_partitions(version, listed, len(topic.partitions))
@@ -69,7 +69,7 @@ def live_brokers(image: ClusterImage) -> frozenset[int]:
 
 
 def offline_replicas(partition: PartitionImage, live: frozenset[int]) -> tuple[int, ...]:
-    """Replicas on brokers that are fenced or gone. live: the other brokers."""
+    """The replicas on brokers that are fenced or not registered. live: ids of all other brokers."""
     if live.issuperset(partition.replicas):
         return ()
     return tuple(replica for replica in partition.replicas if replica not in live)

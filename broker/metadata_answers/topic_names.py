@@ -8,12 +8,12 @@ NAME_LENGTH_MAX = 249
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
-"""Written by coordinators; clients may read them."""
+"""Coordinators write to them; clients may read them."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_refusal(name: str) -> str | None:
-    """Why `name` cannot be a topic's, or None."""
+    """The reason why `name` is not a legal topic name; None if it is."""
     if not name:
         return "a topic name may not be empty"
     if name in (".", ".."):

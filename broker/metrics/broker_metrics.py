@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def broker_metrics(replicas: ReplicaManager, server: KafkaServer) -> Iterator[Metric]:
-    """Gauges of one broker: its directories, its replicas, its clients."""
+    """Gauges of one broker: its directories, replicas and connections."""
     directories = replicas.directories
     online = GaugeMetricFamily(
         "kvorum_broker_log_directory_online",

@@ -1,7 +1,7 @@
-"""The figures that clients push (KIP-714), as the broker's metrics page shows them.
+"""The metrics that clients push (KIP-714), for the broker's Prometheus page.
 
-A push is OpenTelemetry's MetricsData: sums and gauges are kept, the newest value of each series;
-other kinds of data are passed over. opentelemetry-proto is imported with the first push.
+A push is OpenTelemetry's MetricsData. Sums and gauges are kept, the newest value of each series;
+other kinds of data are ignored. opentelemetry-proto is imported with the first push.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 SERIES_MAX = 10_000
-"""Series kept, over all clients; those of further ones are dropped."""
+"""Series kept over all clients; further series are dropped."""
 SERIES_OF_INSTANCE_MAX = 1_000
 TEXT_LENGTH_MAX = 256
 """Characters of a name or of a label's value that are kept."""
@@ -31,20 +31,20 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class _Pushed(NamedTuple):
-    """The last push of one instance: values by name and labels. client_id: at that time."""
+    """The last push of one client instance: values by name and labels. client_id: at that time."""
 
     client_id: str
     values: dict[tuple[str, Labels], float]
 
 
 class ClientFigures:
-    """By client instance, the newest push of each."""
+    """The newest push of each client instance."""
 
     def __init__(self) -> None:
         self._by_instance: dict[bytes, _Pushed] = {}
 
     def take(self, instance: Instance, compression_type: int, packed: bytes) -> ErrorCode:
-        """Replace what the instance has pushed before. INVALID_RECORD if it cannot be read."""
+        """Replace the instance's earlier push. INVALID_RECORD if `packed` cannot be read."""
         try:
             data = decompress(Codec(compression_type), packed, bytes_max=TELEMETRY_BYTES_MAX)
         except UnpacksToMore:
@@ -71,12 +71,12 @@ class ClientFigures:
         return ErrorCode.NONE
 
     def forget(self, is_known: Callable[[bytes], bool]) -> None:
-        """Drop what instances pushed that are not known any more."""
+        """Drop the pushes of instances that are no longer known."""
         for instance_id in [i for i in self._by_instance if not is_known(i)]:
             del self._by_instance[instance_id]
 
     def metrics(self) -> Iterator[Metric]:
-        """A gauge for each name, `kvorum_client_...`, with a sample for each series."""
+        """One gauge for each name, `kvorum_client_...`, with a sample for each series."""
         from prometheus_client.core import GaugeMetricFamily
 
         families: dict[str, Any] = {}
@@ -120,5 +120,6 @@ def _labels(attributes: Any) -> Labels:
 
 
 def _sound(name: str) -> str:
-    """A name of letters, digits and underscores, as Prometheus requires."""
+    """`name` with all characters but letters, digits and underscores replaced, as Prometheus
+    requires."""
     return _NOT_IN_NAMES.sub("_", name[:TEXT_LENGTH_MAX])

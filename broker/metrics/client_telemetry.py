@@ -1,8 +1,8 @@
-"""Which metrics each client is asked for, and whether a push is taken (KIP-714). Pure.
+"""The metrics that each client is asked to push, and the check of each push (KIP-714). Pure.
 
-An instance of a client is known by its id. What it is asked for follows from the subscriptions in
-the metadata, so that every broker answers with the same subscription id. Rules and codes are Apache
-Kafka's; the pushed figures are kept by `client_figures`.
+A client instance is identified by its id. Its subscription follows from the subscriptions in the
+metadata, so every broker answers with the same subscription id. Rules and codes are Apache Kafka's;
+`client_metrics_page` keeps the pushed values.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from kvorum.runtime.ids import UUID_ZERO, uuid_text
 from kvorum.storage.format.compression import Codec
 
 INSTANCES_MAX = 16_384
-"""As in Kafka; the instance that asked longest ago is forgotten first."""
+"""As in Kafka; the instance that was heard of longest ago is forgotten first."""
 EXPIRY_MS_MIN = 60_000
-"""An instance is forgotten after three of its intervals without a word, but no earlier."""
+"""An instance is forgotten after three of its intervals without a request, but no sooner than
+this."""
 TELEMETRY_BYTES_MAX = 1 << 20
-"""Kafka's telemetry.max.bytes: of one push, packed and unpacked."""
+"""Kafka's telemetry.max.bytes: limit of one push, compressed and uncompressed."""
 COMPRESSION_TYPES = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
-"""The codecs that clients are offered, the best first."""
+"""The codecs that clients are offered, the preferred one first."""
 ALL_METRICS = "*"
 
 _RESERVED = (UUID_ZERO, bytes(15) + b"\x01")
@@ -43,7 +44,7 @@ Configs = Mapping[tuple[int, str], Mapping[str, str]]
 
 
 class ClientFacts(NamedTuple):
-    """The facts by which subscriptions may select a client. All of them are text."""
+    """The facts by which a subscription may match a client. All are text."""
 
     client_id: str
     software_name: str
@@ -60,8 +61,8 @@ class _Subscription(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Instance:
-    """One instance of a client. metrics: prefixes of names; subscription_id: of what it is asked
-    for. last_*_ms: -1 for never."""
+    """One client instance. metrics: prefixes of the names it is to push; subscription_id:
+    identifies metrics and interval. last_*_ms: -1 for never."""
 
     instance_id: bytes
     facts: ClientFacts
@@ -77,7 +78,7 @@ class Instance:
 
 
 class ClientTelemetry:
-    """The instances that this broker has heard of."""
+    """The client instances that this broker has heard of."""
 
     def __init__(self) -> None:
         self._instances: OrderedDict[bytes, Instance] = OrderedDict()
@@ -91,7 +92,8 @@ class ClientTelemetry:
     def ask(
         self, instance_id: bytes, facts: ClientFacts, configs: Configs, now_ms: int
     ) -> Instance | ErrorCode:
-        """GetTelemetrySubscriptions: what the instance is asked for, or the refusal."""
+        """Handle GetTelemetrySubscriptions: returns the instance with its subscription, or the
+        error."""
         instance = self._instance(instance_id, facts, configs, now_ms)
         last_ms = max(instance.last_get_ms, instance.last_push_ms)
         may_ask_early = instance.last_error in (
@@ -109,7 +111,7 @@ class ClientTelemetry:
     def push(
         self, instance_id: bytes, facts: ClientFacts, configs: Configs, request: Any, now_ms: int
     ) -> Instance | ErrorCode:
-        """PushTelemetry: the instance whose figures are taken, or the refusal."""
+        """Handle PushTelemetry: returns the instance if its push is accepted, or the error."""
         if instance_id in _RESERVED:
             return ErrorCode.INVALID_REQUEST
         instance = self._instance(instance_id, facts, configs, now_ms)
@@ -118,7 +120,7 @@ class ClientTelemetry:
         return instance if instance.last_error == ErrorCode.NONE else instance.last_error
 
     def is_known(self, instance_id: bytes, now_ms: int) -> bool:
-        """True if the instance was heard of within its last three intervals."""
+        """True if the instance sent a request within its last three intervals."""
         instance = self._instances.get(instance_id)
         if instance is None:
             return False
@@ -128,7 +130,7 @@ class ClientTelemetry:
         self, instance_id: bytes, facts: ClientFacts, configs: Configs, now_ms: int
     ) -> Instance:
         instance = self._instances.get(instance_id)
-        # By identity: images share the map while no config changes.
+        # Compare by identity: images share the map while no config changes.
         if instance is None or instance.configs is not configs:
             instance = self._made(instance, instance_id, facts, configs)
             self._instances[instance_id] = instance
@@ -141,7 +143,7 @@ class ClientTelemetry:
     def _made(
         self, before: Instance | None, instance_id: bytes, facts: ClientFacts, configs: Configs
     ) -> Instance:
-        """The instance under these configs; as it was if they ask the same of it."""
+        """The instance under these configs; the same object if its subscription has not changed."""
         metrics: dict[str, None] = {}
         interval_ms = INTERVAL_MS_DEFAULT
         selectors = {
@@ -184,7 +186,8 @@ class ClientTelemetry:
 
 
 def _subscription(values: Mapping[str, str]) -> _Subscription | None:
-    """None for one that this build cannot read, as a newer one may have let in."""
+    """The subscription of these configs; None if this version cannot parse them (a newer one may
+    have set them)."""
     interval = parse(CLIENT_METRICS_CONFIGS[INTERVAL], values.get(INTERVAL, ""))
     try:
         patterns = tuple(pattern_of(item) for item in list_items(values.get(MATCH, "")))
@@ -200,7 +203,7 @@ def _subscription(values: Mapping[str, str]) -> _Subscription | None:
 def _push_refusal(instance: Instance, request: Any, now_ms: int) -> ErrorCode:
     if instance.is_terminating:
         return ErrorCode.INVALID_REQUEST
-    # The first push after an answer may come at any time: clients spread theirs.
+    # The first push after GetTelemetrySubscriptions may arrive at any time: clients spread theirs.
     is_due = (
         instance.last_push_ms < 0
         or instance.last_get_ms > instance.last_push_ms

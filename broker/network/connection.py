@@ -1,8 +1,8 @@
-"""One client connection: frames in, answers out in the order of the requests.
+"""One client connection: reads request frames and sends the answers in the order of the requests.
 
-Each request takes a slot; slots may be filled in any order and leave in the order they were
-taken. Reading stops while the client has too many answers outstanding or leaves too many bytes
-unread (limits in BrokerConfig), so a slow reader costs bounded memory and hurts nobody else.
+Each request takes a slot. Slots may be filled in any order; they leave in the order in which they
+were taken. Reading stops while the client has too many answers outstanding or leaves too many bytes
+unread (limits in BrokerConfig). So a slow reader costs bounded memory and delays no other client.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ _log = logging.getLogger(__name__)
 Part = bytes | bytearray | memoryview | FileSlice
 
 SENDFILE_CHUNK_BYTES = 1 << 20
-"""One sendfile call at most; more would keep the loop from the other connections."""
+"""Bytes of one sendfile call; a longer call would keep the event loop from the other
+connections."""
 TURN_MAX_S = 0.005
-"""Limit of the loop's time for one client's pipelined requests in a turn; the last request may
-exceed it."""
+"""Time that one client's pipelined requests may take in a turn of the event loop. The last request
+may exceed it."""
 LONG_TURN_S = 0.05
-"""Beyond it, of a single request: then no other connection has a turn before the loop has gone
-round."""
+"""Time beyond TURN_MAX_S that a single request may take. After a longer one, no other connection
+has a turn until the event loop has gone round once."""
 MUTE_MAX_MS = (1 << 31) - 1
-"""The longest pause that an answer can tell."""
+"""Longest pause in ms: throttle_time_ms is an int32."""
 COLD_REQUESTS_MAX = 100
-"""Of one connection; more of them wait unread, so that no client takes all that the server has."""
+"""Cold requests of one connection that may run at a time; further ones stay unread, so that no
+client takes all that the server allows."""
 JOIN_BYTES_MAX = 64 * 1024
 """Answers up to this size are joined into one send."""
 
@@ -69,7 +71,8 @@ class Server(Protocol):
 
 
 class Slot:
-    """The place of one answer in the line. Fill it once, with parts that make up its frame."""
+    """The place of one answer in the order of answers. Fill it once, with the parts of its
+    frame."""
 
     __slots__ = ("connection", "is_ready", "parked", "parts")
 
@@ -81,7 +84,7 @@ class Slot:
         """The work to cancel when the connection closes: an object with cancel()."""
 
     def fill(self, parts: Sequence[Part]) -> None:
-        """The answer is there; () answers nothing (acks=0)."""
+        """Set the answer; () sends nothing (acks=0)."""
         self.parts = parts
         self.is_ready = True
         self.parked = None
@@ -92,8 +95,11 @@ class Slot:
 
 
 class Connection:
-    """is_flush_due: see waiters.LoopTurn. cold_requests: that tasks are at work on. software: name
-    and version as the client told them (KIP-511)."""
+    """One accepted connection of a listener.
+
+    is_flush_due: belongs to `purgatory.LoopTurn`. cold_requests: number of requests that run as
+    tasks. software: name and version that the client gave in ApiVersions (KIP-511).
+    """
 
     __slots__ = (
         "_buffer",
@@ -129,7 +135,7 @@ class Connection:
         loop: asyncio.AbstractEventLoop,
         address: str = "",
     ) -> None:
-        """address: of the peer if connections are counted by it, else ""."""
+        """address: the peer's, if the connection counts against that address's limits, else ""."""
         self.server = server
         self.address = address
         self.peer = peer
@@ -156,28 +162,30 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing asked, nothing to send."""
+        """True if no request is unanswered and no answer is unsent."""
         return not self.slots and not self._output
 
     def fail(self, failure: WireError) -> None:
-        """The peer broke the protocol: `close`, and the log says so."""
+        """Close the connection, and log that the peer broke the protocol."""
         if not self.is_closed:
             self.server.on_protocol_error(self, failure)
-            # Answers that are ready still go out: of an append, say, which is as good as any.
+            # Answers that are ready still go out: an append, for example, has happened all the
+            # same.
             self.flush()
             self.close(f"protocol error: {failure}")
 
     def fail_answer(self, name: str, error: Exception) -> None:
-        """An answer cannot be put into bytes: a bug of ours, or more than a frame holds."""
+        """Close the connection: an answer cannot be encoded, by a bug of ours or because it exceeds
+        a frame."""
         _log.error("the answer to %s of %s cannot be written", name, self.peer, exc_info=error)
         self.close(f"no answer to {name}")
 
     def close_when_idle(self, reason: str) -> None:
-        """End the connection once all that is asked has been answered, and the answers are out."""
+        """Close the connection once every request is answered and all answers are sent."""
         self._end_reason = reason
 
     def close(self, reason: str) -> None:
-        """End the connection now; requests under way lose their answers. Repeats are harmless."""
+        """Close the connection now; requests under way lose their answers. May be called again."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -197,7 +205,7 @@ class Connection:
 
     @property
     def muted_ms(self) -> int:
-        """For how long requests are still not read."""
+        """Milliseconds for which requests are still not read."""
         if self._unmute_timer is None:
             return 0
         return max(self._muted_until_ms - self.server.clock.monotonic_ms(), 0)
@@ -207,7 +215,8 @@ class Connection:
         return self.server.clock.monotonic_ms()
 
     def mute(self, duration_ms: int) -> None:
-        """Read no requests for so long from now; answers go out. A shorter one changes nothing."""
+        """Read no requests for `duration_ms` from now; answers still go out. A pause that would end
+        before the present one changes nothing."""
         duration_ms = min(duration_ms, MUTE_MAX_MS)
         until_ms = self.now_ms() + duration_ms
         if duration_ms <= 0 or until_ms <= self._muted_until_ms or self.is_closed:
@@ -228,7 +237,7 @@ class Connection:
     def _on_readable(self) -> None:
         turn = self.server.loop_turn
         if turn.is_spent:
-            return  # the loop will say again that there is something to read
+            return  # the event loop will report again that there is something to read
         turn.begin()
         try:
             if self._receive():
@@ -237,21 +246,22 @@ class Connection:
         except WireError as failure:
             self.fail(failure)
         except BaseException:
-            # A bug of ours goes on to the process's handler; the client must not wait meanwhile.
+            # The exception, a bug of ours, goes on to the event loop's handler; the client must not
+            # wait meanwhile.
             self.close("internal error")
             raise
         finally:
             turn.run()
 
     def _receive(self) -> bool:
-        """Receive; True if any bytes came. Raises WireError."""
+        """Receive once. True if bytes came. Raises WireError."""
         try:
             count = self._buffer.receive(self._sock)
         except BlockingIOError:
             return False
         except OSError as failure:
-            # ETIMEDOUT and EHOSTUNREACH among them, of a peer whose machine is gone: the kernel
-            # says so when it gives up sending, to whoever reads first.
+            # Includes ETIMEDOUT and EHOSTUNREACH: when the peer's machine is gone, the kernel stops
+            # resending and returns such an error to the next call on the socket.
             self.close(repr(failure))
             return False
         if count == 0:
@@ -283,14 +293,15 @@ class Connection:
 
     def _go_on_after_others(self) -> None:
         if self.server.loop_turn.is_spent:
-            # A timer that is due comes behind the sockets, what is to be called soon before them:
-            # it would spend the next turn as well, and nobody else were ever read.
+            # asyncio runs `call_soon` callbacks before the next turn's sockets, and due timers
+            # after them. With `call_soon`, this connection would spend the next turn too, and no
+            # other would be read.
             self._loop.call_later(0, self._go_on)
         else:
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """The other connections have had their turn."""
+        """Continue after the other connections have had their turn."""
         turn = self.server.loop_turn
         if turn.is_spent:
             self._is_yielding = True  # a pause may have just ended: see `has_hung_up`
@@ -319,7 +330,8 @@ class Connection:
 
     @property
     def has_hung_up(self) -> bool:
-        """The peer has closed, which nobody notices while requests are not read."""
+        """True if the peer has closed the connection. While requests are not read, only this shows
+        it."""
         # A simulated socket has no descriptor that the kernel knows.
         if self._is_reading or self.is_closed or not isinstance(self._sock, socket.socket):
             return False
@@ -327,7 +339,8 @@ class Connection:
         poll.register(self._fd, select.POLLRDHUP)
         if not poll.poll(0):
             return False
-        # Requests that were sent before with acks=0 are still to be read when a pause is over.
+        # Requests with acks=0 that the peer sent before it closed are still to be read after a
+        # pause.
         is_paused = self._is_yielding or self._unmute_timer is not None
         return not (is_paused and (self._buffer.has_more or _unread_bytes(self._fd)))
 
@@ -339,7 +352,8 @@ class Connection:
     def _resume_reading(self) -> None:
         self._is_reading = True
         self._loop.add_reader(self._fd, self._on_readable)
-        # Frames that came before the pause are in the buffer; no event will announce them.
+        # Frames that arrived before the pause are in the buffer; no socket event will announce
+        # them.
         try:
             self._handle_frames()
         except WireError as failure:
@@ -348,18 +362,19 @@ class Connection:
     # --- out ---------------------------------------------------------------------------------
 
     def count_output(self, parts: Sequence[Part]) -> None:
-        """Answers that wait for an earlier one to leave take room as well."""
+        """Count the bytes of an answer, also of one that waits behind an earlier answer."""
         self._output_bytes += sum(map(_size, parts))
 
     def count_held(self, size: int) -> None:
-        """So many more bytes of its requests are kept (fewer if negative). They count as output: as
-        much is not read as would be for answers that the client leaves unread."""
+        """Count `size` more bytes of this connection's requests that are kept (fewer if negative).
+        They count toward the limit on unsent output, so that reading stops for them too."""
         self._output_bytes += size
         if size < 0:
             self._go_on_soon()
 
     def flush(self) -> None:
-        """Move the answers that are due into the output and send what the socket takes."""
+        """Move the answers that are next in order into the output, and send what the socket
+        takes."""
         slots, output = self.slots, self._output
         if self.is_closed:
             return
@@ -370,8 +385,8 @@ class Connection:
         self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        """Frames that wait are handled in a turn of their own: in this one, each answer that leaves
-        would let in the next."""
+        """Handle waiting frames in a turn of their own. In this turn, each answer that leaves would
+        let in the next request."""
         if not self._is_reading and not self.is_closed and not self._is_full():
             self._is_yielding = True
             self._loop.call_soon(self._go_on)
@@ -405,7 +420,7 @@ class Connection:
             self.close(self._end_reason)
 
     def _send_once(self) -> bool:
-        """One system call; False when the socket took less than it was offered."""
+        """Make one system call. False if the socket took less than it was offered."""
         output = self._output
         part = output[0]
         if not isinstance(part, bytes | bytearray | memoryview):
@@ -423,7 +438,7 @@ class Connection:
         return False
 
     def _joined(self) -> bytes | bytearray | memoryview:
-        """The byte parts at the head of the output as one, as far as joining pays."""
+        """Join the byte parts at the head of the output, up to JOIN_BYTES_MAX."""
         output = self._output
         parts: list[bytes | bytearray | memoryview] = []
         size = 0
@@ -439,9 +454,10 @@ class Connection:
         return joined
 
     def _look_at(self, send: _FileSend, count: int, failure: OSError) -> None:
-        """A sendfile has failed, for the file or, in words that are not known, for the socket."""
+        """Report the file if it, and not the socket, made a sendfile fail. If the errno does not
+        tell, reading the same bytes again does."""
         file = send.source.file
-        if failure.errno != errno.EIO:  # which no socket says
+        if failure.errno != errno.EIO:  # EIO never comes from a socket
             try:
                 file.pread(count, send.position)
                 return
@@ -452,13 +468,13 @@ class Connection:
     def _send_file(self, part: FileSlice) -> bool:
         send = part if isinstance(part, _FileSend) else _FileSend(part)
         self._output[0] = send
-        # Asked at the moment of sending: a closed file says -1, an old number may by now be
-        # another file's.
+        # Read the descriptor at the moment of sending. A closed file has -1, while a descriptor
+        # kept from before may by now belong to another file.
         fd = send.source.file.fileno()
         want = min(send.left, SENDFILE_CHUNK_BYTES)
         try:
             if fd < 0:
-                # A disk without descriptors (a closed file raises OSError here).
+                # This disk has no descriptors (simulation). A closed file raises OSError here.
                 self._output[0] = send.read()
                 return True
             sent = os.sendfile(self._fd, fd, send.position, want)
@@ -467,7 +483,7 @@ class Connection:
                 self._look_at(send, want, failure)
             raise
         if sent == 0:
-            raise ConnectionAbortedError("the log segment was cut under the answer")
+            raise ConnectionAbortedError("the log segment was truncated while it was sent")
         send.position += sent
         send.left -= sent
         self._output_bytes -= sent
@@ -477,7 +493,7 @@ class Connection:
 
 
 class _FileSend:
-    """A file slice on its way: the next position and what is left."""
+    """A file slice being sent: the next position and the bytes left."""
 
     __slots__ = ("left", "position", "source")
 
@@ -496,7 +512,7 @@ class _FileSend:
 
 
 def _unread_bytes(fd: int) -> int:
-    """Of a socket, as the kernel has them."""
+    """Bytes that the kernel has received on a socket and that are not read yet."""
     count = fcntl.ioctl(fd, termios.FIONREAD, bytes(4))
     return int.from_bytes(count, sys.byteorder)
 

@@ -1,8 +1,8 @@
-"""How many connections an address may have, and how fast it may make them. Pure.
+"""Limits on an address's connections: how many, and how many new ones a second. Pure.
 
-max.connections.per.ip with its overrides, and the quota connection_creation_rate (KIP-612). Over
-either a new connection is closed at once, without a byte: Kafka delays what comes too fast, which
-keeps a socket for each.
+They are max.connections.per.ip with its overrides, and the quota connection_creation_rate
+(KIP-612). A new connection above either limit is closed at once, without a byte. Kafka delays one
+above the rate instead, which keeps a socket for each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ ADDRESSES_KEPT_MAX = 10_000
 
 
 class ConnectionLimits:
-    """overrides: how many connections these addresses may have."""
+    """Open connections and their recent rate, by address. overrides: connection limit by
+    address."""
 
     def __init__(
         self, overrides: Mapping[str, int], *, samples_max: int = 11, sample_ms: int = 1_000
@@ -32,13 +33,13 @@ class ConnectionLimits:
         self._windows: dict[str, RateWindow] = {}
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Take over the metadata's client quotas. Past use goes on to count."""
+        """Adopt the client quotas of the metadata. Connections made before still count."""
         self._rates = quotas
 
     def refusal(self, address: str, per_address_max: int, now_ms: int) -> str | None:
-        """Why a new connection of that address is not taken, or None; then it counts as open.
+        """The reason to refuse a new connection of `address`; None counts the connection as open.
 
-        per_address_max: how many an address without an override may have.
+        per_address_max: limit of an address without an override.
         """
         limit = self._overrides.get(address, per_address_max)
         if self._open.get(address, 0) >= limit:
@@ -50,7 +51,7 @@ class ConnectionLimits:
         return None
 
     def closed(self, address: str) -> None:
-        """A connection that was not refused has ended."""
+        """Count an admitted connection of `address` as ended."""
         left = self._open[address] - 1
         if left:
             self._open[address] = left
@@ -78,7 +79,7 @@ class ConnectionLimits:
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """max.connections.per.ip.overrides, `address:count,address:count`. Raises ValueError."""
+    """Parse max.connections.per.ip.overrides, `address:count,address:count`. Raises ValueError."""
     overrides = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         address, _, digits = part.rpartition(":")

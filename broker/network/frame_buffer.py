@@ -1,9 +1,8 @@
 """Bytes from a socket, received into one growing buffer and handed out as frames in place.
 
-Used by both ends of the Kafka protocol. A frame's bytes stay valid until the next `receive`.
-
-What a peer announces costs nothing: the buffer doubles when it is full, so it is at most twice what
-has come. Large buffers are anonymous maps, which Linux enlarges without copying.
+Both ends of the Kafka protocol use it. A frame's bytes stay valid until the next `receive`. A frame
+size that a peer announces allocates nothing: the buffer doubles only when it is full, so it is at
+most twice what has arrived. Large buffers are anonymous maps, which Linux enlarges without copying.
 """
 
 from __future__ import annotations
@@ -15,16 +14,21 @@ from kvorum.wire.framing import FRAME_SIZE_BYTES, frame_size
 
 FIRST_BYTES = 64 * 1024
 EAGER_BYTES_MAX = 1024 * 1024
-"""A buffer that fills up doubles until here without being asked: fewer, larger reads."""
+"""A full buffer doubles up to this size even if no frame needs it: fewer, larger reads."""
 MAP_BYTES_MIN = 128 * 1024
-"""Buffers from this size on are maps: growing one by copying costs a new page fault a page."""
+"""Buffers from this size on are anonymous maps: growing by copying costs a page fault for each new
+page."""
 KEEP_BYTES_MAX = 4 * 1024 * 1024
-"""A larger buffer is given back once less than a quarter of it was used between two moments when it
-was empty: one huge request must not cost for ever, nor each of a row of them a new buffer."""
+"""A buffer above this size is released when it is empty and less than a quarter of it was used
+since it was last empty. One huge request must not hold memory for ever, and a row of them must not
+allocate a buffer each."""
 
 
 class FrameBuffer:
-    """frame_bytes_max: largest frame a peer may announce (WireError above it)."""
+    """The receive buffer of one connection.
+
+    frame_bytes_max: largest frame that a peer may announce; above it, WireError.
+    """
 
     __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "view")
 
@@ -36,9 +40,9 @@ class FrameBuffer:
         self._end = 0
 
     def receive(self, sock: socket.socket) -> int:
-        """Read once from the socket; 0 at its end.
+        """Read once from the socket; returns the number of bytes, 0 at the end of the stream.
 
-        Raises BlockingIOError, OSError (ConnectionAbortedError without memory), WireError.
+        Raises BlockingIOError, WireError, OSError (ConnectionAbortedError if there is no memory).
         """
         self._make_room()
         count = sock.recv_into(self.view[self._end :])
@@ -47,11 +51,12 @@ class FrameBuffer:
 
     @property
     def has_more(self) -> bool:
-        """Bytes have come that were not handed out yet."""
+        """True if received bytes have not been handed out yet."""
         return self._end > self._start
 
     def next_frame(self) -> tuple[int, int] | None:
-        """(position, end) in `view` of the next whole frame, its size field not included."""
+        """(position, end) in `view` of the next whole frame without its size field; None if there
+        is none."""
         start = self._start
         if self._end - start < FRAME_SIZE_BYTES:
             return None
@@ -65,7 +70,8 @@ class FrameBuffer:
         start, end, capacity = self._start, self._end, len(self._buffer)
         if start == end:
             self._start = self._end = 0
-            # Where end is 0, the last read found nothing, which says nothing.
+            # end is 0 if the last read found nothing, which says nothing about the size that is
+            # needed.
             if capacity > KEEP_BYTES_MAX and 0 < end < capacity // 4:
                 self._resize(FIRST_BYTES)
             return
@@ -75,7 +81,7 @@ class FrameBuffer:
         if end == capacity and needed <= capacity < EAGER_BYTES_MAX:
             needed = capacity * 2
         if needed > capacity:
-            # Not before it is full: a frame that never comes must not be paid for.
+            # Grow only when full: a frame that never arrives must not cost memory.
             if end == capacity:
                 self._resize(min(needed, capacity * 2))
         elif start + needed > capacity or end == capacity:
@@ -100,12 +106,12 @@ class FrameBuffer:
             return False
         if self._start:
             self._compact()
-        # The map cannot move under a view.
+        # The map cannot be resized while a view of it exists.
         self.view = _NO_VIEW
         try:
             buffer.resize(capacity)
         except (BufferError, SystemError):
-            # Somebody still has a view of a frame that is over, or this is not Linux.
+            # A caller still has a view of an earlier frame, or the system is not Linux.
             return False
         except OSError as failure:
             raise _no_memory(capacity) from failure
@@ -121,7 +127,7 @@ def _buffer_of(capacity: int) -> bytearray | mmap.mmap:
     if capacity < MAP_BYTES_MIN:
         return bytearray(capacity)
     try:
-        # Private: a shared map does not grow with its size.
+        # MAP_PRIVATE: a shared map cannot grow.
         return mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as failure:
         raise _no_memory(capacity) from failure

@@ -1,7 +1,7 @@
-"""One log line for each connection closed for a protocol error, a few a second. Pure.
+"""Log lines for connections closed for a protocol error, limited to a few a second. Pure.
 
-A client that speaks another protocol comes again at once, for ever: what is above the limit is
-counted, and a line at the end of the second tells the number.
+A client that speaks another protocol reconnects at once, for ever. Connections above the limit are
+counted, and one line at the end of the second gives their number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ _SECOND_MS = 1_000
 
 
 class ProtocolErrorLog:
-    """`closed` for each connection; while `has_more`, `more` once `more_due_ms` is reached."""
+    """The limit's state. Call `closed` for each connection; while `has_more`, call `more` at
+    `more_due_ms`."""
 
     __slots__ = ("_began_ms", "_held_back", "_written")
 
@@ -23,16 +24,16 @@ class ProtocolErrorLog:
 
     @property
     def has_more(self) -> bool:
-        """Some were held back of which no line has told."""
+        """True if connections were counted and no line has reported them yet."""
         return self._held_back > 0
 
     @property
     def more_due_ms(self) -> int:
-        """When the present second ends, by the clock of `closed`."""
+        """End of the current second, by the clock given to `closed`."""
         return (self._began_ms or 0) + _SECOND_MS
 
     def closed(self, peer: str, reason: str, now_ms: int) -> list[str]:
-        """The lines to write now: of an earlier second's rest, and of this connection."""
+        """The lines to write now: the count of an earlier second, if any, and this connection."""
         lines = self.more(now_ms)
         if self._began_ms is None or now_ms >= self.more_due_ms:
             self._began_ms = now_ms
@@ -45,7 +46,7 @@ class ProtocolErrorLog:
         return lines
 
     def more(self, now_ms: int) -> list[str]:
-        """The line about those held back if their second is over; at most one."""
+        """The line that reports the count of a second that is over; at most one."""
         if not self.has_more or now_ms < self.more_due_ms:
             return []
         count, self._held_back = self._held_back, 0

@@ -1,10 +1,11 @@
 """Requests that wait: for replication (acks=all), for data (Fetch), or for their deadline.
 
-What completes them is an event - an append, a risen high watermark, a lost leadership - and never
-a poll. Wake-ups are gathered until the end of the loop turn that caused them: several pipelined
-produce requests then give the follower one answer instead of one each, at no added wait.
-Deadlines live in coarse buckets, so that parking and releasing thousands of requests a second
-costs two dict operations each and one timer for all.
+Events complete them: an append, a risen high watermark, a lost leadership. Nothing polls. Wake-ups
+are gathered until the end of the event loop's turn that caused them. So several pipelined produce
+requests give the follower one answer instead of one each, at no added wait.
+
+Deadlines are kept in coarse buckets. Parking and releasing a request costs two dict operations, and
+all requests share one timer.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
 
 DEADLINE_BUCKET_MS = 10
-"""Precision of a deadline: a request may be answered this much late, never early."""
+"""Precision of a deadline in ms: a request may expire this much late, never early."""
 
 
 class Expirable(Protocol):
-    """Something with a deadline. `deadline_bucket` belongs to Deadlines; -1 means not parked."""
+    """A parked request with a deadline. Deadlines writes `deadline_bucket`; -1 means not parked."""
 
     deadline_bucket: int
 
     def expire(self) -> None:
-        """The deadline has passed; called once, when already removed."""
+        """The deadline has passed. Called once, after the item was removed."""
         ...
 
 
 class Wakeable(Protocol):
-    """A parked request that should look again. `is_awake` belongs to LoopTurn."""
+    """A parked request to be checked again. LoopTurn writes `is_awake`."""
 
     is_awake: bool
 
@@ -40,7 +41,7 @@ class Wakeable(Protocol):
 
 
 class Flushable(Protocol):
-    """A connection with answers to send. `is_flush_due` belongs to LoopTurn."""
+    """A connection with answers to send. LoopTurn writes `is_flush_due`."""
 
     is_flush_due: bool
 
@@ -58,7 +59,8 @@ class Deadlines:
         self._timer_bucket = -1
 
     def add(self, item: Expirable, deadline_ms: int) -> None:
-        """Call item.expire() once `deadline_ms` (monotonic) has passed, unless removed."""
+        """Call item.expire() once `deadline_ms` (monotonic) has passed, unless `remove` comes
+        first."""
         bucket = deadline_ms // DEADLINE_BUCKET_MS + 1
         items = self._buckets.get(bucket)
         if items is None:
@@ -70,14 +72,14 @@ class Deadlines:
         item.deadline_bucket = bucket
 
     def remove(self, item: Expirable) -> None:
-        """Forget the item's deadline; harmless when it has none."""
+        """Forget the item's deadline; does nothing if it has none."""
         items = self._buckets.get(item.deadline_bucket)
         if items is not None:
             items.pop(item, None)
         item.deadline_bucket = -1
 
     def close(self) -> None:
-        """Forget all; nothing expires any more."""
+        """Forget all items; none of them expires any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -96,8 +98,8 @@ class Deadlines:
         due = self._now_ms() // DEADLINE_BUCKET_MS
         while self._order and self._order[0] <= due:
             bucket = heapq.heappop(self._order)
-            # It stays in its place, where `remove` finds what an earlier expiry completes, and
-            # takes what one adds.
+            # The bucket stays in `_buckets` while its items expire: an expiry may complete another
+            # item, which `remove` must find, or add one that is due already.
             items = self._buckets[bucket]
             while items:
                 for item in list(items):
@@ -105,7 +107,7 @@ class Deadlines:
                         del items[item]
                         item.deadline_bucket = -1
                         item.expire()
-            self._buckets.pop(bucket, None)  # an expiry may have closed all
+            self._buckets.pop(bucket, None)  # an expiry may have called `close`
         # What was answered in time leaves empty buckets behind, thousands of them after a load.
         while self._order and not self._buckets[self._order[0]]:
             del self._buckets[heapq.heappop(self._order)]
@@ -114,7 +116,8 @@ class Deadlines:
 
 
 class LoopTurn:
-    """The work for the end of the loop's turn: first wake parked requests, then send."""
+    """Work gathered for the end of the event loop's turn: first wake parked requests, then send
+    answers."""
 
     def __init__(self) -> None:
         self._woken: list[Wakeable] = []
@@ -122,12 +125,14 @@ class LoopTurn:
         self._is_scheduled = False
         self._is_open = False
         self.is_spent = False
-        """A connection has held the loop for long: no other one in this turn of it. Bad sequence:
-        1. 24 of them have sent a request of 100 KB that unpacks to 100 MB, 2. each takes 0.3 s, in
-        one turn of the loop, 3. no heartbeat is sent for 8 s, and the broker is fenced."""
+        """True after one connection has held the event loop for long: no other is read in this
+        turn. Bad sequence: 1. 24 clients each send a request of 100 KB that unpacks to 100 MB. 2.
+        The loop handles them all in one turn, 0.3 s each. 3. No heartbeat leaves for 8 s, and the
+        broker is fenced."""
 
     def spend(self) -> None:
-        """Until the loop has been round once: timers and the other tasks come first."""
+        """Set `is_spent` until the event loop has gone round once, so that timers and other tasks
+        run first."""
         if not self.is_spent:
             self.is_spent = True
             asyncio.get_running_loop().call_soon(self._renew)
@@ -148,11 +153,11 @@ class LoopTurn:
             self._schedule()
 
     def begin(self) -> None:
-        """A callback starts that will call `run` before it returns."""
+        """Announce that a callback starts and will call `run` before it returns."""
         self._is_open = True
 
     def run(self) -> None:
-        """Do all of it now: what the turn caused, and what that causes."""
+        """Do all gathered work now, and the work that this causes."""
         self._is_open = True
         try:
             self._run()
@@ -181,7 +186,8 @@ class LoopTurn:
 
 
 class AwaitsAcks(Protocol):
-    """The asker of appends that wait for replication; indexes are its own names of them."""
+    """The request whose appends wait for replication. It gave the two indexes; `complete` returns
+    them."""
 
     @property
     def is_done(self) -> bool: ...
@@ -201,7 +207,7 @@ class PendingAck(NamedTuple):
 class PendingProduce:
     """A Produce request with acks=-1 that waits for replication of some of its partitions.
 
-    topics: the answer so far; each partition list is changed in place as verdicts come.
+    topics: the answer so far; each topic's list of partitions is changed in place as they complete.
     """
 
     __slots__ = ("_deadlines", "_respond", "_waiting", "deadline_bucket", "topics")
@@ -223,16 +229,16 @@ class PendingProduce:
         return not self._waiting
 
     def wait_for(self, topic_index: int, partition_index: int) -> None:
-        """One more partition of the answer is open."""
+        """Wait for one more partition of the answer."""
         self._waiting[(topic_index, partition_index)] = None
 
     def put(self, topic_index: int, partition_index: int, answer: ProducedPartition) -> None:
-        """Set the answer of one open partition; `complete` may still turn it into an error."""
+        """Set the answer of a partition that still waits; `complete` may turn it into an error."""
         if (topic_index, partition_index) in self._waiting:
             self.topics[topic_index].partitions[partition_index] = answer  # type: ignore[index]
 
     def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None:
-        """The verdict on one partition; the last one sends the answer. Repeats are ignored."""
+        """Complete one partition; the last one sends the answer. Repeats are ignored."""
         if self._waiting.pop((topic_index, partition_index), 0) == 0:
             return
         if error != ErrorCode.NONE:
@@ -248,7 +254,7 @@ class PendingProduce:
         self._respond(self.topics)
 
     def cancel(self) -> None:
-        """The connection is gone: nobody wants the answer."""
+        """Forget the request: its connection is closed."""
         self._deadlines.remove(self)
         self._waiting.clear()
 

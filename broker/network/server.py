@@ -1,8 +1,9 @@
-"""The Kafka listener: accepts connections, dispatches requests, closes what misbehaves.
+"""The Kafka listener: accepts connections, dispatches requests, closes connections that misbehave.
 
-Walk: `connection` hands a frame to `dispatch` -> header -> the hot handlers (Produce, Fetch) or
-an API file's `handle`, which returns the answer's fields or a coroutine that does; then the
-answer fills its slot. A coroutine runs as a task; its answer still waits its turn.
+Walk: `connection` hands a frame to `dispatch`, which parses its header. The frame goes to a hot
+handler (Produce, Fetch), or to `handle` in the file of its API, which returns the answer's fields
+or a coroutine that does. The answer then fills the request's slot. A coroutine runs as a task; its
+answer still leaves in order.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _log = logging.getLogger(__name__)
 IDLE_CHECK_INTERVAL_MS = 10_000
 ACCEPTS_PER_EVENT_MAX = 64
 ACCEPT_PAUSE_MS = 100
-"""After an accept that failed."""
+"""Pause after an accept that failed."""
 COLD_REQUESTS_MAX = 10_000
-"""Cold requests under way on this server; above it a connection that asks more is closed."""
+"""Cold requests that may run on this server; a connection that sends another one is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class KafkaServer:
         properties: Mapping[str, StaticValue] | None = None,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
     ) -> None:
-        """properties: all that the broker's start has read, to be described; None: `config`."""
+        """properties: the properties that the broker was started with, for DescribeConfigs; None:
+        `config`."""
         self.config = config
         self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
@@ -102,10 +104,10 @@ class KafkaServer:
         return bound_port
 
     async def bind(self, host: str, port: int, *, listener_name: str | None = None) -> int:
-        """Take the port and let clients queue up; returns it (useful with port 0). Raises OSError.
+        """Bind the port and listen; returns the port (useful with port 0). Raises OSError.
 
-        listener_name: which of the brokers' endpoints Metadata names to clients that come in
-        here; None means each broker's first.
+        listener_name: the listener whose endpoints Metadata gives to clients that connect here;
+        None means each broker's first.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -114,7 +116,7 @@ class KafkaServer:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setblocking(False)
-            # Accepted connections have these from their listener.
+            # Accepted connections inherit these from the listening socket.
             for option, size in (
                 (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
                 (socket.SO_SNDBUF, self.config.socket_send_buffer_bytes),
@@ -131,7 +133,7 @@ class KafkaServer:
         return bound_port
 
     def serve(self) -> None:
-        """Accept clients at every port taken so far."""
+        """Accept clients on every port bound so far."""
         loop = asyncio.get_running_loop()
         for listener in self._listeners:
             loop.add_reader(listener.sock.fileno(), self._accept, listener)
@@ -139,7 +141,7 @@ class KafkaServer:
             self._idle_task = loop.create_task(self._close_idle(), name="kafka-idle")
 
     async def stop(self) -> None:
-        """Close listeners and connections; cold requests under way are cancelled."""
+        """Close listeners and connections; cancel cold requests under way."""
         loop = asyncio.get_running_loop()
         for listener in self._listeners:
             loop.remove_reader(listener.sock.fileno())
@@ -161,18 +163,18 @@ class KafkaServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def on_file_failed(self, path: str, failure: OSError) -> None:
-        """A file of some log could not be read while it was sent."""
+        """Report a log's file that could not be read while it was sent."""
         self.services.replicas.on_file_failed(path, failure)
 
     def on_closed(self, connection: Connection, reason: str) -> None:
-        """A connection has ended."""
+        """Forget a connection that has ended."""
         self._connections.pop(connection, None)
         if connection.address:
             self._limits.closed(connection.address)
         _log.debug("connection of %s ended: %s", connection.peer, reason)
 
     def on_protocol_error(self, connection: Connection, failure: WireError) -> None:
-        """A connection is about to be closed because its peer broke the protocol."""
+        """Log a connection that is about to be closed because its peer broke the protocol."""
         lines = self._closing_lines
         now_ms = self.clock.monotonic_ms()
         for line in lines.closed(connection.peer, str(failure), now_ms):
@@ -189,7 +191,7 @@ class KafkaServer:
         for line in lines.more(now_ms):
             _log.warning("%s", line)
         if lines.has_more:
-            # Another second has begun, or the timer came a moment early.
+            # Another second has begun, or the timer fired a moment early.
             self._more_timer = asyncio.get_running_loop().call_later(
                 max(lines.more_due_ms - now_ms, 1) / 1000, self._write_more
             )
@@ -209,10 +211,10 @@ class KafkaServer:
             except BlockingIOError:
                 return
             except ConnectionError:
-                continue  # the peer left between
+                continue  # the peer left before it was accepted
             except OSError as failure:
-                # Out of descriptors. The socket stays readable: without a pause nothing else would
-                # be done, and the log fill up.
+                # No descriptors are left. The socket stays readable: without a pause, accepting
+                # would take all of the loop's time and fill the log.
                 _log.warning("accept failed: %s", failure)
                 loop.remove_reader(listener.sock.fileno())
                 loop.call_later(ACCEPT_PAUSE_MS / 1000, self._accept_again, listener)
@@ -250,8 +252,8 @@ class KafkaServer:
         loop: asyncio.AbstractEventLoop,
         address: str = "",
     ) -> None:
-        """Serve a client on a socket that does not block. listener: where it came in; address: as
-        its connection was counted, "" if it was not."""
+        """Serve a client on a non-blocking socket. listener: name of the listener that accepted it;
+        address: under which `_limits` counts it, "" if it is not counted."""
         self._connections[Connection(self, sock, peer, listener, loop, address)] = None
 
     async def _close_idle(self) -> None:
@@ -269,7 +271,7 @@ class KafkaServer:
     def dispatch(self, slot: Slot, view: memoryview, position: int, end: int) -> None:
         """Handle the request in view[position:end]; fill `slot` now or later.
 
-        The bytes are gone after the call. Raises WireError when the connection must end.
+        The bytes are invalid after the call. Raises WireError if the connection must be closed.
         """
         header = parse_request_header(view, position, end, SERVED)
         key, version = header.api_key, header.api_version
@@ -284,7 +286,7 @@ class KafkaServer:
         if not SERVED.is_served(key, version):
             if key != API_VERSIONS_KEY:
                 raise WireError(f"API {key} v{version} is not served")
-            # KIP-511: the client learns our range from a v0 answer and comes again.
+            # KIP-511: the client learns the served versions from a v0 answer and asks again.
             answer = cold_handler(key).unsupported_answer()
             context.api_version = 0
             context.answer(cold_handler(key).API, answer)
@@ -299,7 +301,7 @@ class KafkaServer:
     def _handle(
         self, context: RequestContext, key: int, view: memoryview, position: int, end: int
     ) -> None:
-        """The request's body is view[position:end]."""
+        """Call the handler of API `key`. view[position:end] is the request's body."""
         hot = HOT_HANDLERS.get(key)
         if hot is not None:
             hot(context, view, position, end)
@@ -332,16 +334,17 @@ class KafkaServer:
             connection.fail(failure)
             return
         except BaseException:
-            # The client must not wait for an answer that will never come; the error itself goes
-            # on to whoever watches this process's tasks.
+            # The client must not wait for an answer that will never come. The event loop's
+            # exception handler gets the error.
             connection.close(f"{api.name} failed")
             raise
         finally:
             connection.cold_requests -= 1
         if api.needs_controller and self.services.names_another_controller:
-            # Bad sequence: 1. an AdminClient of librdkafka takes this broker for the controller,
-            # 2. it hears that no controller is reached, 3. it asks here again, and nobody else:
-            # it looks for another controller only when it has lost the connection.
+            # Bad sequence: 1. An AdminClient of librdkafka takes this broker for the controller. 2.
+            # This broker answers that it reaches no controller. 3. The client asks this broker
+            # again and no other: it looks for another controller only after it has lost the
+            # connection.
             connection.close_when_idle("this broker has lost the controllers")
         context.answer(api, values)
 

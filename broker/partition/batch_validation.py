@@ -24,7 +24,8 @@ ZSTD_VERSION = 7
 
 
 class ProduceTerms(NamedTuple):
-    """The terms of every batch of one Produce request. now_ms: monotonic; wall_ms: records."""
+    """Values that hold for every batch of one Produce request. now_ms: monotonic; wall_ms: the
+    clock that record timestamps are compared with."""
 
     acks: int
     version: int
@@ -42,10 +43,10 @@ def checked_header(
     wall_ms: int,
     unpacking: Unpacking | None = None,
 ) -> BatchHeader:
-    """The header of the batch as it is to be stored. name: of the partition; version: of Produce;
-    unpacking: see `validate_client_records`.
+    """Check a batch; returns its header as it is to be stored.
 
-    Raises BatchError, and nothing else.
+    name: of the partition; version: of Produce; unpacking: see `validate_client_records`. Raises
+    BatchError, and nothing else.
     """
     try:
         header = validate_client_batch(batch, max_message_bytes=config.log.max_message_bytes)
@@ -56,7 +57,7 @@ def checked_header(
         return validate_client_records(
             batch,
             header,
-            # The leader's own stamp takes the place of the producer's: any will do.
+            # With LogAppendTime the leader's timestamp replaces the producer's, so any is valid.
             now_ms=None if config.is_log_append_time else wall_ms,
             timestamp_before_max_ms=config.timestamp_before_max_ms,
             timestamp_after_max_ms=config.timestamp_after_max_ms,
@@ -66,8 +67,8 @@ def checked_header(
     except BatchError:
         raise
     except Exception as error:
-        # A bug of ours. But a check changes nothing, so it costs this batch and not the broker, and
-        # the next broker that its producer tries, and the next.
+        # A bug of ours. A check changes nothing, so this batch alone is refused. If the broker
+        # exited, the producer would send the batch to the next leader, which would exit too.
         _log.exception("%s: a batch of %d bytes could not be checked", name, len(batch))
         reason = f"the batch could not be checked: {error!r}"
         raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
@@ -82,8 +83,8 @@ def packed(
     wall_ms: int,
     unpacking: Unpacking,
 ) -> tuple[memoryview, BatchHeader]:
-    """The batch in the codec of its topic, checked, with its header; arguments as of
-    `checked_header`. The batch itself if it has the codec already.
+    """The batch in the codec that its topic asks for, checked, with its header; the batch itself if
+    it has that codec already. Arguments are those of `checked_header`.
 
     Raises BatchError, and nothing else.
     """
@@ -95,9 +96,9 @@ def packed(
     try:
         anew = packed_anew(batch, header, config.target_compression)
     except Exception as error:
-        # A bug of ours, or of a codec: as above.
-        _log.exception("%s: a batch of %d bytes could not be packed anew", name, len(batch))
-        reason = f"the batch could not be packed anew: {error!r}"
+        # A bug of ours or of a codec; refused for the same reason as in `checked_header`.
+        _log.exception("%s: a batch of %d bytes could not be recompressed", name, len(batch))
+        reason = f"the batch could not be recompressed: {error!r}"
         raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
     if len(anew) > config.log.max_message_bytes:
         raise BatchError(
@@ -109,7 +110,7 @@ def packed(
 
 
 def refusal(partition_id: int, refused: BatchError) -> ProducedPartition:
-    """The answer to a batch that is not let in."""
+    """The answer to a refused batch."""
     return ProducedPartition(
         partition_id,
         refused.code.value,

@@ -1,4 +1,4 @@
-"""A follower as its leader sees it: the plain facts that `partition` decides by."""
+"""A follower's state, as the leader of a partition keeps it for `partition` to decide by."""
 
 from __future__ import annotations
 

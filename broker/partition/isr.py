@@ -1,14 +1,17 @@
-"""The ISR of one partition as its leader sees it. Pure.
+"""The ISR of one partition, as its leader keeps it. Pure.
 
-Three states (KIP-497). While a proposal is on its way the leader cannot know whether the
-controller has already committed it, so it must be safe either way:
+It has three states (KIP-497): Committed, PendingExpand and PendingShrink. While a proposal is
+pending, the leader does not know if the controller has committed it, so the leader must be safe in
+both cases:
 
-- PendingExpand: the joining replica already counts for the high watermark. Otherwise: 1. the
-  controller commits the larger ISR, 2. the leader, not knowing, acknowledges without the new
-  member, 3. the leader dies, the new member is elected and the acknowledged record is gone.
-- PendingShrink: the leaving replica still counts, for the same reason read backwards.
+- PendingExpand: the joining replica already counts toward the high watermark. Bad sequence
+  otherwise: 1. The controller commits the larger ISR. 2. Leader A has not heard of it and
+  acknowledges a record that joining follower B does not have. 3. A dies, the controller elects B,
+  and the acknowledged record is lost.
+- PendingShrink: the leaving replica still counts: until the controller has committed its removal,
+  it may be elected.
 
-So the high watermark waits for the *maximal* ISR, and only one proposal is ever in flight.
+So the high watermark waits for the *maximal* ISR, and only one proposal is pending at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from kvorum.runtime.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The ISR the controller last told us."""
+    """The ISR as the controller last committed it; no proposal is pending."""
 
     isr: frozenset[int]
 
@@ -34,7 +37,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PendingExpand:
-    """isr: committed; joining: asked to be added."""
+    """isr: as committed; joining: the replicas that the leader asks to add."""
 
     isr: frozenset[int]
     joining: frozenset[int]
@@ -50,7 +53,8 @@ class PendingExpand:
 
 @dataclass(frozen=True, slots=True)
 class PendingShrink:
-    """isr: committed; leaving: asked to be removed, counted until the metadata has it so."""
+    """isr: as committed; leaving: the replicas that the leader asks to remove, which count until
+    the metadata says that they are removed."""
 
     isr: frozenset[int]
     leaving: frozenset[int]
@@ -76,7 +80,7 @@ class Reaction(enum.Enum):
     WAIT_FOR_METADATA = "our epochs are stale, or a member is out; the metadata log will tell"
 
 
-#: The controller decided against this proposal and said so for good: nothing is pending there.
+#: The controller has refused the proposal for good: nothing is pending there.
 _VOID = frozenset(
     {
         ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -85,8 +89,9 @@ _VOID = frozenset(
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     }
 )
-#: We are behind; the newer metadata replaces role, epochs and ISR together. (NEW_LEADER_ELECTED:
-#: the proposal was committed and cost us the leadership, so it must not be rolled back.)
+#: This leader is behind the controller; newer metadata will replace role, epochs and ISR together.
+#: (NEW_LEADER_ELECTED: the controller committed the proposal, and another replica leads because of
+#: it. So the proposal must not be rolled back.)
 _STALE = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -100,7 +105,7 @@ _STALE = frozenset(
 
 
 def expand(state: IsrState, joining: Iterable[int]) -> PendingExpand | None:
-    """Ask for more members; None while another proposal is in flight or nothing is new."""
+    """Propose to add `joining`; None if a proposal is pending or all of them are members."""
     if not isinstance(state, Committed):
         return None
     added = frozenset(joining) - state.isr
@@ -108,7 +113,7 @@ def expand(state: IsrState, joining: Iterable[int]) -> PendingExpand | None:
 
 
 def shrink(state: IsrState, leaving: Iterable[int]) -> PendingShrink | None:
-    """Ask for fewer members; None while another proposal is in flight or nothing changes."""
+    """Propose to remove `leaving`; None if a proposal is pending or none of them is a member."""
     if not isinstance(state, Committed):
         return None
     removed = frozenset(leaving) & state.isr
@@ -116,15 +121,15 @@ def shrink(state: IsrState, leaving: Iterable[int]) -> PendingShrink | None:
 
 
 def confirm(state: IsrState) -> PendingShrink | None:
-    """Ask for the members that there are; None while another proposal is in flight."""
+    """Propose the present members again; None if a proposal is pending."""
     return PendingShrink(state.isr, frozenset()) if isinstance(state, Committed) else None
 
 
 def react(answer: AlteredPartition, *, leader_epoch: int, partition_epoch: int) -> Reaction:
-    """The meaning of the controller's answer to a proposal made at these epochs.
+    """How to react to the controller's answer to a proposal made at these epochs.
 
-    An answer is applied only when it is newer than this broker's metadata: the metadata log may
-    have been faster.
+    An answer is applied only if it is newer than this broker's metadata: the metadata log may have
+    delivered a later state already.
     """
     if answer.error == ErrorCode.NONE:
         if answer.leader_epoch != leader_epoch or answer.partition_epoch < partition_epoch:

@@ -1,13 +1,13 @@
 """The core of one partition on one broker: role, epochs, offsets, ISR, high watermark. Pure.
 
-Never touches a log, a clock or a socket: the driver (`replica`) tells it what happened and acts
-on what it returns. The rules are Kafka's (log.md section 7, KIP-101, KIP-497, KIP-903, KIP-966):
+It never touches a log, a clock or a socket. The driver (`replica`) reports what happened and acts
+on the returned values. The rules are Kafka's (KIP-101, KIP-497, KIP-903, KIP-966):
 
-- high_watermark: every replica of the maximal ISR has all below it. It only rises, it waits for
-  members that have not fetched from this leader yet, and it stands still while the committed
-  ISR is smaller than min.insync.replicas.
-- A replica outside the ISR that is caught up holds the high watermark back too, or a lone leader
-  would outrun a returning follower for ever.
+- Every replica of the maximal ISR has all records below `high_watermark`. The high watermark only
+  rises. It waits for members that have not fetched from this leader yet, and it does not move while
+  the committed ISR is smaller than min.insync.replicas.
+- A caught-up replica outside the ISR holds the high watermark back too. Otherwise a leader that is
+  alone in the ISR would outrun a returning follower for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Role(enum.Enum):
 
 
 class Partition:
-    """One partition's state; the driver keeps `end_offset` equal to its log's."""
+    """State of one partition; the driver keeps `end_offset` equal to the end of its log."""
 
     def __init__(
         self,
@@ -70,14 +70,16 @@ class Partition:
         self.directories: tuple[bytes, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.deleted_to = 0
-        """Below it DeleteRecords has been answered, as far as this leader knows."""
+        """Highest offset up to which DeleteRecords has been answered, as far as this leader
+        knows."""
         self.isr_state: isr.IsrState = isr.Committed(frozenset())
         self._proposal: IsrProposal | None = None
         self.is_recovering = False
         self.eligible: tuple[int, ...] = ()
-        """The eligible leader replicas (KIP-966), as far as they are known."""
+        """The eligible leader replicas (KIP-966), as the last metadata image names them."""
         self.is_abandoned = False
-        """Neither a controller nor an in-sync follower is heard of: another may lead by now."""
+        """True if this leader hears from no controller and no in-sync follower: another broker may
+        lead by now."""
 
     # --- roles -------------------------------------------------------------------------------
 
@@ -117,7 +119,7 @@ class Partition:
         return is_new_epoch
 
     def become_follower(self, image: PartitionImage) -> bool:
-        """Follow the leader that `image` names (maybe nobody). True when the epoch is new."""
+        """Follow the leader that `image` names, if any. True if the leader epoch is new."""
         if self._is_stale(image):
             return False
         is_new_epoch = image.leader_epoch > self.leader_epoch or self.role is Role.LEADER
@@ -145,15 +147,16 @@ class Partition:
     # --- checks ------------------------------------------------------------------------------
 
     def may_lead_cleanly(self, replica_id: int, end_offset: int) -> bool:
-        """True if the controller may elect a follower whose log ends there without losing committed
-        records: it is in the ISR, or eligible (KIP-966) with all committed records."""
+        """True if the controller may elect replica `replica_id`, whose log ends at `end_offset`,
+        without losing committed records: it is in the ISR, or eligible (KIP-966) with all committed
+        records."""
         if replica_id in self.isr_state.isr:
             return True
         return replica_id in self.eligible and end_offset >= self.high_watermark
 
     @property
     def min_isr_effective(self) -> int:
-        """min.insync.replicas, but never more than there are replicas."""
+        """min.insync.replicas, but at most the number of replicas."""
         return min(self.min_insync_replicas, max(len(self.replicas), 1))
 
     @property
@@ -161,7 +164,7 @@ class Partition:
         return len(self.isr_state.isr) < self.min_isr_effective
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Fencing of a request that names the leader epoch it believes in; -1 names none."""
+        """Fence a request by the leader epoch that it names; -1 names none."""
         if current_leader_epoch == self.leader_epoch or current_leader_epoch == UNKNOWN_EPOCH:
             return ErrorCode.NONE
         if current_leader_epoch < self.leader_epoch:
@@ -176,7 +179,8 @@ class Partition:
         return error
 
     def check_consumer(self, current_leader_epoch: int, *, from_any_replica: bool) -> ErrorCode:
-        """As check_epoch, for what a consumer reads: an abandoned leader may be behind another.
+        """As check_leader, for a consumer's read. An abandoned leader refuses: another broker may
+        lead and have newer records.
 
         from_any_replica: a follower answers too (KIP-392).
         """
@@ -211,9 +215,10 @@ class Partition:
         )
 
     def check_acknowledged(self) -> ErrorCode:
-        """The verdict on an acks=-1 append that the high watermark has just passed.
+        """The result of an acks=-1 append that the high watermark has just passed.
 
-        The ISR may have shrunk meanwhile; then the records are there but not as safe as asked.
+        The ISR may have shrunk meanwhile. Then the records are in the log, on fewer replicas than
+        asked.
         """
         if len(self.isr_state.maximal) < self.min_isr_effective:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -221,9 +226,11 @@ class Partition:
 
     @property
     def is_latest_known(self) -> bool:
-        """A new leader may not speak of the latest offset before its own epoch is committed.
+        """True if this leader may answer with the latest offset: records up to the start of its
+        epoch are committed.
 
-        Its high watermark may lag the old leader's, and a consumer would see the end go back.
+        A new leader's high watermark may be lower than the old leader's, and a consumer would see
+        the end go back.
         """
         return self.high_watermark >= self.epoch_start_offset
 
@@ -237,8 +244,9 @@ class Partition:
         last_fetch_ms = self.peer_brokers.last_fetch_ms
         for replica_id, remote in self.followers.items():
             if remote.end_offset == before:
-                # It had everything until now, and an idle partition is not named in its fetches:
-                # without this an append after an idle hour would look like an hour of lag.
+                # The follower had everything until its last fetch. An incremental fetch does not
+                # name idle partitions: without this line, an append after an idle hour would look
+                # like an hour of lag.
                 fetched_ms = last_fetch_ms.get(replica_id, LONG_AGO_MS)
                 remote.last_caught_up_ms = max(remote.last_caught_up_ms, fetched_ms)
         return self.raise_high_watermark(now_ms)
@@ -246,10 +254,11 @@ class Partition:
     def on_follower_fetch(
         self, replica_id: int, fetch_offset: int, start_offset: int, broker_epoch: int, now_ms: int
     ) -> bool:
-        """A follower asks from `fetch_offset`, so it has all below. True when the HW rose.
+        """A follower fetches from `fetch_offset`, so it has all records below. True if the high
+        watermark rose.
 
-        The caller has checked leadership and epochs. A fetch from another process than the one
-        that the metadata names changes nothing (KIP-903).
+        The caller has checked leadership and epochs. A fetch changes nothing if its broker epoch is
+        not the registered one (KIP-903).
         """
         remote = self.followers.get(replica_id)
         if remote is None or not self.peer_brokers.is_broker(replica_id, broker_epoch):
@@ -268,7 +277,7 @@ class Partition:
         return self.raise_high_watermark(now_ms)
 
     def raise_high_watermark(self, now_ms: int) -> bool:
-        """Raise the leader's high watermark as far as the rules allow. True when it rose."""
+        """Raise the leader's high watermark as far as the rules allow. True if it rose."""
         if self.role is not Role.LEADER or self.is_under_min_isr:
             return False
         least = self.end_offset
@@ -286,9 +295,9 @@ class Partition:
         return True
 
     def on_follower_append(self, end_offset: int, leader_high_watermark: int) -> bool:
-        """This follower's log now ends at `end_offset`, and the leader told its watermark.
+        """This follower's log now ends at `end_offset`, and the leader sent its high watermark.
 
-        True when the own high watermark rose.
+        True if this follower's high watermark rose.
         """
         self.end_offset = end_offset
         bounded = min(leader_high_watermark, end_offset)
@@ -298,17 +307,17 @@ class Partition:
         return True
 
     def on_truncated(self, end_offset: int) -> None:
-        """The log was cut to `end_offset`."""
+        """The log was truncated to `end_offset`."""
         self.end_offset = end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
 
     def on_start_moved(self, start_offset: int) -> None:
-        """The log now starts at `start_offset`; the watermark is never below it."""
+        """The log now starts at `start_offset`; the high watermark is never below it."""
         self.high_watermark = min(max(self.high_watermark, start_offset), self.end_offset)
 
     def low_watermark(self, start_offset: int) -> int:
-        """The least log start among this leader's own, `start_offset`, the live followers', and
-        those of who is in the ISR, or about to be: one may be let in while it is away.
+        """The low watermark: least log start offset of this leader (`start_offset`), the live
+        followers and all members of the maximal ISR (one may join the ISR while it is away).
 
         -1 while one of them has not fetched from this leader.
         """
@@ -320,10 +329,11 @@ class Partition:
         return min(start_offset, *starts) if starts else start_offset
 
     def nearest_replica(self, rack_id: str, fetch_offset: int) -> int:
-        """The member of the ISR in that rack that a consumer at `fetch_offset` shall read from.
+        """The in-sync follower in rack `rack_id` that a consumer at `fetch_offset` should read
+        from.
 
-        -1 if it is this leader, or none. Of several the one that holds most, of these the one with
-        the least id (KIP-392, RackAwareReplicaSelector).
+        -1 if it should read from this leader. Of several followers, the one with the most records
+        is chosen; of equal ones, the one with the lowest id (KIP-392, RackAwareReplicaSelector).
         """
         if self.peer_brokers.rack_of(self.broker_id) == rack_id:
             return NO_REPLICA
@@ -340,7 +350,8 @@ class Partition:
     # --- ISR ---------------------------------------------------------------------------------
 
     def propose_shrink(self, now_ms: int) -> IsrProposal | None:
-        """Ask to drop the members that lag, if any; they count until the metadata has it."""
+        """Propose to remove lagging members from the ISR, if any; they count until the metadata
+        says that they are removed."""
         if self.role is not Role.LEADER:
             return None
         lagging = [
@@ -351,11 +362,11 @@ class Partition:
         return self._propose(isr.shrink(self.isr_state, lagging))
 
     def propose_expand(self, now_ms: int | None = None) -> IsrProposal | None:
-        """Ask to add the followers that have caught up, if any; they count from now on.
+        """Propose to add caught-up followers to the ISR, if any; they count from now on.
 
-        now_ms: given when no fetch has just shown that they are alive. Then only those in sync
-        at that time are asked for: one that stopped at the high watermark would otherwise be
-        dropped for lagging and added again in turn.
+        now_ms: given if no fetch has just shown that the followers are alive. Then only followers
+        in sync at that time are proposed. Otherwise one that stopped at the high watermark would be
+        removed for lagging and added again, in turn.
         """
         if self.role is not Role.LEADER or not isinstance(self.isr_state, isr.Committed):
             return None
@@ -369,19 +380,19 @@ class Partition:
         return self._propose(isr.expand(self.isr_state, ready))
 
     def propose_recovered(self) -> IsrProposal | None:
-        """Tell that this leader, elected uncleanly, has recovered: any proposal does (KIP-704), and
-        one that leads alone has no other to make."""
+        """Report that this leader, elected uncleanly, has recovered. Any AlterPartition does so
+        (KIP-704); a leader that is alone has no other proposal to make."""
         if self.role is not Role.LEADER or not self.is_recovering:
             return None
         return self._propose(isr.confirm(self.isr_state))
 
     def proposal_in_flight(self) -> IsrProposal | None:
-        """The pending proposal, to send again as it was made (KIP-903): a replica that lost its
-        disk meanwhile would be let in, if it were named in its new epoch."""
+        """The pending proposal, to be sent again unchanged (KIP-903). A retry that named current
+        broker epochs would let in a replica that restarted with an empty disk meanwhile."""
         return None if isinstance(self.isr_state, isr.Committed) else self._proposal
 
     def on_isr_answer(self, proposal: IsrProposal, answer: AlteredPartition) -> isr.Reaction:
-        """The controller answered `proposal`. Call raise_high_watermark afterwards."""
+        """Apply the controller's answer to `proposal`. Call raise_high_watermark afterwards."""
         state = self.isr_state
         is_current = (
             proposal.leader_epoch == self.leader_epoch
@@ -395,13 +406,19 @@ class Partition:
             answer, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch
         )
         if reaction is isr.Reaction.APPLIED and not state.isr.issubset(answer.isr):
-            # 1. min.insync.replicas is raised, of which we have not heard, 2. who is out stays
-            # eligible by it, 3. we acknowledge alone, and end. The metadata tells in order.
+            # The ISR has shrunk, so wait for the metadata log. Bad sequence otherwise: 1. The
+            # controller raises min.insync.replicas; leader A has not replayed it. 2. The controller
+            # removes B from the ISR, and B becomes an eligible leader replica under the raised
+            # minimum. 3. A, with the old minimum, acknowledges alone and dies. 4. B is elected
+            # without A's records. The metadata log delivers the raised minimum before the smaller
+            # ISR.
             return isr.Reaction.WAIT_FOR_METADATA
         if reaction is isr.Reaction.APPLIED:
             self.isr_state = isr.Committed(frozenset(answer.isr))
             self.partition_epoch = answer.partition_epoch
-            self.eligible = ()  # An answer does not tell, and the image that does comes too late.
+            # The answer does not name the eligible leader replicas. The image that does has the
+            # same partition epoch, so it is ignored as stale.
+            self.eligible = ()
             self.is_recovering = False
         elif reaction is isr.Reaction.ROLLED_BACK:
             self.isr_state = isr.Committed(state.isr)
@@ -434,8 +451,9 @@ class Partition:
         )
 
     def _is_live(self, replica_id: int) -> bool:
-        """True if the replica's broker is active and its directory there is online. A replica whose
-        disk has failed fetches no more: waiting for it would hold back the watermark."""
+        """True if the replica's broker is active and the replica's directory there is online. A
+        replica on a failed disk no longer fetches: waiting for it would hold back the high
+        watermark."""
         if not self.peer_brokers.is_active(replica_id):
             return False
         if not self.directories or replica_id not in self.replicas:
@@ -451,11 +469,12 @@ class Partition:
         )
 
     def _is_leaving(self, replica_id: int, remote: FollowerState) -> bool:
-        """The metadata has taken it out of the ISR, and nothing has been heard of it since.
+        """True if the metadata removed the replica from the ISR, and its broker has not fetched
+        since under the same registration.
 
-        The controller knows sooner than we do that a broker is gone, and of thousands of partitions
-        it takes a dead broker out of one after the other before it fences it: to wait for it, and
-        to propose it again and again, would be in vain.
+        The controller learns first that a broker is dead. It removes the broker from thousands of
+        partitions one after another, and fences it last. Until then, this leader would wait for the
+        replica and propose it again and again in vain.
         """
         return (
             remote.dropped_as is not None
@@ -464,8 +483,10 @@ class Partition:
         )
 
     def _may_join(self, replica_id: int, remote: FollowerState) -> bool:
-        # It has told, from its disk, that what is deleted is. Else: 1. records are deleted while it
-        # is away, 2. it is back, and in the ISR, 3. the power fails, 4. it leads with them.
+        # The follower has reported, from its disk, a log start at or above `deleted_to`. Bad
+        # sequence otherwise: 1. Records are deleted while follower A is away. 2. A returns and
+        # joins the ISR with the records still on its disk. 3. Power fails. 4. A is elected, and the
+        # deleted records are back.
         return (
             remote.start_offset >= self.deleted_to
             and remote.end_offset >= self.high_watermark

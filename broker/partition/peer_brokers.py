@@ -1,4 +1,4 @@
-"""The facts about the other brokers that all partitions of one broker share."""
+"""Facts about the other brokers, shared by all partitions of one broker."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kvorum.metadata.image.image import BrokerImage
 
 
 class PeerBrokers:
-    """What all partitions of this broker share, kept current by the driver.
+    """Facts that all partitions of this broker share; the driver keeps them current.
 
-    brokers: registrations by id. last_fetch_ms: when each follower's latest fetch arrived; an
-    incremental fetch does not name idle partitions, so their clocks hang on this one.
-    has_rack_readers: consumers are sent to the replica in their rack.
+    brokers: registrations by id. last_fetch_ms: arrival of each follower's latest fetch of any
+    partition; an incremental fetch does not name idle partitions, which are judged by this time
+    instead. has_rack_readers: consumers are sent to the replica in their rack.
     """
 
     __slots__ = ("brokers", "has_rack_readers", "last_fetch_ms")
@@ -24,10 +24,10 @@ class PeerBrokers:
         self.has_rack_readers = False
 
     def is_broker(self, broker_id: int, broker_epoch: int) -> bool:
-        """True if a request in that broker's name proves it.
+        """True if `broker_epoch` proves that a request comes from that broker.
 
         Only brokers and controllers know a broker's epoch, while any client may name a broker's id.
-        Such a client would move high watermarks and ISRs, and read uncommitted records.
+        Such a client could move high watermarks and ISRs, and read uncommitted records.
         """
         return broker_epoch != UNKNOWN_EPOCH and broker_epoch == self.epoch_of(broker_id)
 

@@ -1,10 +1,11 @@
-"""Batches on their way into the codec that their topic asks for (compression.type).
+"""Recompression of batches into the codec that their topic asks for (compression.type).
 
-Walk: `broker/api/produce` -> `holds`, `add` -> a thread checks the batch and packs it anew -> the
-loop hands it on as if it had come just then: to the gate of transactions, or into the log.
+Walk: `broker/api/produce` -> `holds`, `add` -> a thread checks the batch and compresses it anew ->
+the event loop hands it on as if it had just arrived: to the produce gate of transactions, or to the
+log.
 
-The batches of a partition stay in the order in which they came. Other partitions, and other
-requests of the same connection, go on meanwhile.
+Batches of one partition keep their order. Other partitions, and other requests of the same
+connection, continue meanwhile.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS = 2
-"""Of a broker: one long batch leaves a thread to the other partitions."""
+"""Threads of a broker: while one works on a long batch, the other serves other partitions."""
 
 
 class RecompressionThreads:
-    """The threads of a broker that pack; the first batch to pack makes them."""
+    """The broker's threads for recompression; the first batch starts them."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread. Raises what it raises."""
+        """Run `work` in a thread. Raises what `work` raises."""
         from concurrent.futures import ThreadPoolExecutor
 
         if self._pool is None:
@@ -49,7 +50,7 @@ class RecompressionThreads:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def stop(self) -> None:
-        """Start nothing more; what runs changes nothing when it ends."""
+        """Start no more work; the result of work under way is dropped."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -71,7 +72,7 @@ class CompressingReplica(Protocol):
 
 
 class Gate(Protocol):
-    """The gate of transactional batches (`broker.transactions.produce_gate`)."""
+    """The produce gate of transactional batches (`broker.transactions.produce_gate`)."""
 
     def holds(
         self, replica: Any, batch: memoryview, topic_index: int, partition_index: int
@@ -81,13 +82,13 @@ class Gate(Protocol):
 
 
 class Sender(Protocol):
-    """The connection that a batch came by."""
+    """The connection that sent a batch."""
 
     def count_held(self, size: int) -> None: ...
 
 
 class Clocked(Protocol):
-    """All replicas of the broker, for their clock."""
+    """The replica manager, for its clock."""
 
     @property
     def clock(self) -> Clock: ...
@@ -106,11 +107,12 @@ class RecompressionServices(Protocol):
 
 
 class Unpacked(NamedTuple):
-    """A batch in line. batch: a copy, for the bytes of a request are gone when its handler returns;
-    pending: the request, at whose (topic_index, partition_index) the answer goes.
+    """A batch that waits for recompression.
 
-    connection: it is not read from while too many of its bytes are in line. gate: of this batch
-    alone, if its request has a transactional id.
+    batch: a copy, since the bytes of a request are invalid after its handler returns. pending: the
+    request, whose answer at (topic_index, partition_index) is this batch's. connection: not read
+    from while too many of its bytes wait. gate: the gate for this batch alone, if its request has a
+    transactional id.
     """
 
     batch: bytearray
@@ -123,7 +125,8 @@ class Unpacked(NamedTuple):
 
 
 class Recompressor:
-    """Of one partition whose topic has asked for a codec since it was opened."""
+    """The recompression of one partition whose topic has asked for a codec since the partition was
+    opened."""
 
     __slots__ = ("_is_running", "_line", "_replica")
 
@@ -133,11 +136,12 @@ class Recompressor:
         self._is_running = False
 
     def holds(self, batch: Buffer) -> bool:
-        """True for a batch that has to go through the line: to be packed anew, or behind others."""
+        """True for a batch that must wait its turn: it needs recompression, or other batches are
+        waiting."""
         if self._line:
             return True
         target_compression = self._replica.config.target_compression
-        # A follower refuses the batch anyway.
+        # A follower need not recompress: it refuses the batch.
         return (
             target_compression is not None
             and self._replica.core.is_leader
@@ -145,7 +149,7 @@ class Recompressor:
         )
 
     def add(self, item: Unpacked, services: RecompressionServices) -> None:
-        """Put the batch in line; `item.pending` waits for it already."""
+        """Add the batch to the line; `item.pending` waits for it already."""
         self._line.append(item)
         item.connection.count_held(len(item.batch))
         if not self._is_running:
@@ -184,7 +188,7 @@ class Recompressor:
     def _hand_on(
         self, item: Unpacked, outcome: tuple[memoryview, BatchHeader] | BatchError, clock: Clock
     ) -> None:
-        """As `broker/api/produce` does with a batch that needs no target_compression."""
+        """Do as `broker/api/produce` does with a batch that needs no recompression."""
         replica, pending = self._replica, item.pending
         at = (item.topic_index, item.partition_index)
         if isinstance(outcome, BatchError):
@@ -195,8 +199,8 @@ class Recompressor:
         if item.gate is not None and item.gate.holds(replica, batch, *at):
             item.gate.start(pending)
             return
-        # Also if the client has been told of a time-out meanwhile: it sends the batch again, and
-        # those that wait behind it need it.
+        # Append even if the client was told of a time-out meanwhile: it sends the batch again as a
+        # duplicate, and the batches behind this one continue its sequence.
         terms = item.terms._replace(now_ms=clock.monotonic_ms(), wall_ms=clock.wall_ms())
         answer, required = replica.append(batch, terms, checked=header)
         pending.put(*at, answer)

@@ -1,11 +1,14 @@
-"""Batches of idempotent producers that were refused for want of replicas. Pure.
+"""Batches of idempotent producers that were refused with NOT_ENOUGH_REPLICAS. Pure.
 
-Bad sequence, as clients with several requests in flight make it: 1. batch A is refused with
-NOT_ENOUGH_REPLICAS, 2. a follower joins the ISR, 3. batch B arrives, which was sent behind A. As a
-gap it would get OUT_OF_ORDER_SEQUENCE_NUMBER, on which librdkafka bumps its epoch and writes anew
-what is in flight to any partition, also what is in a log already: duplicates. So B is refused for
-A's reason, until A has come again. A client sends again in order: when B comes a second time and
-nothing before it has, A was given up (its retries are over), and B is judged as if A had not been.
+Bad sequence of a client with several requests in flight: 1. Batch A is refused with
+NOT_ENOUGH_REPLICAS. 2. A follower joins the ISR. 3. Batch B arrives, sent after A. As a gap, B
+would get OUT_OF_ORDER_SEQUENCE_NUMBER. On that error librdkafka raises its producer epoch and
+writes all batches in flight anew, to any partition, including those that a log has already:
+duplicates.
+
+So B is refused with A's error until A arrives again. A client retries in order. If B arrives a
+second time and no earlier batch has, the client gave up A (its retries are over), and B is checked
+as if A had not been sent.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from kvorum.storage.log.producer_state import BATCHES_KEPT, Duplicate, ProducerS
 
 SEQUENCES = 1 << 31
 PRODUCERS_KEPT_MAX = 1_000
-"""Of one partition; the one that was refused longest ago is forgotten first."""
+"""Producers remembered for one partition; the one refused longest ago is forgotten first."""
 
 
 _Batch = tuple[int, int]
@@ -24,20 +27,21 @@ _Batch = tuple[int, int]
 
 
 class RefusedSequences:
-    """Of one partition, while this broker leads it: another leader refused nothing."""
+    """Refused batches of one partition while this broker leads it; another leader refused none of
+    them."""
 
     __slots__ = ("_by_producer",)
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[_Batch, bool]] = {}
-        """Refused batches by producer. True: the batch was held back for an earlier one, and none
-        has come since."""
+        """Refused batches by producer id. True: the batch was held back for an earlier one, and no
+        earlier batch has arrived since."""
 
     def note(self, header: BatchHeader, *, is_held_back: bool = False) -> None:
-        """The batch was refused: its producer will send it again."""
+        """Remember that the batch was refused and that its producer will send it again."""
         if header.base_sequence < 0:
             return
-        # Put last in the order of the dict.
+        # Move the producer to the end of the dict's order.
         refused = self._by_producer.pop(header.producer_id, None) or {}
         self._by_producer[header.producer_id] = refused
         batch = _of(header)
@@ -50,20 +54,21 @@ class RefusedSequences:
             del self._by_producer[next(iter(self._by_producer))]
 
     def explains(self, header: BatchHeader, expected_sequence: int) -> bool:
-        """True if the batch missing before this one was refused, and not lost."""
+        """True if the batch that is missing before this one was refused."""
         refused = self._by_producer.get(header.producer_id, ())
         return (header.producer_epoch, expected_sequence) in refused
 
     def is_behind(self, header: BatchHeader) -> bool:
-        """True if an earlier batch of that producer was refused, and has not come again."""
+        """True if an earlier batch of that producer was refused and has not arrived again."""
         return any(
             _is_before(b, _of(header)) for b in self._by_producer.get(header.producer_id, ())
         )
 
     def holds_back(self, header: BatchHeader) -> bool:
-        """True if this batch is refused as well, for an earlier one that may still come again.
+        """True if this batch is refused too, because an earlier one may still arrive again.
 
-        False if it was before, and none has come since: then the earlier ones were given up.
+        False if this batch was held back before and no earlier one has arrived since: the producer
+        gave up the earlier ones.
         """
         refused = self._by_producer[header.producer_id]
         batch = _of(header)
@@ -75,7 +80,7 @@ class RefusedSequences:
         return True
 
     def forget(self, header: BatchHeader) -> None:
-        """The batch is taken now. Kept, it would explain what another refusal has not caused."""
+        """Forget the batch: it is accepted now, and must not explain a later gap."""
         refused = self._by_producer.get(header.producer_id)
         if refused is not None:
             refused.pop(_of(header), None)
@@ -96,7 +101,7 @@ def _is_before(batch: _Batch, other: _Batch) -> bool:
 
 
 def _note_arrival(refused: dict[_Batch, bool], batch: _Batch) -> None:
-    """What was held back, and comes behind this batch, may be held back again."""
+    """`batch` has arrived: batches after it that were held back may be held back once more."""
     for other in refused:
         if _is_before(batch, other):
             refused[other] = False
@@ -109,10 +114,10 @@ def check_sequence(
     *,
     has_too_few_replicas: bool,
 ) -> Duplicate | None:
-    """The batch of the log that this one repeats, None if it shall be appended.
+    """The batch in the log that this one repeats; None if this one is to be appended.
 
-    A repeat is no append: it is answered as the first time, even while an append would not be
-    taken. Told NOT_ENOUGH_REPLICAS, a producer would believe that it is not in the log.
+    A duplicate appends nothing. It gets the first answer again, even while appends are refused:
+    with NOT_ENOUGH_REPLICAS, a producer would believe that the batch is not in the log.
 
     Raises BatchError: see `ProducerStateTable.check`, and NOT_ENOUGH_REPLICAS.
     """
@@ -132,7 +137,7 @@ def check_sequence(
         if not (is_explained and refused.holds_back(header)):
             raise
         raise _behind_a_refused() from gap
-    # Of a producer that the log does not know any sequence is the first.
+    # If the log does not know the producer, it accepts any first sequence.
     is_unknown = header.producer_id not in producers.entries
     if is_unknown and refused.is_behind(header) and refused.holds_back(header):
         raise _behind_a_refused()

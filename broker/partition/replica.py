@@ -1,7 +1,8 @@
-"""One replica: the pure core, its log, and who waits for them. The driver of a partition.
+"""One replica: the pure core, its log, and the requests that wait for them. The driver of a
+partition.
 
-Every method is synchronous and runs on the loop; appends are page-cache writes. Rules live in
-`partition` and `storage`; this file carries facts between them and wakes waiters.
+Every method is synchronous and runs on the event loop; appends are writes to the page cache. Rules
+are in `partition` and `storage`; this file carries facts between them and wakes waiting requests.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaObserver(Protocol):
-    """Who hears of a replica's every change at once: the coordinator that lives in its log."""
+    """The coordinator that lives in a replica's log; it is told of every change at once."""
 
     def on_replica(self, replica: Replica) -> None:
-        """Its role, its leader epoch or its disk has changed, or it is closed."""
+        """The role, the leader epoch or the disk's state has changed, or the replica is closed."""
 
     def on_high_watermark(self, replica: Replica) -> None: ...
 
@@ -49,8 +50,8 @@ class ReplicaObserver(Protocol):
 class WatcherState(Protocol):
     """The fetch session, or single fetch, that a watched partition belongs to.
 
-    replica_id: of a follower, -1 for a consumer. dirty: the watched partitions that have news.
-    parked: the fetch that waits, if there is one.
+    replica_id: the follower's, -1 for a consumer. dirty: the watched partitions that have news.
+    parked: the fetch that waits, if any.
     """
 
     @property
@@ -82,10 +83,11 @@ class Deletion(Protocol):
 
 
 class Replica:
-    """See the top of the file. `is_offline` after a disk error: answers 56 until reopened.
+    """One replica of a partition on this broker. See the docstring of this module.
 
-    log_dir: the directory that it lies in. on_failed: hears once of a disk call that failed, or of
-    damage, and what was being done.
+    is_offline: true after a disk error; requests get KAFKA_STORAGE_ERROR until the replica is
+    opened again. log_dir: the data directory of its log. on_failed: called once after a disk call
+    failed or damage was found, with the operation.
     """
 
     __slots__ = (
@@ -133,25 +135,26 @@ class Replica:
         self.identity_unsynced = False
         self.is_closed = False
         self.is_offline = False
-        #: Why the log cleaner leaves this log alone; "" while it does not.
+        #: The reason why the log cleaner skips this log; "" if it does not.
         self.uncleanable = ""
         self.observer: ReplicaObserver | None = None
-        #: Transactional batches that the coordinator has not vouched for; each is a call to make.
+        #: Transactional batches that the coordinator has not verified yet; each item is called with
+        #: the result.
         self.verifications: Verifications[Callable[[ErrorCode], None]] = Verifications()
         self.watchers: dict[Watcher, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
         self.pending_deletions: list[Deletion] = []
         self.refused = RefusedSequences()
-        #: Of a topic that has asked for a codec since this replica was made.
+        #: None if the topic has asked for no codec since this replica was created.
         self.recompressor = None if config.target_compression is None else Recompressor(self)
 
     # --- roles -------------------------------------------------------------------------------
 
     def reconfigure(self, config: TopicConfig, now_ms: int) -> None:
-        """The topic's configs are these from now on."""
+        """Adopt the topic's new configs."""
         self.config = config
         if config.target_compression is not None and self.recompressor is None:
-            # It stays when the topic asks for no codec any more: batches may be in its line.
+            # Kept when the topic no longer asks for a codec: batches may be waiting in it.
             self.recompressor = Recompressor(self)
         self.log.reconfigure(config.log)
         self.core.min_insync_replicas = config.min_insync_replicas
@@ -159,10 +162,11 @@ class Replica:
             self.on_high_watermark()
 
     def become_leader(self, image: PartitionImage, now_ms: int) -> bool:
-        """Returns False when the image is older than the log itself: nothing is done then.
+        """Lead as `image` says. Returns False, and does nothing, if the image is older than the
+        log.
 
-        A broker that restarts replays old metadata; an epoch below the log's newest one was
-        over long ago, and leading in it would write a second history.
+        A broker that restarts replays old metadata. An epoch below the log's latest one ended long
+        ago; leading in it would write a second history.
         """
         if image.leader_epoch < self.log.epochs.latest_epoch:
             return False
@@ -171,10 +175,12 @@ class Replica:
         if self.core.become_leader(image, now_ms):
             self.log.epochs.assign(image.leader_epoch, self.log.end_offset)
             if not has_led:
-                # Else what waits is in the log as before; repeated, it would be there twice.
+                # Not if this broker led before: then the refused and waiting batches are known
+                # here, and forgetting them could append one twice.
                 self.refused.clear()
                 self.verifications.on_leadership()
-                # What leaders before have answered: they had waited for us, or let us in.
+                # Earlier leaders answered DeleteRecords only after this replica had reported its
+                # start, or admitted it to the ISR with that start.
                 self.core.deleted_to = self.log.start_offset
                 self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.core.raise_high_watermark(now_ms):
@@ -184,7 +190,7 @@ class Replica:
         return True
 
     def become_follower(self, image: PartitionImage) -> bool:
-        """True when there is a new leader epoch to follow."""
+        """Follow the leader that `image` names. True if its leader epoch is new."""
         is_new = self.core.become_follower(image)
         if is_new:
             self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -192,7 +198,7 @@ class Replica:
         return is_new
 
     def close(self, error: ErrorCode) -> None:
-        """The replica goes away: everybody who waits hears `error` or looks again."""
+        """Close the replica: waiting requests get `error` or are checked again."""
         self.is_closed = True
         self.fail_pending(error)
         self.notify_state_change()
@@ -206,11 +212,11 @@ class Replica:
         self, batch: memoryview, terms: ProduceTerms, *, is_verified: bool = False,
         checked: BatchHeader | None = None,
     ) -> tuple[ProducedPartition, int]:  # fmt: skip
-        """Append a client's batch (writable; stamped in place).
+        """Append a client's batch (a writable buffer; offsets are written into it).
 
-        is_verified: see `verification.admit`; checked: its header, if it has been checked. Returns
-        the partition's answer and, for acks=-1, the offset that the high watermark must reach
-        before the answer may leave (0: at once).
+        is_verified: see `verification.admit`; checked: the batch's header, if it has been checked.
+        Returns the partition's answer and, for acks=-1, the offset that the high watermark must
+        reach before the answer may be sent (0: send it at once).
         """
         core = self.core
         partition_id = core.partition_id
@@ -249,7 +255,7 @@ class Replica:
                 batch,
                 leader_epoch=core.leader_epoch,
                 now_ms=terms.wall_ms,
-                # The stamp has changed what the header says of timestamps.
+                # The new timestamp has changed the header.
                 header=None if self.config.is_log_append_time else header,
             )
             if not self.has_identity:
@@ -265,22 +271,23 @@ class Replica:
         return answer, self._wait_until(appended.last_offset + 1, terms)
 
     def _unserved(self) -> ErrorCode:
-        """Why nothing can be appended here at all, NONE if it can.
+        """The error if this replica accepts no appends at all, else NONE.
 
-        Bad sequence: 1. a transactional batch waits for its coordinator, 2. the topic is deleted,
-        3. the batch is let in: the log would make its folder anew, which no topic claims.
+        Bad sequence: 1. A transactional batch waits for its coordinator. 2. The topic is deleted.
+        3. The batch is verified and appended: the log would create its folder again, for a topic
+        that does not exist.
         """
         if self.is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else ErrorCode.NONE
 
     def append_own(self, batch: bytearray, terms: ProduceTerms) -> ErrorCode:
-        """Append what this broker has written itself: a coordinator's records, a marker.
+        """Append a batch that this broker wrote itself: a coordinator's records, a marker.
 
-        Asks for the leadership and nothing else: whether enough replicas are in sync, and when the
-        high watermark is there, is the caller's business. On NONE all is in the log, up to its
-        `end_offset`; NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR or (a batch larger than a segment)
-        RECORD_LIST_TOO_LARGE: nothing of it counts.
+        It checks leadership only. The caller checks for enough in-sync replicas and waits for the
+        high watermark. NONE: all of the batch is in the log, up to the log's `end_offset`.
+        NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR or RECORD_LIST_TOO_LARGE (larger than a
+        segment): none of it counts.
         """
         if self.is_offline or self.is_closed:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -325,24 +332,26 @@ class Replica:
             self.on_high_watermark()
 
     def wait_for_replication(self, ack: PendingAck) -> None:
-        """Complete `ack` when the high watermark gets there, or the leadership is lost."""
+        """Complete `ack` when the high watermark reaches its offset, or when this broker stops
+        leading."""
         error = self._unserved()
         if error != ErrorCode.NONE:
-            # The disk has failed since the append, at another partition of the same request.
+            # The disk failed after this append, at another partition of the same request.
             ack.pending.complete(ack.topic_index, ack.partition_index, error)
             return
         acks = self.pending_acks
         if not acks or acks[-1].required_offset <= ack.required_offset:
             acks.append(ack)
             return
-        # A repeat of an earlier batch: keep the order by offset.
+        # `ack` repeats an earlier batch: keep the order by offset.
         at = len(acks)
         while at and acks[at - 1].required_offset > ack.required_offset:
             at -= 1
         acks.insert(at, ack)
 
     def on_high_watermark(self) -> None:
-        """The high watermark rose: acknowledge what it passed, wake who reads up to it."""
+        """The high watermark rose: complete the acks that it passed, wake the fetches that read up
+        to it."""
         high_watermark = self.core.high_watermark
         if self.observer is not None:
             self.observer.on_high_watermark(self)
@@ -356,14 +365,15 @@ class Replica:
         for watched in self.watchers:
             state = watched.state
             state.dirty[watched] = None
-            # A follower hears of it with the next data or at its wait's end; answering each
-            # rise by itself would double the replication traffic. Unless consumers read there.
+            # A follower learns the high watermark with its next data or at the end of its wait:
+            # answering it at each rise would double replication traffic. If consumers read from
+            # followers, it is told at once.
             is_due = state.replica_id < 0 or self.core.peer_brokers.has_rack_readers
             if is_due and state.parked is not None:
                 turn.wake(state.parked)
 
     def drop_expired_acks(self) -> None:
-        """Forget acks whose request has been answered by its deadline."""
+        """Forget acks whose request was already answered at its deadline."""
         acks = self.pending_acks
         while acks and acks[0].pending.is_done:
             acks.popleft()
@@ -375,38 +385,41 @@ class Replica:
         self.on_low_watermark()
 
     def low_watermark(self) -> int:
-        """The least log start among the live replicas, -1 while one has not told its own."""
+        """The least log start offset among the live replicas, -1 while one of them is unknown."""
         return self.core.low_watermark(self.log.start_offset)
 
     def on_low_watermark(self) -> None:
-        """It may have risen, or be nobody's business here any more: who waits looks again."""
+        """Check waiting DeleteRecords again: the low watermark may have risen, or this broker has
+        stopped leading."""
         for pending in list(self.pending_deletions):
             pending.look(self)
 
     def move_start(self, offset: int) -> None:
-        """The leader's log starts at `offset` from now on; followers hear of it at once.
+        """Start this leader's log at `offset`; followers are told at once.
 
-        Raises OffsetOutOfRange above the log's end.
+        Raises OffsetOutOfRange if `offset` is above the log's end.
         """
         if self.log.advance_start_offset(offset):
             self.core.on_start_moved(offset)
             self.notify_state_change()
 
     def apply_retention(self, wall_ms: int) -> None:
-        """Drop the segments that are too many or too old; a moved start is told to who fetches."""
+        """Delete segments by size and age; followers and consumers that wait are told of a new log
+        start."""
         log = self.log
         before = log.start_offset
         try:
             apply_retention(log, now_ms=wall_ms, high_watermark=self.core.high_watermark)
         finally:
-            # Also if the disk failed half-way: the start has moved by then.
+            # Do so even if the disk failed half-way: the log start has moved by then.
             if log.start_offset > before:
                 self.core.on_start_moved(log.start_offset)
                 self.notify_state_change()
                 self.on_low_watermark()
 
     def notify_state_change(self) -> None:
-        """Role, epoch or existence changed: every fetch that watches must look again."""
+        """The role, the epoch or the existence of this replica changed: check every watching fetch
+        again."""
         for watched in self.watchers:
             watched.state.dirty[watched] = None
             if watched.state.parked is not None:
@@ -417,7 +430,7 @@ class Replica:
     def append_as_follower(
         self, batches: memoryview, *, leader_high_watermark: int, wall_ms: int
     ) -> None:
-        """Append what the leader sent, as it is. Raises what Log.append_as_follower raises."""
+        """Append the leader's batches unchanged. Raises what Log.append_as_follower raises."""
         log = self.log
         base_offset = log.base_below_start(batches)
         if base_offset is not None:
@@ -430,9 +443,9 @@ class Replica:
             self.on_high_watermark()
 
     def on_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> bool:
-        """The leader told its watermark and start without new data (or after it).
+        """Adopt the high watermark and log start that the leader sent, with or without new data.
 
-        True when our start moved, which the leader should hear of.
+        True if this replica's log start moved; the leader should be told.
         """
         core = self.core
         if core.on_follower_append(self.log.end_offset, high_watermark):
@@ -444,28 +457,33 @@ class Replica:
         return False
 
     def truncate_for(self, epoch: int, end_offset: int, wall_ms: int) -> int:
-        """The leader's history leaves ours at (epoch, end_offset): cut there (KIP-101, KIP-279).
+        """Truncate to where the leader's history and this log diverge, (epoch, end_offset)
+        (KIP-101, KIP-279).
 
-        Returns the new end. If the leader's epoch is not ours, our own end of the largest epoch
-        below it counts; the next fetch then asks again from there.
+        Returns the new end offset. If this log does not have the leader's epoch, the end of its own
+        largest epoch below counts; the next fetch then asks again from there.
         """
         log = self.log
         if log.epochs.latest_epoch < 0 and log.last_epoch >= 0:
-            # It was asked about what lies below our start, and that is another history. Bad
-            # sequence (seed 271406): 1. the leader's comes behind it in the same file, 2. an
-            # unclean start refuses to open that, or has lost the start with the power.
+            # The log is empty, and the epoch that diverged lies below its start: the records there
+            # are of another history. Bad sequence (seed 271406): 1. The leader's records are
+            # appended behind them in the same file. 2. A start after a crash refuses to open that
+            # file, or the log start was lost with the power.
             self.restart_at(log.start_offset, wall_ms)
             return log.end_offset
         local_epoch, local_end = log.epochs.end_offset_for(epoch, log.end_offset)
         if local_epoch == -1 and log.epochs.latest_epoch > -1:
-            # Our newest epoch is older than the leader's answer: all of ours is below it.
+            # This log's latest epoch is older than the epoch in the leader's answer: all of its
+            # records count.
             local_epoch, local_end = log.epochs.latest_epoch, log.end_offset
         target = min(end_offset, local_end) if local_epoch != -1 else end_offset
-        # Seed 106525: in a compacted log, up to a gap. A recovery point left above the real end
-        # spoke for what came there later, and was lost with the power.
+        # In a compacted log the truncation may end lower, at a gap (seed 106525). A recovery point
+        # left above the real end would vouch for records appended there later, which a power
+        # failure can lose.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
         if target <= log.start_offset and log.is_unknown_below(target):
-            self.restart_at(target, wall_ms)  # nor can the leader be asked about what is left
+            # The leader cannot be asked about the epoch of what is left
+            self.restart_at(target, wall_ms)
             return target
         with self._lowered_to(target):
             log.truncate_to(target)
@@ -473,9 +491,11 @@ class Replica:
         return log.end_offset
 
     def restart_at(self, offset: int, wall_ms: int) -> None:
-        """Drop everything and begin at `offset`: the leader no longer has what we need."""
+        """Drop all records and start the log at `offset`: the leader no longer has the records
+        before it."""
         if self.log.is_bare_at(offset):
-            self.log.epochs.clear()  # it led for them, and wrote nothing; its producers stay
+            # Epochs in which this broker led and wrote nothing; producer state stays
+            self.log.epochs.clear()
             return
         with self._lowered_to(0, offset):
             self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
@@ -484,15 +504,18 @@ class Replica:
         if offset > 0:
             if not self.has_identity:
                 self.write_identity()
-            # The recovery point stands at `offset` now, before any records are flushed, and with
-            # one a folder that does not say whose it is counts as damaged.
+            # The recovery point is at `offset` now, before any records are flushed. A folder with a
+            # recovery point and without partition.metadata counts as damaged.
             self.sync_identity()
             self.identity_unsynced = False
 
     @contextlib.contextmanager
     def _lowered_to(self, offset: int, start_offset: int = 0) -> Iterator[None]:
-        """No checkpoint speaks of what is above `offset`, but for the log's start, which falls once
-        all is gone below it (seed 200908). start_offset: where it will be, if that is above."""
+        """Lower every checkpoint to `offset` while the log is truncated, but the log-start
+        checkpoint last, once everything below it is gone (seed 200908).
+
+        start_offset: the log start after the truncation, if above `offset`.
+        """
         core, log = self.core, self.log
         start_offset = max(start_offset, log.start_offset)
         self.lower_checkpoints(core.topic, core.partition_id, offset, start_offset)
@@ -503,9 +526,10 @@ class Replica:
     # --- disk --------------------------------------------------------------------------------
 
     def write_identity(self) -> None:
-        """Put partition.metadata beside the first batch, so that a restart knows the topic id.
+        """Write partition.metadata beside the first batch, so that a restart knows the topic id.
 
-        Not fsynced here: it must last exactly as long as the data, so the first flush syncs it.
+        It is not fsynced here: it must last exactly as long as the data, so the first flush syncs
+        it.
         """
         put_partition_metadata(self.disk, self.log.directory, self.core.topic_id)
         self.has_identity = True
@@ -513,18 +537,18 @@ class Replica:
         self.on_first_file(self)
 
     def sync_identity(self) -> None:
-        """Make partition.metadata durable (runs in the flush thread)."""
+        """Fsync partition.metadata (runs in the flush thread)."""
         sync_partition_metadata(self.disk, self.log.directory)
 
     def fail(self, failure: OSError | CorruptData, operation: str) -> None:
-        """A disk call failed, or stored bytes are damaged: the controller must hear of it, or this
-        broker would keep a leadership that it cannot use."""
+        """Take the replica offline after a disk call failed or damage was found. The controller is
+        told: otherwise this broker would keep a leadership that it cannot use."""
         if not self.is_offline and not self.is_closed:
             self.go_offline()
             self.on_failed(self, failure, operation)
 
     def go_offline(self) -> None:
-        """Serve nothing more from here, for the log's state is in doubt."""
+        """Serve nothing more from this replica, since the state of its log is in doubt."""
         self.is_offline = True
         self.fail_pending(ErrorCode.KAFKA_STORAGE_ERROR)
         self.notify_state_change()

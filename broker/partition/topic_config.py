@@ -1,8 +1,8 @@
-"""Topic configs: what those of one topic come to on this broker.
+"""The effective configs of a topic on this broker.
 
-Keys, types and bounds are in `metadata.configs`; a controller lets no unsound value in. One that
-does not parse all the same gives way to the broker's own default, since a partition must not go
-down over a config.
+Keys, types and bounds are in `metadata.configs`; a controller refuses invalid values. A value that
+does not parse all the same is replaced by the broker's default, since a partition must not go
+offline for a config.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SEGMENT_BYTES_LIMIT = (1 << 31) - 1
 LEADER_THROTTLED = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLED = "follower.replication.throttled.replicas"
 DISTINCT_MAX = 1_000
-"""Different settings remembered."""
+"""Different sets of overrides remembered."""
 FOREVER = 1 << 62
-"""From here on a number of records or milliseconds means never."""
+"""A number of records or milliseconds from this value on means never."""
 CODECS = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -33,7 +33,7 @@ CODECS = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""By compression.type; "producer" is none of them."""
+"""Codecs by compression.type; "producer" is none of them."""
 _WITH_LEVEL = (Codec.GZIP, Codec.LZ4, Codec.ZSTD)
 GZIP_DEFAULT_LEVEL = -1
 COMPACT = "compact"
@@ -42,10 +42,10 @@ DELETE = "delete"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What the configs of one topic come to. compaction: holds if `log` has it.
+    """The effective configs of one topic.
 
-    timestamp_before_max_ms: None for any. target_compression: None to keep each batch in the codec
-    of its producer.
+    compaction: applies if `log` has it too. timestamp_before_max_ms: None means no limit.
+    target_compression: None keeps each batch in its producer's codec.
     """
 
     cleanup_policies: tuple[str, ...]
@@ -61,9 +61,9 @@ class TopicConfig:
 
 
 def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The topic's settings: its own where set and sound, the broker's elsewhere.
+    """The topic's configs: its own values where they are set and valid, else the broker's.
 
-    config: with what is set for this broker at run time (broker.config.dynamic_config).
+    config: includes the broker's dynamic configs (broker.config.dynamic_config).
     """
 
     def number(name: str) -> int:
@@ -81,9 +81,9 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     )
     is_compacted = COMPACT in policies
     if is_compacted:
-        # The active segment is never compacted, so it must not outlive the lag either.
+        # The active segment is never compacted, so it must roll within the maximum lag.
         segment_ms = min(segment_ms, max_lag_ms)
-    # A log that is only compacted loses no segment for its age or size.
+    # A topic without the delete policy has no retention by age or size.
     is_deleted = DELETE in policies
     timestamp_type = _value(config, overrides, "message.timestamp.type")
     return TopicConfig(
@@ -91,7 +91,7 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
             segment_bytes=max(1, min(number("segment.bytes"), SEGMENT_BYTES_LIMIT)),
             segment_ms=segment_ms,
             index_interval_bytes=number("index.interval.bytes"),
-            # Kafka lets 4 in; a log needs room for some entries.
+            # Kafka allows 4; an index needs room for several entries.
             index_bytes_max=max(number("segment.index.bytes"), INDEX_BYTES_MIN),
             retention_ms=number("retention.ms") if is_deleted else -1,
             retention_bytes=number("retention.bytes") if is_deleted else -1,
@@ -133,10 +133,9 @@ def _unless_forever(number: int) -> int | None:
 
 
 class TopicConfigs:
-    """Resolved configs, one object for all topics with the same settings.
+    """Effective configs, one object for all topics with the same settings.
 
-    A broker makes thousands of partitions at once, nearly all of them without a setting of their
-    own or with the same few.
+    A broker creates thousands of partitions at once; nearly all have no overrides, or the same few.
     """
 
     __slots__ = ("_broker", "_resolved")
@@ -146,8 +145,8 @@ class TopicConfigs:
         self._resolved: dict[frozenset[tuple[str, str]], TopicConfig] = {}
 
     def of(self, config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-        """As `resolve`. The same settings give the same object as long as `config` is the same
-        object and not more than DISTINCT_MAX others came in between."""
+        """As `resolve`. The same overrides give the same object as long as `config` is the same
+        object and at most DISTINCT_MAX others came between."""
         if config is not self._broker or len(self._resolved) > DISTINCT_MAX:
             self._broker = config
             self._resolved.clear()

@@ -1,1 +1,1 @@
-"""How fast clients and replicas being moved may go."""
+"""Limits on the rates of clients and of replicas that are being moved."""

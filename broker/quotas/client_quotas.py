@@ -1,13 +1,13 @@
-"""Client quotas: how long a client must pause for what it has just used. Pure.
+"""Client quotas: the pause of a client for what it has just used. Pure.
 
-Kafka's rules (KIP-13, KIP-124, KIP-219, KIP-546): each quota binds a rate, measured over eleven
-samples of a second; who is above it waits until the mean over those samples is at the bound again,
-(observed - bound) / bound * window. What was asked is done and answered first, with the pause in
-ThrottleTimeMs, and then the client's connection is not read from for so long.
+The rules are Kafka's (KIP-13, KIP-124, KIP-219, KIP-546). Each quota bounds a rate, measured over
+eleven samples of one second. A client above the bound pauses until the mean over those samples is
+at the bound again: (observed - bound) / bound * window. The request is served and answered first,
+with the pause in ThrottleTimeMs; then the client's connection is not read from during the pause.
 
-A client is a (user, client id). Of the entities that fit, the most particular one binds:
+A client is a (user, client id). Of the entities that match, the most specific one applies:
 user+client, user+any client, user, any user+client, any+any, any user, client, any client. An
-entity with <default> binds each client that falls under it by itself.
+entity with <default> gives each client that it matches a limit of its own.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from kvorum.metadata.image.quotas import CLIENT_ID, USER
 from kvorum.metadata.image.records import QuotaEntity
 
 ANONYMOUS = "ANONYMOUS"
-"""The user of a connection that has not said who it is: all of them, without authentication."""
+"""The user of an unauthenticated connection; without authentication, every connection."""
 WINDOWS_KEPT_MAX = 10_000
-"""Above it the windows of clients that have been silent longer than a window are dropped."""
+"""Above this number, the windows of clients that used nothing within a window are dropped."""
 UNLIMITED_BYTES = (1 << 63) - 1
 PAUSE_MS_MAX = (1 << 31) - 1
-"""What ThrottleTimeMs can say, an INT32. A quota may be as small as a float can be, and the pause
-then comes to infinity, of which there is no whole number."""
+"""Largest ThrottleTimeMs, an INT32. A quota may be as small as a float can be; then the pause is
+infinite."""
 
 
 class QuotaKind(enum.Enum):
-    """What is bound, by the name of the quota. REQUEST: per cent of this broker's one thread;
+    """The kinds of quota, by the quota's name. REQUEST: per cent of this broker's one thread;
     MUTATION: partitions, see `broker.quotas.mutation_quota`."""
 
     PRODUCE = "producer_byte_rate"
@@ -41,14 +41,15 @@ class QuotaKind(enum.Enum):
 
 
 class Limit(NamedTuple):
-    """bound: units a second. key: who shares the window that it is measured by."""
+    """A limit on clients. bound: units a second. key: the clients with the same key share one
+    window."""
 
     bound: float
     key: tuple[QuotaKind, str | None, str | None]
 
 
 class RateWindow:
-    """What one client used lately, in samples (Kafka's SampledStat and Rate)."""
+    """The recent use of one client, in samples (Kafka's SampledStat and Rate)."""
 
     __slots__ = ("_sample_ms", "_samples", "_samples_max")
 
@@ -66,7 +67,7 @@ class RateWindow:
         self._drop_old(now_ms)
 
     def is_empty(self, now_ms: int) -> bool:
-        """True if nothing of it counts any more."""
+        """True if no sample of the window counts any more."""
         self._drop_old(now_ms)
         return not self._samples
 
@@ -77,8 +78,8 @@ class RateWindow:
         return used * 1000 / self.width_ms(now_ms)
 
     def width_ms(self, now_ms: int) -> int:
-        """The time that the rate is over: at least all samples but one, so that the first second
-        of a client is not taken for its mean."""
+        """The time that the rate covers: at least all samples but one, so that a client's first
+        second does not count as its mean."""
         full_min_ms = (self._samples_max - 1) * self._sample_ms
         if not self._samples:
             return full_min_ms
@@ -96,7 +97,7 @@ class RateWindow:
 class ClientQuotas:
     """The quotas of the cluster, and what this broker's clients have used of them.
 
-    is_active: some quota of a user or client is set; nothing needs to be recorded otherwise.
+    is_active: a quota of a user or client is set; otherwise nothing is recorded.
     """
 
     def __init__(self, *, samples_max: int = 11, sample_ms: int = 1_000) -> None:
@@ -110,7 +111,7 @@ class ClientQuotas:
         self.binds_mutations = False
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """The metadata's quotas are now these. What was used goes on to count."""
+        """Adopt the client quotas of the metadata. Past use still counts."""
         if quotas is self._quotas:
             return
         self._quotas = quotas
@@ -125,7 +126,7 @@ class ClientQuotas:
     def throttle_ms(
         self, kind: QuotaKind, client_id: str | None, amount: float, now_ms: int
     ) -> int:
-        """Count `amount` for the client; how long it must pause for it, 0 for not at all."""
+        """Count `amount` for the client; returns its pause in ms, 0 for none."""
         limit = self.limit(kind, client_id)
         if limit is None:
             return 0
@@ -138,25 +139,25 @@ class ClientQuotas:
         if rate <= limit.bound:
             return 0
         pause_ms = bounded_ms((rate - limit.bound) / limit.bound * window.width_ms(now_ms))
-        # KIP-124: one request may take more than its share of many windows; a client that is not
-        # heard of for as long would lose its session and its place in its group.
+        # KIP-124: one request may use more than a client's share of many windows. A client that is
+        # not read from for that long would lose its session and its place in its group.
         return min(pause_ms, self._sample_ms) if kind is QuotaKind.REQUEST else pause_ms
 
     def fetch_bytes_max(self, client_id: str | None) -> int:
-        """Bytes that one answer to a fetch may have: what the quota lets through in a window."""
+        """Bytes that one fetch answer may have: what the quota allows in one window."""
         limit = self.limit(QuotaKind.FETCH, client_id)
         if limit is None:
             return UNLIMITED_BYTES
         return int(limit.bound * (self._samples_max - 1) * self._sample_ms / 1000)
 
     def limit(self, kind: QuotaKind, client_id: str | None) -> Limit | None:
-        """What binds this client, whose user nobody knows; None if nothing does."""
+        """The limit that applies to this client, of the anonymous user; None if none does."""
         user, client_id = ANONYMOUS, client_id or ""
         asked = (kind, user, client_id)
         if asked in self._limits:
             return self._limits[asked]
         if len(self._limits) >= WINDOWS_KEPT_MAX:
-            self._limits.clear()  # client ids are the clients' choice, and may be endless
+            self._limits.clear()  # clients choose their ids, so there may be any number of them
         limit = self._limits[asked] = self._find(kind, user, client_id)
         return limit
 
@@ -175,15 +176,15 @@ class ClientQuotas:
 
 
 def bounded_ms(pause_ms: float) -> int:
-    """A pause as it can be told."""
+    """A pause in whole ms, within what ThrottleTimeMs can hold."""
     return round(min(pause_ms, PAUSE_MS_MAX))
 
 
 def _candidates(
     user: str, client_id: str
 ) -> tuple[tuple[QuotaEntity, tuple[str | None, str | None]], ...]:
-    """Entities that may bind, the most particular first, each with (user, client id) of the window
-    that is shared under it."""
+    """The entities that may apply, most specific first. Each has the (user, client id) that shares
+    a window under it."""
     both, user_only, client_only = (user, client_id), (user, None), (None, client_id)
     return (
         (((CLIENT_ID, client_id), (USER, user)), both),

@@ -1,6 +1,7 @@
-"""The leader's side of replication throttling: who is held back, and until when. A driver.
+"""Replication throttling on the leader: which fetches are held back, and until when. A driver.
 
-The rate is `throttle.ReplicationQuota`'s; here are the fetches that wait for it, and their timer.
+`replication_quota.ReplicationQuota` has the rate; this module has the waiting fetches and their
+timer.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import UNLIMITED, ReplicationQuota
 
 WAIT_MAX_MS = 1_000
-"""The rate may be raised meanwhile: held fetches look again after so long."""
+"""Held fetches are checked again after this time: the rate may have been raised."""
 
 
 class LeaderThrottle:
-    """Of one broker, for all partitions that it leads."""
+    """The throttle of one broker, for all partitions that it leads."""
 
     def __init__(self, loop_turn: LoopTurn, now_ms: Callable[[], int]) -> None:
         self.quota = ReplicationQuota(now_ms())
@@ -27,21 +28,22 @@ class LeaderThrottle:
         self._timer: asyncio.TimerHandle | None = None
 
     def room(self, replica: Replica, follower_id: int) -> int:
-        """Bytes that this follower may be sent of the replica now; UNLIMITED for most.
+        """Bytes of the replica that may be sent to this follower now; UNLIMITED if it is not
+        throttled.
 
-        A member of the ISR is never held back: acknowledgements wait for it.
+        A member of the ISR is never throttled: acknowledgements wait for it.
         """
         if not self._is_throttled(replica, follower_id):
             return UNLIMITED
         return self.quota.room(self._now_ms())
 
     def record(self, replica: Replica, follower_id: int, size: int) -> None:
-        """So many bytes of the replica have been sent to the follower."""
+        """Count `size` bytes of the replica as sent to the follower."""
         if self._is_throttled(replica, follower_id):
             self.quota.record(size, self._now_ms())
 
     def hold(self, fetch: Wakeable) -> None:
-        """Wake the fetch once something may be sent again."""
+        """Wake the fetch once bytes may be sent again."""
         self._held[fetch] = None
         if self._timer is None:
             delay_ms = self.quota.wait_ms(self._now_ms(), WAIT_MAX_MS)
@@ -49,7 +51,7 @@ class LeaderThrottle:
             self._timer = loop.call_later(delay_ms / 1000, self._on_timer)
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Stop: wake no fetch any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

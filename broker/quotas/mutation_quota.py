@@ -1,14 +1,15 @@
-"""controller_mutation_rate: how many partitions a client may make and delete a second (KIP-599).
+"""controller_mutation_rate: partitions that a client may create and delete a second (KIP-599).
+Pure.
 
-A token bucket a client: it holds what the rate gives in as many samples as other quotas are
-measured over, a partition takes one token, and the last request may take more than there is left.
-Whoever comes while that is owed is refused with THROTTLING_QUOTA_EXCEEDED, and the answer tells the
-pause; in versions of the APIs that are older than that code everything is served, and whatever is
-owed then is the pause. A connection with a pause is not read from for so long.
+Each client has a token bucket. It holds what the rate gives in as many samples as other quotas use.
+A partition takes one token, and a request may take more tokens than there are. While tokens are
+owed, the next request is refused with THROTTLING_QUOTA_EXCEEDED, and the answer gives the pause.
+API versions older than that code are served, and the pause is the time until nothing is owed. A
+connection with a pause is not read from.
 
-The broker that a client asks counts; in Apache Kafka it is the active controller. While there is
-such a quota, all clients of a cluster take the same broker for the controller
-(`Services.controller_id`) and send these requests there, which comes to the same. Pure.
+The broker that gets the request counts; in Apache Kafka the active controller does. While such a
+quota is set, Metadata names the same broker as the controller to all clients
+(`Services.controller_id`). They send these requests there, so the effect is the same.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kvorum.broker.quotas.client_quotas import (
 
 
 class TokenBucket:
-    """Tokens of one client; times in ms on one clock."""
+    """Tokens of one client. Times are in ms, all of one clock."""
 
     __slots__ = ("_at_ms", "_tokens")
 
@@ -32,7 +33,7 @@ class TokenBucket:
         self._at_ms = now_ms
 
     def owed_ms(self, rate: float, capacity: float, now_ms: int) -> int:
-        """How long until nothing is owed, at `rate` tokens a second."""
+        """Time in ms until no tokens are owed, at `rate` tokens a second."""
         self._tokens = min(self._tokens + rate * (now_ms - self._at_ms) / 1000, capacity)
         self._at_ms = now_ms
         return 0 if self._tokens >= 0 else max(bounded_ms(-self._tokens / rate * 1000), 1)
@@ -42,7 +43,8 @@ class TokenBucket:
 
 
 class MutationBuckets:
-    """The buckets of one broker. samples_max, sample_ms: what a full bucket is worth."""
+    """The token buckets of one broker. samples_max, sample_ms: the time whose tokens fill a
+    bucket."""
 
     def __init__(self, quotas: ClientQuotas, *, samples_max: int, sample_ms: int) -> None:
         self._quotas = quotas
@@ -50,19 +52,19 @@ class MutationBuckets:
         self._buckets: dict[object, TokenBucket] = {}
 
     def limit(self, client_id: str | None) -> Limit | None:
-        """What binds this client; None if nothing does."""
+        """The limit that applies to this client; None if none does."""
         if not self._quotas.is_active:
             return None
         return self._quotas.limit(QuotaKind.MUTATION, client_id)
 
     def owed_ms(self, limit: Limit, now_ms: int) -> int:
-        """How long the client has to wait before it may ask for more."""
+        """Time in ms until the client may send another request."""
         return self._bucket(limit, now_ms).owed_ms(
             limit.bound, limit.bound * self._window_s, now_ms
         )
 
     def take(self, limit: Limit, partitions: int, now_ms: int) -> None:
-        """Count so many partitions; a negative number gives some back."""
+        """Take tokens for `partitions` partitions; a negative number returns tokens."""
         self._bucket(limit, now_ms).take(partitions)
 
     def _bucket(self, limit: Limit, now_ms: int) -> TokenBucket:

@@ -1,9 +1,9 @@
-"""Replication quotas (KIP-73): how fast replicas that are being moved may be copied. Pure.
+"""Replication quotas (KIP-73): the rate at which replicas that are being moved may be copied. Pure.
 
-Time is an argument. A bucket fills at the rate, up to one second's worth; what is sent empties it,
-below zero if one answer is larger than what was left, and nothing goes before it is above zero
-again. So over any time the bytes are at most rate * (time + 1 s) and one answer. (Kafka averages
-over eleven windows of a second, which lets ten seconds' worth through at once.)
+Time is an argument. A bucket fills at the rate, up to one second's worth. Bytes sent empty it,
+below zero if one answer is larger than the rest; then nothing is sent until it is above zero again.
+So within any time the bytes are at most rate * (time + 1 s) and one answer. (Kafka averages over
+eleven windows of a second, which allows ten seconds' worth at once.)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kvorum.runtime.text import whole_number
 
 BURST_MS = 1_000
-"""So much may gather while nothing is sent."""
+"""Size of the bucket, as time at the full rate; it fills while nothing is sent."""
 
 UNLIMITED = (1 << 63) - 1
 """The default of both rates."""
@@ -25,7 +25,7 @@ EVERY_REPLICA = "*"
 class ThrottledReplicas:
     """Value of `leader.` or `follower.replication.throttled.replicas`.
 
-    is_all: "*". Else pairs of partition and broker id.
+    is_all: the value is "*". Otherwise `pairs` has (partition, broker id).
     """
 
     is_all: bool = False
@@ -42,10 +42,10 @@ NOBODY = ThrottledReplicas()
 
 
 def parse_throttled(text: str) -> ThrottledReplicas:
-    """From `partition:broker,partition:broker`, `*`, or nothing.
+    """Parse `partition:broker,partition:broker`, `*`, or "".
 
-    The config table has checked the shape; what does not fit all the same counts for nothing, as
-    a partition must not go down over a config.
+    The config table has checked the shape. Items that do not parse all the same are ignored, since
+    a partition must not go offline over a config.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if EVERY_REPLICA in parts:
@@ -60,7 +60,7 @@ def parse_throttled(text: str) -> ThrottledReplicas:
 
 
 class ReplicationQuota:
-    """Bytes that may still be copied, on the leader's or the follower's side of one broker."""
+    """Bytes that may be copied now, on the leader's or the follower's side of one broker."""
 
     __slots__ = ("_at_ms", "_bytes", "_rate")
 
@@ -74,30 +74,30 @@ class ReplicationQuota:
         return self._rate < UNLIMITED
 
     def set_rate(self, bytes_per_second: int, now_ms: int) -> None:
-        """Let so many bytes through in a second from now on; 0 lets nothing through."""
+        """Set the rate; 0 allows nothing."""
         if bytes_per_second == self._rate:
             return
         was_limited = self.is_limited
         self._fill(now_ms)
         self._rate = bytes_per_second
-        # No second's worth at once for a limit that has just been set.
+        # A limit that has just been set starts with an empty bucket.
         self._bytes = min(self._bytes, self._burst) if was_limited else 0.0
 
     def room(self, now_ms: int) -> int:
-        """Bytes that may go now; 0 when nothing may."""
+        """Bytes that may be sent now; 0 if none."""
         if not self.is_limited:
             return UNLIMITED
         self._fill(now_ms)
         return max(int(self._bytes), 0)
 
     def record(self, size: int, now_ms: int) -> None:
-        """So many bytes of throttled replicas went over the wire."""
+        """Count `size` bytes of throttled replicas as sent."""
         if self.is_limited:
             self._fill(now_ms)
             self._bytes -= size
 
     def wait_ms(self, now_ms: int, wait_max_ms: int) -> int:
-        """How long until something may go again: 1 to wait_max_ms."""
+        """Time until bytes may be sent again, 1 to wait_max_ms."""
         if self.room(now_ms) > 0 or self._rate <= 0:
             return 1 if self._rate > 0 else wait_max_ms
         missing_ms = int((1.0 - self._bytes) * 1000 / self._rate) + 1

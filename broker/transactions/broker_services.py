@@ -1,4 +1,4 @@
-"""The part of a broker that transactions work with. `broker.api.context.Services` is one."""
+"""The parts of a broker that transactions use. `broker.api.context.Services` has them all."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ class TransactionCoordinators(Protocol):
 
 
 class Driver(Protocol):
-    """The broker's driver of transactions, as the gates of partitions use it."""
+    """The broker's driver of transactions, as the gates of produce and offset requests use it."""
 
     @property
     def coordinators(self) -> TransactionCoordinators: ...
 
 
 class BrokerServices(Protocol):
-    """groups, transactions: the coordinators on this broker."""
+    """The parts of a broker that transactions use. groups, transactions: the coordinators on this
+    broker."""
 
     @property
     def config(self) -> BrokerConfig: ...

@@ -1,7 +1,7 @@
-"""Which broker coordinates a transactional id, and what partitions' leaders ask it (KIP-890).
+"""Requests from a partition's leader to the coordinator of a transactional id (KIP-890).
 
-Clients by KIP-890 part 2 (Produce v12+, TxnOffsetCommit v5+) do not add partitions themselves: the
-partition's leader does it for them. Of older ones it asks whether they have.
+Clients of KIP-890 part 2 (Produce v12+, TxnOffsetCommit v5+) do not add partitions to transactions;
+the partition's leader does it for them. For older clients, the leader asks if they have done so.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ ADD_PARTITIONS_TO_TXN = Api(
 )
 
 CONCURRENT_RETRY_MS = 20
-"""Pause before a leader adds a partition again whose last transaction still gets its markers."""
+"""Pause before a leader tries again to add a partition while the markers of the last transaction
+are being written."""
 CONCURRENT_RETRIES_MAX = 5
-"""Then the client hears CONCURRENT_TRANSACTIONS and tries again itself."""
+"""Retries after which the client gets CONCURRENT_TRANSACTIONS and must retry itself."""
 
 _UNREACHABLE = frozenset(
     {
@@ -43,7 +44,7 @@ _UNREACHABLE = frozenset(
 
 
 class Coordinators:
-    """Of transactional ids, wherever they are."""
+    """The coordinators of transactional ids, on any broker."""
 
     def __init__(self, services: BrokerServices, peers: Peers) -> None:
         self._services = services
@@ -58,9 +59,9 @@ class Coordinators:
         partitions: Collection[TopicPartition],
         is_add: bool,
     ) -> PartitionErrors:
-        """Add the partitions to the producer's transaction, or ask whether they are in it.
+        """Add the partitions to the producer's transaction, or verify that they are in it.
 
-        An error for each, in the coordinator's words; see `as_told_to_producer`.
+        Returns the coordinator's error for each; see `as_told_to_producer`.
         """
         body = AddPartitions(
             transactional_id=transactional_id,
@@ -138,11 +139,11 @@ def _is_concurrent(answer: PartitionErrors) -> bool:
 def as_told_to_producer(
     error: ErrorCode, *, knows_concurrent: bool, knows_abortable: bool
 ) -> ErrorCode:
-    """A coordinator's verdict in words that the producer's version of the API knows.
+    """The coordinator's error, translated to one that the producer's version of the API knows.
 
     knows_concurrent: Produce v12+, TxnOffsetCommit v5+. knows_abortable: Produce v11+,
-    TxnOffsetCommit v4+. What the client should try again becomes NOT_ENOUGH_REPLICAS, which is
-    tried again without a look at the metadata.
+    TxnOffsetCommit v4+. Retriable errors become NOT_ENOUGH_REPLICAS, after which the client retries
+    without refreshing its metadata.
     """
     if error == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,4 +1,4 @@
-"""The part of transactions that talks: what the shards ask for, and the brokers' peers."""
+"""The driver of transactions: the shards' questions, and the requests to other brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kvorum.runtime.tasks import TaskGroup, report_failure
 
 
 class TransactionDriver:
-    """One a broker. coordinators: for the leaders of partitions."""
+    """The transactions of one broker. coordinators: used by the leaders of partitions."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
@@ -35,7 +35,7 @@ class TransactionDriver:
         self.coordinators = Coordinators(services, self._peers)
 
     def make_shard(self, partition_id: int, leader_epoch: int) -> TransactionShard:
-        """An empty shard for one partition of `__transaction_state`, in that term."""
+        """An empty shard for one partition of `__transaction_state` in that leader epoch."""
         return TransactionShard(
             coordinator_epoch=leader_epoch,
             config=part_of(self._services.config, TransactionConfig),
@@ -43,7 +43,7 @@ class TransactionDriver:
         )
 
     def ask(self, term: ShardContext, question: Any) -> None:
-        """Carry out a shard's question; the answer comes as `Told`."""
+        """Carry out a shard's question; the answer is a `Told`."""
         match question:
             case SendMarkers():
                 self._markers.send(term, question)

@@ -1,10 +1,9 @@
-"""What may happen to one transactional id: each function decides one request. Pure.
+"""The rules of one transactional id: each function decides one request. Pure.
 
-A decision is a value: the next state to be written, the reply, or neither. Order of the checks is
-Kafka's (TransactionCoordinator.scala, 4.1), with two differences: what Kafka calls a pending
-transition does not exist here, since a decided state counts at once and answers wait for its
-replication; and a fence by InitProducerId or by time-out raises the epoch once, not twice, under
-KIP-890 (KAFKA-19367).
+A decision is a value: the next state to write, the reply, or both. The checks are in Kafka's order
+(TransactionCoordinator.scala, 4.1), with two differences. Kafka's pending transition does not
+exist, because a decided state counts at once and answers wait for its replication. And with
+KIP-890, a fence by InitProducerId or by timeout raises the epoch once, not twice (KAFKA-19367).
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ from kvorum.runtime.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """write: the state that follows, None for no change. reply: for the client, once written."""
+    """write: the next state, None for no change. reply: for the client, once `write` is
+    replicated."""
 
     write: Transaction | None = None
     reply: Any = None
@@ -41,7 +41,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class NeedsProducerId:
-    """No decision without a fresh producer id: ask for one and decide anew with it."""
+    """The decision needs a new producer id: get one, and decide again with it."""
 
 
 NEEDS_PRODUCER_ID = NeedsProducerId()
@@ -58,7 +58,8 @@ def _refused(code: ErrorCode) -> Decision:
 def init_producer_id(
     transaction: Transaction | None, request: InitProducerId, now_ms: int, fresh_id: int | None
 ) -> Outcome:
-    """fresh_id: a producer id never used, None before one was asked for. now_ms: wall time."""
+    """Decide InitProducerId. fresh_id: a producer id never used, None until one was requested.
+    now_ms: wall time."""
     if transaction is None:
         if fresh_id is None:
             return NEEDS_PRODUCER_ID
@@ -76,8 +77,8 @@ def init_producer_id(
     if transaction.state in PREPARED:
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if transaction.state == State.ONGOING:
-        # The epoch that this raises is never told to anybody: the client comes again once the
-        # abort is complete, and gets one above it.
+        # No producer gets the raised epoch: the client retries when the abort is complete, and gets
+        # the epoch above it.
         return Decision(write=fence(transaction, now_ms), reply=ErrorCode.CONCURRENT_TRANSACTIONS)
     is_current = not request.has_identity or request.producer_epoch == transaction.producer_epoch
     if transaction.is_epoch_exhausted and is_current:
@@ -88,10 +89,10 @@ def init_producer_id(
 
 
 def _is_known_identity(transaction: Transaction, request: InitProducerId) -> bool:
-    """True if the producer that the client names was this id's last one, or the one before.
+    """True if the client's producer id is this id's current or previous one.
 
-    The one before counts only with its epochs used up: then this may be the repeat of a request
-    whose answer, a new producer id, was lost.
+    The previous one counts only if its epochs are used up. Then the request may repeat one whose
+    answer, with a new producer id, was lost.
     """
     return request.producer_id == transaction.producer_id or (
         request.producer_id == transaction.previous_producer_id
@@ -123,8 +124,8 @@ def _raise_epoch(transaction: Transaction, request: InitProducerId, now_ms: int)
         if request.producer_epoch == transaction.producer_epoch:
             last_epoch = transaction.producer_epoch
         elif request.producer_epoch == transaction.last_producer_epoch != NO_EPOCH:
-            # A repeat: its first answer was lost. Nobody can have come between, for a producer
-            # without identity clears last_producer_epoch.
+            # A repeat whose first answer was lost. No other producer can have come between: a
+            # producer without identity clears last_producer_epoch.
             epoch, last_epoch = transaction.producer_epoch, transaction.last_producer_epoch
         else:
             return _refused(ErrorCode.PRODUCER_FENCED)
@@ -141,10 +142,10 @@ def _raise_epoch(transaction: Transaction, request: InitProducerId, now_ms: int)
 
 
 def fence(transaction: Transaction, now_ms: int) -> Transaction:
-    """Abort an open transaction in the name of the coordinator, above its producer's epoch.
+    """Abort an open transaction for the coordinator, in an epoch above its producer's.
 
-    The markers carry the raised epoch, so that each partition refuses what the old producer may
-    still have on its way.
+    The markers carry the raised epoch, so every partition refuses batches that the old producer
+    sent earlier and that arrive later.
     """
     return transaction.moved(
         State.PREPARE_ABORT,
@@ -160,7 +161,7 @@ def fence(transaction: Transaction, now_ms: int) -> Transaction:
 def add_partitions(
     transaction: Transaction | None, request: AddPartitions, now_ms: int
 ) -> Decision:
-    """See AddPartitions; a refusal is one ErrorCode for all of the partitions."""
+    """Decide AddPartitions; an error is one ErrorCode for all partitions."""
     if transaction is None or not _may_be_known(transaction, request.producer_id):
         return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.state in PREPARED:
@@ -195,7 +196,8 @@ def _may_be_known(transaction: Transaction, producer_id: int) -> bool:
 
 
 def _of_prepared(transaction: Transaction, producer_id: int, producer_epoch: int) -> ErrorCode:
-    """To a producer that wants to go on while the markers of its last transaction are written."""
+    """The error for a producer that starts its next transaction while markers of its last one are
+    being written."""
     if producer_id == transaction.next_producer_id != NO_PRODUCER_ID:
         return (
             ErrorCode.CONCURRENT_TRANSACTIONS if producer_epoch == 0 else ErrorCode.PRODUCER_FENCED
@@ -211,7 +213,7 @@ def _of_prepared(transaction: Transaction, producer_id: int, producer_epoch: int
 def end_transaction(
     transaction: Transaction | None, request: EndTransaction, now_ms: int, fresh_id: int | None
 ) -> Outcome:
-    """Commit or abort; the rules depend on how the client works."""
+    """Decide EndTxn, commit or abort; the rules depend on the client's version."""
     if transaction is None:
         return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if request.client_version < EPOCH_BUMP_VERSION:
@@ -236,16 +238,16 @@ def _end_in_same_epoch(transaction: Transaction, request: EndTransaction, now_ms
         return _refused(ErrorCode.INVALID_TXN_STATE)
     if transaction.state in PREPARED:
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
-    # A repeat whose first answer was lost. In the same epoch it cannot be told from a second end
-    # without a transaction between; that one has nothing to end, so the same answer is true.
+    # A repeat whose first answer was lost. In the same epoch, it looks like a second EndTxn without
+    # a transaction in between. That one has nothing to end, so the same answer is correct.
     return Decision(reply=identity)
 
 
 def _end_with_epoch_bump(
     transaction: Transaction, request: EndTransaction, now_ms: int, fresh_id: int | None
 ) -> Outcome:
-    # Only if the end that raised the epoch was one of this kind: else, with clients of both kinds
-    # under one transactional id, a fenced producer would be handed the epoch of its successor.
+    # Only if an EndTxn of this kind raised the epoch. Otherwise, with clients of both kinds under
+    # one transactional id, a fenced producer would get its successor's epoch.
     is_repeat_of_bump = (
         request.producer_id == transaction.producer_id
         and request.producer_epoch + 1 == transaction.producer_epoch
@@ -274,8 +276,8 @@ def _end_with_epoch_bump(
         if transaction.is_committed != request.is_commit:
             return _refused(ErrorCode.INVALID_TXN_STATE)
         if transaction.producer_epoch > EPOCH_EXHAUSTED:
-            # The coordinator's own fence looks like a repeat of the client's abort, and is as good;
-            # but this epoch has none above it, and nobody could be fenced who worked with it.
+            # The coordinator's own fence looks like a repeat of the client's abort, and would do as
+            # one. But no epoch is above this one, so its producer could never be fenced.
             return _refused(ErrorCode.PRODUCER_FENCED)
         identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
         return Decision(reply=identity)
@@ -309,7 +311,7 @@ def _prepare_with_bump(
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """All partitions have their marker: the state that says so."""
+    """The state after every partition has its marker."""
     state = State.COMPLETE_COMMIT if transaction.is_committed else State.COMPLETE_ABORT
     if transaction.next_producer_id == NO_PRODUCER_ID:
         return transaction.moved(state, partitions=frozenset(), updated_ms=now_ms)

@@ -1,8 +1,8 @@
-"""Which markers are still to be written, and by whom. Pure.
+"""The markers that are still to be written, by transaction and partition. Pure.
 
 A transaction is in the book until each of its partitions has its marker, replicated. Partitions of
-a topic that is gone count as done: this broker leads the transaction's own partition by metadata
-that is newer than the topic's making, so a topic that it does not know has been deleted.
+a deleted topic count as done. This broker leads the transaction's own partition, by metadata newer
+than the topic's creation. So a topic that is not in its metadata was deleted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
 MARKERS_PER_REQUEST_MAX = 1_000
-"""Partitions named in one request at most; the rest follow in the next. The leader appends all of
-them in one turn of its loop, some 50 ms for so many."""
+"""Limit of partitions in one request; the next request has the rest. The leader appends all of them
+in one turn of its event loop, about 50 ms for this many."""
 
 _DONE = frozenset(
     {
         ErrorCode.NONE,
-        # The log is past this marker: a later epoch of the producer has written there, which the
-        # coordinator lets in only behind the marker.
+        # A later epoch of the producer has written to this log. The coordinator allows that only
+        # after the marker, so the marker is there.
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
@@ -38,14 +38,16 @@ class _Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """For one broker: (key of the transaction, its question, partitions led there), in order."""
+    """The markers for one broker, in order: (key of the transaction, its question, partitions that
+    the broker leads)."""
 
     broker_id: int
     items: tuple[tuple[Hashable, SendMarkers, tuple[TopicPartition, ...]], ...]
 
 
 class MarkerBook:
-    """Keys name transactions; the caller makes them unique over terms."""
+    """Transactions whose markers are to be written. A key identifies a transaction in one shard
+    context."""
 
     __slots__ = ("_jobs",)
 
@@ -59,16 +61,18 @@ class MarkerBook:
         self._jobs[key] = _Job(question, set(question.partitions))
 
     def drop(self, key: Hashable) -> None:
-        """Nobody wants to know of it any more; harmless when it is not there."""
+        """Forget a transaction; does nothing if it is not in the book."""
         self._jobs.pop(key, None)
 
     def keys(self) -> list[Hashable]:
         return list(self._jobs)
 
     def due(self, image: ClusterImage, busy: frozenset[int]) -> tuple[list[Batch], list[Hashable]]:
-        """What to send now, a batch a broker that is not busy; and transactions that are done.
+        """The markers to send now, one batch for each broker that is not busy; and the transactions
+        that are done.
 
-        Partitions without leader wait; so do those of busy brokers, and go together later.
+        Partitions without a leader wait. Those of busy brokers wait too, and are sent together
+        later.
         """
         by_broker: dict[int, list[tuple[Hashable, SendMarkers, tuple[TopicPartition, ...]]]] = {}
         room: dict[int, int] = {}
@@ -96,10 +100,11 @@ class MarkerBook:
         return batches, done
 
     def take(self, key: Hashable, partition: TopicPartition, error: ErrorCode) -> bool:
-        """A broker's verdict on one marker. True when that was the last of its transaction.
+        """Apply a broker's result for one marker. True if it was the last marker of its
+        transaction.
 
-        TRANSACTION_COORDINATOR_FENCED ends the job: a later coordinator carries it through. Every
-        error that is not known to be final is tried again.
+        TRANSACTION_COORDINATOR_FENCED drops the transaction: a later coordinator completes it.
+        Markers with any error that is not known to be final are sent again.
         """
         job = self._jobs.get(key)
         if job is None:
@@ -124,7 +129,8 @@ class MarkerBook:
 
 
 def _leader_of(image: ClusterImage, partition: TopicPartition) -> int | None:
-    """None: there is no such partition. Negative: it has no leader now."""
+    """The leader of a partition. None: there is no such partition; negative: it has no leader
+    now."""
     topic = image.topic(partition.topic)
     held = None if topic is None else topic.partitions.get(partition.partition_id)
     return None if held is None else held.leader

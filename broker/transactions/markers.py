@@ -1,8 +1,9 @@
-"""Sends decided transactions' markers to the leaders of their partitions. A driver.
+"""Sends the markers of decided transactions to the leaders of their partitions. A driver.
 
-One request a broker is under way; what becomes due meanwhile goes with the next one, so that a busy
-coordinator sends few, large requests. What fails is sent again after a pause, to whoever leads the
-partition then, for as long as this broker has the transaction's coordinator.
+Each broker has at most one request in flight; the next request carries all markers that become due
+meanwhile. So a busy coordinator sends few, large requests. A failed marker is sent again after a
+pause, to the partition's leader at that time, as long as this broker has the transaction's
+coordinator.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ WRITE_TXN_MARKERS = Api(
     inter_broker_min_version=1,
 )
 RETRY_MS = 50
-"""Pause before markers that failed, or whose partition has no leader, are looked at again."""
+"""Pause before markers that failed, or whose partition has no leader, are tried again."""
 
 Verdicts = list[dict[TopicPartition, ErrorCode]]
 
 
 class _Key(NamedTuple):
-    """Of one question of one shard. A term is itself and no other."""
+    """One question of one shard context, which compares by identity."""
 
     term: ShardContext
     ask_id: int
 
 
 class MarkerSender:
-    """Lives as long as the broker; its task as long as there is anything to send."""
+    """Exists as long as the broker; its task runs while there are markers to send."""
 
     def __init__(self, services: BrokerServices, peers: Peers) -> None:
         self._services = services
@@ -62,7 +63,7 @@ class MarkerSender:
         self._tasks = TaskGroup(report_failure)
 
     def send(self, term: ShardContext, question: SendMarkers) -> None:
-        """Tell the term MarkersWritten once every partition has the marker."""
+        """Send the markers; give the shard MarkersWritten once every partition has its marker."""
         key = _Key(term, question.ask_id)
         self._questions[key] = question
         self._book.add(key, question)
@@ -74,7 +75,8 @@ class MarkerSender:
         await self._tasks.stop()
 
     async def _run(self) -> None:
-        """While there is work. Wakes at news, and after RETRY_MS for what had none."""
+        """Send markers while there are any. Wakes when markers are added or answered, and after
+        RETRY_MS."""
         try:
             while len(self._book):
                 self._wake.clear()
@@ -83,7 +85,8 @@ class MarkerSender:
                 for broker_id in self._busy:
                     broker = image.brokers.get(broker_id)
                     if broker is None or broker.is_fenced:
-                        # Its partitions have other leaders, to whom the markers shall go at once.
+                        # The broker's partitions get other leaders; their markers must go there at
+                        # once.
                         self._peers.lose(broker_id)
                 batches, done = self._book.due(image, frozenset(self._busy))
                 for key in done:
@@ -98,7 +101,7 @@ class MarkerSender:
             self._task = None
 
     def _drop_ended(self) -> None:
-        """A term that is over is not our business: the next leader sends its markers."""
+        """Forget shard contexts that have ended: the next leader sends their markers."""
         for key in list(self._questions):
             if isinstance(key, _Key) and key.term.state is State.ENDED:
                 self._forget(key)
@@ -143,18 +146,20 @@ class MarkerSender:
                 has_failed |= error != ErrorCode.NONE
                 self._handle_verdict(key, question, partition, error)
         if not has_failed:
-            # Else the pause of `_run` is what is due.
+            # After a failure, the pause of `_run` applies.
             self._wake.set()
 
     def _handle_verdict(
         self, key: Hashable, question: SendMarkers, partition: TopicPartition, error: ErrorCode
     ) -> None:
         if error == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            _log.info("a later coordinator has the end of %s", question.transactional_id)
+            _log.info(
+                "a later coordinator completes the transaction of %s", question.transactional_id
+            )
             self._questions.pop(key, None)
         elif error == ErrorCode.INVALID_PRODUCER_EPOCH:
             _log.warning(
-                "%s-%d is past the marker of %s (producer %d epoch %d)",
+                "%s-%d has a later epoch than the marker of %s (producer %d epoch %d)",
                 *partition, question.transactional_id, question.producer_id,
                 question.producer_epoch,
             )  # fmt: skip
@@ -162,7 +167,8 @@ class MarkerSender:
             self._finish(key)
 
     async def _ask(self, broker_id: int, markers: list[Marker]) -> Verdicts:
-        """The verdicts of another broker; empty ones, which count as failed, without an answer."""
+        """Send markers to another broker and return its results. Without an answer they are empty,
+        which counts as failed."""
         values = {"markers": [_row(marker) for marker in markers]}
         version = WRITE_TXN_MARKERS.max_version
         answer = await self._peers.call(broker_id, WRITE_TXN_MARKERS, version, values)

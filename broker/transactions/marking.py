@@ -1,6 +1,6 @@
-"""Markers as the leader of their partitions writes them: checked, appended, replicated.
+"""Markers in the leader of their partitions: checked, appended, replicated.
 
-Both ways in end here: WriteTxnMarkers from another broker's coordinator, and this broker's own.
+Markers come from other brokers' coordinators by WriteTxnMarkers, and directly from this broker's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from kvorum.storage.format.batch import BatchError
 from kvorum.storage.format.markers import build_marker
 
 REPLICATION_TIMEOUT_MS = 4_000
-"""How long a marker waits for its replicas; then the sender hears REQUEST_TIMED_OUT and repeats."""
+"""Time that a marker waits for replication; after it, the sender gets REQUEST_TIMED_OUT and sends
+it again."""
 
 
 class Marker(NamedTuple):
@@ -37,7 +38,8 @@ class Marker(NamedTuple):
 
 
 class _Replication:
-    """Waits for all markers of one request; as `Replica.wait_for_replication` wants it."""
+    """Waits for the replication of all markers of a request; has the interface that
+    `Replica.wait_for_replication` needs."""
 
     __slots__ = ("_future", "_left", "deadline_bucket", "errors")
 
@@ -74,12 +76,18 @@ class _Replication:
 async def write_markers(
     services: BrokerServices, markers: Sequence[Marker]
 ) -> list[dict[TopicPartition, ErrorCode]]:
-    """Write them all; an error for each partition, a mapping a marker, in their order.
+    """Write markers. Returns the error of each partition, one mapping for each marker in their
+    order.
 
-    NONE: replicated to all in-sync replicas. 3, 6, 56: not here. 19, 20, 7: not replicated, or not
-    known to be. 47: the producer is past this marker, or has no such epoch. 49: nobody has such a
-    producer id. 52: a later coordinator has been here. 42: no coordinator has such an epoch, as far
-    as this broker knows; a coordinator that was just elected sends its markers again.
+    - NONE: replicated to all in-sync replicas.
+    - UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR: not written here.
+    - NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT: replication failed
+      or is unknown.
+    - INVALID_PRODUCER_EPOCH: the producer is past this marker, or cannot have that epoch.
+    - INVALID_PRODUCER_ID_MAPPING: no producer can have that id.
+    - TRANSACTION_COORDINATOR_FENCED: a later coordinator has written a marker here.
+    - INVALID_REQUEST: no coordinator that this broker knows has that epoch; one that was just
+      elected sends its markers again.
     """
     replicas = services.replicas
     clock = replicas.clock
@@ -118,11 +126,12 @@ async def write_markers(
 
 
 def _newest_coordinator_epoch(services: BrokerServices) -> int:
-    """The highest epoch that a coordinator can have: they lead partitions of their topic.
+    """The highest epoch that a coordinator can have, as leader of a partition of
+    `__transaction_state`.
 
-    Bad sequence: 1. a client sends a marker with a later epoch than any coordinator has, 2. the
-    partition takes it down, 3. the coordinator's own marker is refused as a predecessor's, and its
-    transactional id is never free again.
+    Bad sequence without this limit: 1. A client sends a marker with an epoch above every
+    coordinator's. 2. The partition remembers that epoch. 3. It refuses the coordinator's own marker
+    as one of an earlier coordinator, and the transaction never ends.
     """
     topic = services.image().topic(TRANSACTIONS_TOPIC)
     epochs = () if topic is None else (p.leader_epoch for p in topic.partitions.values())
@@ -132,8 +141,8 @@ def _newest_coordinator_epoch(services: BrokerServices) -> int:
 def _append(
     services: BrokerServices, replica: Replica, marker: Marker, terms: ProduceTerms
 ) -> ErrorCode:
-    # Below 0 means "not a producer": the marker would end nothing, and stay in the log as what no
-    # reader expects there.
+    # A negative id means "no producer". The marker would end no transaction, and stay in a log
+    # where no reader expects it.
     if marker.producer_id < 0:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if marker.producer_epoch < 0:

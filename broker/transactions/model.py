@@ -1,9 +1,9 @@
-"""What the coordinator knows of one transactional id, and the table of its states. Pure.
+"""The state of one transactional id, and the table of its transitions. Pure.
 
-A transaction is in exactly one state; each change of state is one record in `__transaction_state`,
+A transaction is in exactly one state. Each change of state is one record in `__transaction_state`,
 so that a new coordinator finds every transactional id where the old one left it. `PREDECESSORS` is
-the whole table: `Transaction.moved` is the only way from one state to the next, and refuses what is
-not in it.
+the whole table. Only `Transaction.moved` changes the state, and it refuses transitions that are not
+in the table.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_MAX = 32_767
 EPOCH_EXHAUSTED = EPOCH_MAX - 1
-"""A producer never works with a higher epoch: the one above is kept for fencing it."""
+"""Highest epoch of a producer; the one above it is kept for fencing that producer."""
 
 
 class State(enum.IntEnum):
-    """Values are those of Kafka's records (TransactionState.java).
+    """The values are those of Kafka's records (TransactionState.java).
 
-    Kafka's state 7, PrepareEpochFence, lives only in memory between two steps that are one step
-    here: raising the epoch and aborting.
+    Kafka's state 7, PrepareEpochFence, exists only in memory, between raising the epoch and
+    aborting. These two are one step here.
     """
 
     EMPTY = 0
@@ -47,10 +47,10 @@ NAMES: dict[State, str] = {
     State.COMPLETE_ABORT: "CompleteAbort",
     State.DEAD: "Dead",
 }
-"""As Kafka's tools and KIP-664 write them."""
+"""Names of the states in Kafka's tools and KIP-664."""
 
 PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
-"""The outcome is decided and its markers are on their way; nothing else may happen."""
+"""The outcome is decided and markers are being written; no request may change the state."""
 
 AT_REST = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 """No transaction is open."""
@@ -59,14 +59,14 @@ PREDECESSORS: dict[State, frozenset[State]] = {
     State.EMPTY: AT_REST,
     State.ONGOING: AT_REST | {State.ONGOING},
     State.PREPARE_COMMIT: frozenset({State.ONGOING}),
-    # Not only from ONGOING: with KIP-890 a client may abort what no partition was added to, and
+    # Not only from ONGOING: with KIP-890 a client may abort a transaction without partitions, and
     # its epoch rises all the same.
     State.PREPARE_ABORT: AT_REST | {State.ONGOING},
     State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
     State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
     State.DEAD: AT_REST,
 }
-"""State to the states that it may follow."""
+"""Each state -> the states from which it may be entered."""
 
 
 class TopicPartition(NamedTuple):
@@ -78,14 +78,14 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """One transactional id, as its last record says.
+    """One transactional id, as its last record describes it.
 
-    previous_producer_id: had before the epochs of it were used up; -1 without. next_producer_id:
-    in a PREPARE state, the one that takes over when the transaction is complete; -1 without.
-    last_producer_epoch: before the last rise that the producer itself asked for (KIP-360), which
-    makes a repeat of that request known; in memory only, -1 after a load.
-    start_ms: wall time of the first partition, -1 while none was added. client_version: 2 if the
-    client works by KIP-890 part 2 (epoch rises at each end), else 0.
+    previous_producer_id: the id before the current one, whose epochs were used up; -1 if none.
+    next_producer_id: in a PREPARE state, the id that the producer gets when the transaction is
+    complete; -1 if none. last_producer_epoch: the epoch before the last rise that the producer
+    itself requested (KIP-360), by which a repeat of that request is recognised; in memory only, -1
+    after a load. start_ms: wall time of the first partition, -1 while there is none.
+    client_version: 2 for clients of KIP-890 part 2 (the epoch rises at each end), else 0.
     """
 
     transactional_id: str
@@ -102,7 +102,7 @@ class Transaction:
     client_version: int = 0
 
     def moved(self, state: State, **changes: Any) -> Transaction:
-        """The same id in its next state."""
+        """The transactional id in its next state."""
         invariant(
             self.state in PREDECESSORS[state],
             f"transactional id {self.transactional_id}: {self.state.name} to {state.name}",
@@ -121,7 +121,7 @@ class Transaction:
 
     @property
     def is_committed(self) -> bool:
-        """Of a PREPARE or COMPLETE state: which way it was decided."""
+        """In a PREPARE or COMPLETE state: True if the outcome is a commit."""
         return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
     def summary(self) -> str:

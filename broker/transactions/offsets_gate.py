@@ -1,7 +1,8 @@
-"""Lets offsets of a transaction into the group's partition once their coordinator knows it.
+"""The gate of a transaction's offsets: they wait until the transaction's coordinator has verified
+them.
 
-The rules are those of transactional batches (`verification`): the first offsets of a transaction in
-a partition of `__consumer_offsets` wait for the word of the transaction's coordinator.
+The rules are those of transactional batches (`verification`). The first offsets of a transaction in
+a partition of `__consumer_offsets` wait for the answer of the transaction's coordinator.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ async def admit_offsets(
     producer_epoch: int,
     is_add: bool,
 ) -> ErrorCode:
-    """NONE: the transaction is open here, or may be opened by the caller's very next append.
+    """NONE if the transaction is open here, or if the caller's very next append may open it;
+    otherwise the coordinator's error.
 
-    Nothing may be awaited between NONE and that append: a marker could come between. is_add: the
-    coordinator is to add the partition (KIP-890 part 2). Otherwise the coordinator's refusal.
+    The caller must not await anything between NONE and that append: a marker could come between.
+    is_add: the coordinator is to add the partition (KIP-890 part 2).
     """
     core, verifications = replica.core, replica.verifications
     while not replica.log.producers.is_open(producer_id, producer_epoch):
@@ -38,7 +40,8 @@ async def admit_offsets(
             error = await verdict
             if error != ErrorCode.NONE:
                 return error
-            # The first one has opened the transaction by now; or failed to, or it is over already.
+            # The first request has opened the transaction by now, or failed to, or the transaction
+            # has ended already.
             continue
         partition = TopicPartition(core.topic, core.partition_id)
         errors = await services.transaction_driver.coordinators.join(

@@ -1,8 +1,9 @@
-"""What brokers ask each other in the Kafka protocol beside Fetch: a connection each, made at need.
+"""Requests between brokers in the Kafka protocol, other than Fetch: one connection to each broker,
+opened on demand.
 
-Requests are pipelined; answers come in their order. A peer that does not answer in time loses the
-connection, and with it all that was asked on it: every caller hears None and decides itself whether
-to ask again. Nothing is sent twice here.
+Requests are pipelined, and answers come in their order. A peer that does not answer in time loses
+the connection with all requests on it. Every caller then gets None and decides itself if it sends
+its request again; nothing is sent twice here.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from kvorum.wire.versions import Api
 _log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_MS = 6_000
-"""Longer than the receiver waits for replication before it says that it has not happened: five
-seconds for a coordinator's record, four for a marker."""
+"""Longer than the receiver waits for replication before it answers with a time-out: five seconds
+for a coordinator's record, four for a marker."""
 IN_FLIGHT_MAX = 1_000
-"""Requests to one peer without answer; above it a caller hears None at once."""
+"""Limit of unanswered requests to one peer; above it, a caller gets None at once."""
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 
 _REQUEST_HEAD = struct.Struct(">hhi")
@@ -36,7 +37,8 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 def error_of(code: int) -> ErrorCode:
-    """A code in an answer; one that a newer broker may know and this one does not is -1."""
+    """The ErrorCode of a code in an answer; UNKNOWN_SERVER_ERROR for one that only newer brokers
+    know."""
     try:
         return ErrorCode(int(code))
     except ValueError:
@@ -44,7 +46,7 @@ def error_of(code: int) -> ErrorCode:
 
 
 class Peers:
-    """The other brokers, by id."""
+    """Connections to the other brokers, by broker id."""
 
     def __init__(self, *, broker_id: int, peer_address: PeerAddress, connect: Connect) -> None:
         self._client_id = f"broker-{broker_id}-transactions"
@@ -56,7 +58,8 @@ class Peers:
     async def call(
         self, broker_id: int, api: Api, version: int, values: Mapping[str, Any]
     ) -> Any | None:
-        """That broker's answer, as kio reads it; None when there is none, for whatever reason."""
+        """Send a request; returns the broker's answer as kio reads it, or None if there is none for
+        any reason."""
         connection = await self._connection_to(broker_id)
         if connection is None:
             return None
@@ -68,13 +71,14 @@ class Peers:
             return None
 
     def lose(self, broker_id: int) -> None:
-        """That broker is not alive: whoever waits for it hears None now and not at the time-out."""
+        """Close the connection to a fenced broker: its callers get None now, not at the
+        time-out."""
         held = self._connections.get(broker_id)
         if held is not None:
             held.close("the broker is fenced")
 
     def close(self) -> None:
-        """Whoever waits hears None."""
+        """Close all connections; waiting callers get None."""
         for task in self._opening.values():
             task.cancel()
         for connection in list(self._connections.values()):
@@ -96,7 +100,7 @@ class Peers:
             )
             self._opening[broker_id] = opening
         try:
-            # Shielded: one caller that gives up must not take the connection from the others.
+            # Shielded: a caller that is cancelled must not take the connection from the others.
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
             if opening.cancelled():
@@ -118,7 +122,7 @@ class Peers:
 
 
 class _Connection:
-    """One socket. Answers are matched by order, and the correlation id must agree."""
+    """One socket. Answers are matched in order, and their correlation ids must agree."""
 
     def __init__(
         self,
@@ -184,7 +188,7 @@ class _Connection:
         if not self._in_flight or self._in_flight[0][0] != correlation_id:
             raise WireError(f"answer {correlation_id} to nothing that was asked")
         _, api, version, future = self._in_flight[0]
-        # Of a flexible version the header has an empty section of tagged fields behind it.
+        # In flexible versions the header ends with an empty section of tagged fields.
         body = position + _CORRELATION_ID.size + (1 if version >= api.first_flexible else 0)
         answer = read_response(api.name, version, view[body:end])
         self._in_flight.popleft()

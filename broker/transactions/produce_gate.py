@@ -1,8 +1,9 @@
-"""Holds the transactional batches of one Produce request until their coordinator knows them.
+"""The produce gate: holds the transactional batches of one Produce request until the coordinator
+has verified them.
 
 Walk: `broker/api/produce` -> `holds` for each partition -> `start` asks the coordinator once for
-all partitions that nobody has asked for yet -> its verdict lets the batches in, in the order in
-which they came, those of later requests too. Rules: `verification`.
+all partitions without a pending verification -> its answer lets the batches in. They are appended
+in their order of arrival, including those of later requests. The rules are in `verification`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ FIRST_ABORTABLE_VERSION = 11
 
 
 class _Held(NamedTuple):
-    """batch: a copy, for the bytes of a request are gone when its handler returns."""
+    """A held batch. batch: a copy, since the bytes of a request are invalid after its handler
+    returns."""
 
     replica: Replica
     header: BatchHeader
@@ -50,7 +52,8 @@ class ProduceGate:
     def holds(
         self, replica: Replica, batch: memoryview, topic_index: int, partition_index: int
     ) -> bool:
-        """True if the batch has to wait. Otherwise append it now; the append may refuse it."""
+        """True if the batch must wait. Otherwise it is to be appended now; the append may refuse
+        it."""
         try:
             header = read_header(batch, 0)
         except BatchError:
@@ -62,7 +65,7 @@ class ProduceGate:
         )
         if not is_whole or not header.is_transactional or header.producer_id < 0:
             return False
-        # A batch behind waiting ones waits too, whatever it is: it must not overtake them.
+        # Any batch behind waiting ones waits too: it must not overtake them.
         is_pending = replica.verifications.is_pending(header.producer_id, header.producer_epoch)
         if not is_pending and not _needs_verification(replica, header):
             return False
@@ -71,7 +74,7 @@ class ProduceGate:
         return True
 
     def start(self, pending: PendingProduce) -> None:
-        """Ask the coordinator. `pending` waits for each held batch, and answers the client once all
+        """Ask the coordinator. `pending` waits for each held batch, and answers the client when all
         its partitions are settled."""
         to_ask: dict[tuple[int, int], list[Replica]] = {}
         for held in self.held:
@@ -119,8 +122,8 @@ class ProduceGate:
                 knows_abortable=self._terms.version >= FIRST_ABORTABLE_VERSION,
             )
             if told in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS):
-                # The client sends the batch again. Batches behind it must not be told of a gap
-                # meanwhile.
+                # The client sends the batch again. Until then, batches after it must not be refused
+                # as a gap.
                 held.replica.refused.note(held.header)
             sentence = (
                 f"transactional id {self._transactional_id}: {core.topic}-{core.partition_id} is"
@@ -132,8 +135,8 @@ class ProduceGate:
             )
             pending.complete(*at, ErrorCode.NONE)
             return
-        # Appended even if the client has been told of a time-out meanwhile: it sends the batch
-        # again, and those that wait behind it need it.
+        # Append even if the client was told of a time-out meanwhile: it sends the batch again as a
+        # duplicate, and the batches behind this one continue its sequence.
         clock = self._services.replicas.clock
         terms = self._terms._replace(now_ms=clock.monotonic_ms(), wall_ms=clock.wall_ms())
         answer, required = held.replica.append(held.batch, terms, is_verified=True)
@@ -145,7 +148,8 @@ class ProduceGate:
 
 
 def _needs_verification(replica: Replica, header: BatchHeader) -> bool:
-    """False where this broker does not lead: the append refuses the batch anyway."""
+    """True if the batch needs verification. False if this broker does not lead: the append refuses
+    the batch."""
     if not replica.core.is_leader or replica.is_offline:
         return False
     return needs_verification(replica.log.producers, header)

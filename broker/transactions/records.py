@@ -1,9 +1,10 @@
 """Keys and values of `__transaction_state`, byte for byte Kafka's (TransactionLogKey/Value.json).
 
-Key v0: i16 version, string id. Value: i16 version, then i64 producer id, i16 epoch, i32 timeout,
-i8 state, partitions by topic (null while none), i64 last update, i64 start; v1 is flexible and has
-tagged fields: 0 previous producer id, 1 next producer id, 2 client's transaction version, 3 next
-producer epoch (of two-phase commit, KIP-939, which is not served: read and dropped).
+Key v0: i16 version, string id. Value: i16 version, then i64 producer id, i16 epoch, i32 timeout, i8
+state, partitions by topic (null if none), i64 last update, i64 start. v1 is flexible and has tagged
+fields: 0 previous producer id, 1 next producer id, 2 client's transaction version, 3 next producer
+epoch (of two-phase commit, KIP-939, which is not served: it is ignored).
+
 v1 is written from transaction.version 1 on.
 """
 
@@ -29,12 +30,12 @@ _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION = 0, 1, 2
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """The key of an id's records; it has at most 32,767 bytes of UTF-8."""
+    """The key of an id's records; the id has at most 32,767 bytes of UTF-8."""
     return INT16.pack(KEY_VERSION) + string_bytes(transactional_id, is_flexible=False)
 
 
 def encode_value(transaction: Transaction, version: int) -> bytes:
-    """The value of one record; version 0 drops what only KIP-890 needs."""
+    """The value of a record; version 0 drops the fields that only KIP-890 needs."""
     is_flexible = version >= FIRST_FLEXIBLE
     out = bytearray(
         _FIXED.pack(
@@ -83,7 +84,8 @@ def _put_tags(out: bytearray, transaction: Transaction) -> None:
 
 
 def decode_key(key: bytes) -> str | None:
-    """The id of a key, None if the key is of a kind that came later. Raises CorruptData."""
+    """The transactional id of a key; None if a later version of Kafka wrote the key. Raises
+    CorruptData."""
     try:
         reader = Reader(key, 0, len(key))
         if reader.int16() != KEY_VERSION:
@@ -112,7 +114,7 @@ def key_text(key: bytes) -> str:
 
 
 def value_text(value: bytes) -> str:
-    """A value as kafka-dump-log prints it, partitions in the order of the bytes.
+    """A value as kafka-dump-log prints it, with the partitions in the order of the bytes.
 
     Raises CorruptData.
     """
@@ -145,7 +147,7 @@ def _json(tree: object) -> str:
 
 
 def _partitions(reader: Reader, *, is_flexible: bool) -> list[tuple[str, list[int]]] | None:
-    """Topics and partition ids as they lie; None is the null array."""
+    """Topics and partition ids in the order of the bytes; None for the null array."""
     count = reader.array_count(is_flexible)
     if count < 0:
         return None

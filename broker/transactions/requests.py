@@ -1,7 +1,7 @@
 """The requests to a shard of transactional ids, and their replies: plain data, no schema classes.
 
-A refusal is an ErrorCode in the place of the reply. PRODUCER_FENCED is always that code; API files
-turn it into INVALID_PRODUCER_EPOCH for versions that do not know it.
+A refusal is an ErrorCode instead of the reply. A fenced producer always gets PRODUCER_FENCED; API
+files turn it into INVALID_PRODUCER_EPOCH for versions that do not know it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ EPOCH_BUMP_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """Become the producer of a transactional id; the producer before is fenced.
+    """Register a producer for a transactional id; the producer before it is fenced.
 
-    producer_id, producer_epoch: the identity that the client has, to go on with after an error
+    producer_id, producer_epoch: the client's identity, with which it continues after an error
     (KIP-360). Reply: ProducerIdentity.
     """
 
@@ -40,8 +40,7 @@ class AddPartitions:
     """Add the partitions to the producer's transaction, which begins if none is open.
 
     is_verify_only: change nothing; answer which partitions are in the transaction (KIP-890 part 1).
-    client_version: 2 when the client works by KIP-890 part 2. Reply: Mapping of partition to
-    ErrorCode.
+    client_version: 2 for clients of KIP-890 part 2. Reply: ErrorCode by partition.
     """
 
     transactional_id: str
@@ -59,7 +58,8 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """Commit or abort. client_version: see AddPartitions. Reply: ProducerIdentity to go on with."""
+    """Commit or abort. client_version: as in AddPartitions. Reply: ProducerIdentity for the next
+    transaction."""
 
     transactional_id: str
     producer_id: int
@@ -80,8 +80,8 @@ class DescribeTransaction:
 class ListTransactions:
     """Reply: tuple of TransactionListing, of one shard (KIP-664, KIP-994).
 
-    states, producer_ids: empty for all. running_ms_min: only transactions that have been open for
-    longer; negative for all.
+    states, producer_ids: empty for all. running_ms_min: only transactions open for longer than
+    this; negative for all.
     """
 
     needs_replicas: ClassVar[bool] = False
@@ -106,7 +106,7 @@ PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """partitions: for a prepared transaction, all partitions that it had (in Kafka: those without
+    """partitions: of a prepared transaction, all its partitions (in Kafka: those without a
     marker)."""
 
     transactional_id: str
@@ -130,14 +130,14 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeProducerId:
-    """Asks for a producer id that was never given out. Answered by ProducerIdTaken."""
+    """A question: requests a producer id that was never given out. Answered by ProducerIdTaken."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdTaken:
-    """producer_id: None when no id can be had now."""
+    """producer_id: None if there is none now."""
 
     transactional_id: str
     producer_id: int | None
@@ -145,11 +145,11 @@ class ProducerIdTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMarkers:
-    """Question: write the outcome into every partition, and say when all have it (MarkersWritten).
+    """A question: write the marker to every partition, and answer MarkersWritten when all have it.
 
-    ask_id: of this question, in the answer again. producer_epoch: of the marker.
-    coordinator_epoch: leader epoch of the partition of `__transaction_state`; partitions refuse an
-    older coordinator by it. transaction_version: 2 when the marker's epoch must be above that of
+    ask_id: identifies this question in its answer. producer_epoch: of the marker.
+    coordinator_epoch: leader epoch of the partition of `__transaction_state`, by which partitions
+    refuse an older coordinator. transaction_version: 2 if the marker's epoch must be above that of
     the records that it ends.
     """
 
@@ -165,7 +165,7 @@ class SendMarkers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten:
-    """Every partition of that request has its marker, replicated; or the partition is gone."""
+    """Every partition of that question has its marker, replicated, or was deleted."""
 
     ask_id: int
     transactional_id: str

@@ -1,8 +1,8 @@
 """The transactional ids of one partition of `__transaction_state`. Pure; see coordinator.model.
 
 Order of each end: append PREPARE -> replicated -> answer the client and send the markers -> all
-partitions have theirs -> append COMPLETE. An answer always waits for what was appended before it,
-errors too where they are final: a client told that it is fenced stays fenced after a fail-over.
+partitions have theirs -> append COMPLETE. An answer waits for everything appended before it, and so
+do final errors: a client that is told that it is fenced stays fenced after a fail-over.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from kvorum.runtime.errors import ErrorCode, invariant
 
 
 class _Patience(NamedTuple):
-    """The timer of the requests that are parked for one transactional id."""
+    """Name of the timer for the requests that are parked for one transactional id."""
 
     transactional_id: str
 
@@ -66,13 +66,13 @@ ABORT_TIMER = "abort-timed-out"
 EXPIRE_TIMER = "expire"
 
 _RETRIABLE = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
-"""Errors that leave at once: the client asks again, and hears the current state then."""
+"""Errors that are answered at once: the client retries, and gets the state at that time."""
 
 
 class TransactionShard:
-    """One shard for each term as the partition's leader.
+    """One shard for each leader epoch of its partition.
 
-    coordinator_epoch: the leader epoch of that term. transaction_version: the feature's level now.
+    coordinator_epoch: that leader epoch. transaction_version: returns the feature's current level.
     """
 
     __slots__ = (
@@ -97,18 +97,18 @@ class TransactionShard:
         self._config = config
         self._transaction_version = transaction_version
         self._transactions: dict[str, Transaction] = {}
-        #: Requests that wait for a producer id, by transactional id: one each.
+        #: Requests that wait for a producer id, one for each transactional id.
         self._waiting: dict[str, Request] = {}
         #: Requests that wait for the markers of the last transaction, by transactional id.
         self._parked: dict[str, list[Request]] = {}
-        #: The request for markers that is under way, by transactional id.
+        #: ask_id of the pending question for markers, by transactional id.
         self._asked: dict[str, int] = {}
         self._next_ask_id = 0
 
     # --- the log ------------------------------------------------------------------------------
 
     def replay(self, record: ReplayedRecord) -> None:
-        """Raises CorruptData. Keys of unknown kinds are passed over: a later version wrote them."""
+        """Apply one record. Keys of unknown versions are ignored. Raises CorruptData."""
         transactional_id = decode_key(record.key)
         if transactional_id is None:
             return
@@ -121,16 +121,16 @@ class TransactionShard:
         """Ignored: no producer writes transactions into this topic."""
 
     def on_loaded(self, now: Instant) -> list[Effect]:
-        """Resume every end of a transaction that the last coordinator had decided and not
-        completed."""
+        """Complete every transaction that the last coordinator had decided and not completed."""
         effects: list[Effect] = [
             SetTimer(name=ABORT_TIMER, deadline_ms=now.monotonic_ms + self._abort_interval_ms),
             SetTimer(name=EXPIRE_TIMER, deadline_ms=now.monotonic_ms + self._expire_interval_ms),
         ]
-        # Behind a barrier although they were read from the log: its end may not be replicated.
-        # 1. the old leader wrote PREPARE_COMMIT and died; 2. we sent commit markers and died before
-        # anybody had that record; 3. the next leader finds the transaction open and aborts it: one
-        # partition committed, the other aborted.
+        # Wait for a barrier, although the records were read from the log: its end may not be
+        # replicated. Bad sequence otherwise: 1. Leader A writes PREPARE_COMMIT and dies. 2. Leader
+        # B sends a commit marker, and dies before another replica has that record. 3. Leader C
+        # finds the transaction open and aborts it: one partition has committed, another has
+        # aborted.
         effects += [
             self._barrier(transaction)
             for transaction in self._transactions.values()
@@ -151,7 +151,7 @@ class TransactionShard:
             case Told(fact=fact):
                 return self._on_told(fact, now)
             case TransactionEnded() | TopicsChanged():
-                # The sender of markers passes over partitions of a deleted topic.
+                # The sender of markers skips partitions of deleted topics.
                 return []
             case _:
                 assert_never(event)
@@ -210,14 +210,14 @@ class TransactionShard:
                 return self._park(request, now)
             return [_answer(request.token, outcome.reply)]
         if len(outcome.write.partitions) > PARTITIONS_PER_TRANSACTION_MAX:
-            # Kafka's answer when a record of the coordinator is too large for its topic.
+            # Kafka's error if a record of the coordinator is too large for its topic.
             return [_answer(request.token, ErrorCode.UNKNOWN_SERVER_ERROR)]
-        # Durable whatever the code is: this very append decided the answer.
+        # Durable whatever the code is, since this append decided the answer.
         answer = Answer(token=request.token, response=outcome.reply)
         return self._write(outcome.write, answer)
 
     def _park(self, request: Request, now: Instant) -> list[Effect]:
-        """Park the request; decide again once the markers are written, if that is soon."""
+        """Park the request; it is decided again if the markers are written within PARK_MS."""
         transactional_id = request.body.transactional_id
         parked = self._parked.setdefault(transactional_id, [])
         if len(parked) >= PARKED_MAX:
@@ -235,17 +235,17 @@ class TransactionShard:
         effects: list[Effect] = [CancelTimer(name=_Patience(transactional_id))]
         for request in parked:
             if transactional_id in self._waiting:
-                # The request before it needs a new producer id first.
+                # The request before this one needs a new producer id first.
                 effects.append(_answer(request.token, ErrorCode.CONCURRENT_TRANSACTIONS))
             else:
                 effects += self._decide(request, now, None)
         return effects
 
     def _write(self, transaction: Transaction, *answers: Answer) -> list[Effect]:
-        """Write the transaction's state. Markers follow once a decision is replicated."""
+        """Write the transaction's state. Markers follow once a PREPARE state is replicated."""
         self._transactions[transaction.transactional_id] = transaction
-        # Also below level 1 if the client works by KIP-890 already, or still, when the level is
-        # changed under it: a fail-over must not forget the producer id that it was promised.
+        # v1 also below level 1, for a client of KIP-890 whose level was changed while it runs: a
+        # fail-over must not lose the producer id that it was promised.
         is_flexible = self._transaction_version() >= 1 or transaction.client_version > 0
         record = CoordinatorRecord(
             encode_key(transaction.transactional_id),
@@ -304,8 +304,7 @@ class TransactionShard:
                 if request is None:
                     return []
                 if fact.producer_id is None:
-                    # As in Kafka: the client takes COORDINATOR_LOAD_IN_PROGRESS for "try again
-                    # soon".
+                    # As in Kafka: on COORDINATOR_LOAD_IN_PROGRESS the client retries soon.
                     return [_answer(request.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
                 return self._decide(request, now, fact.producer_id)
             case _:
@@ -382,8 +381,8 @@ class TransactionShard:
 
 
 def _may_park(body: Any) -> bool:
-    """True for requests that may wait, instead of CONCURRENT_TRANSACTIONS: those that go on once
-    the last transaction is over."""
+    """True if the request may wait instead of getting CONCURRENT_TRANSACTIONS: it succeeds once the
+    last transaction is complete."""
     return isinstance(body, InitProducerId) or (
         isinstance(body, AddPartitions) and not body.is_verify_only
     )

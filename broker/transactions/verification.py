@@ -1,13 +1,13 @@
-"""What a partition's leader knows of transactional batches that wait to be let in. Pure.
+"""The verification of transactional batches, in the leader of a partition. Pure.
 
-The first batch of a transaction in a partition is appended only once the coordinator has said that
-the partition is part of it (KIP-890): a batch that came late, behind its transaction's marker,
-would open a transaction that nobody ever ends. Batches that come meanwhile queue up behind the
-first one and share its verdict, in their order.
+The first batch of a transaction in a partition is appended only after the coordinator has confirmed
+that the partition is part of the transaction (KIP-890). A batch that arrived late, after its
+transaction's marker, would open a transaction that no marker ever ends. Batches that arrive
+meanwhile wait behind the first one; its result applies to them too, in their order.
 
-A marker makes a verdict void that was given before it: 1. the coordinator says "it is in"; 2. the
-transaction ends, its marker is appended here; 3. the verdict arrives, and the batch would be let in
-behind the marker.
+A marker makes an earlier result void. Bad sequence otherwise: 1. The coordinator confirms the
+partition. 2. The transaction ends, and its marker is appended here. 3. The confirmation arrives,
+and the batch is appended after the marker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kvorum.storage.log.producer_state import ProducerStateTable
 T = TypeVar("T")
 
 SEQUENCES_KEPT_MAX = 10_000
-"""Producers whose first sequence is remembered; above that the oldest is forgotten."""
+"""Producers whose first sequence is remembered; above this number the oldest is forgotten."""
 
 FIRST_ADDING_VERSION = 12
 """First version of Produce for which the leader adds the partition to the transaction (KIP-890 part
@@ -41,14 +41,15 @@ class _Pending(Generic[T]):
 
 
 class Verifications(Generic[T]):
-    """The verifications of one partition. T: the waiting items, which come back in their order."""
+    """The verifications of one partition. T: the waiting items, which are returned in their
+    order."""
 
     __slots__ = ("_first_sequences", "_leadership", "_pending")
 
     def __init__(self) -> None:
         self._leadership = 0
-        """Number of times that this broker has begun to lead; a new epoch of the same leader does
-        not count."""
+        """How often this broker has begun to lead; a new epoch of the same leader does not
+        count."""
         self._pending: dict[Key, _Pending[T]] = {}
         self._first_sequences: dict[Key, int] = {}
 
@@ -56,14 +57,14 @@ class Verifications(Generic[T]):
         return (producer_id, producer_epoch) in self._pending
 
     def on_leadership(self) -> None:
-        """Another broker led before: batches that waited there may have been appended, or sent
-        elsewhere."""
+        """This broker begins to lead. The batches that waited under the earlier leader may have
+        been appended, or sent elsewhere."""
         self._first_sequences.clear()
         self._leadership += 1
 
     def wait(self, producer_id: int, producer_epoch: int, sequence: int, item: T) -> bool:
-        """Queue `item`, whose batch begins with `sequence`. Returns True if the coordinator must be
-        asked now."""
+        """Queue `item`, whose batch begins with `sequence`. True if the coordinator must be asked
+        now."""
         key = (producer_id, producer_epoch)
         self._note_sequence(key, sequence)
         pending = self._pending.get(key)
@@ -76,23 +77,23 @@ class Verifications(Generic[T]):
     def settle(
         self, producer_id: int, producer_epoch: int, verdict: ErrorCode
     ) -> tuple[list[T], ErrorCode]:
-        """Apply the coordinator's verdict: returns the waiting items, and the error for all of
-        them."""
+        """Apply the coordinator's answer: returns the waiting items, and the error that applies to
+        all of them."""
         pending = self._pending.pop((producer_id, producer_epoch))
         if verdict == ErrorCode.NONE:
             if pending.leadership != self._leadership:
-                # Another broker may have led between, and appended the marker.
+                # Another broker may have led in between, and appended the marker.
                 verdict = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif pending.is_void:
                 verdict = ErrorCode.INVALID_TXN_STATE
         return pending.waiting, verdict
 
     def is_first(self, producer_id: int, producer_epoch: int, sequence: int) -> bool:
-        """True if no batch with a lower sequence was seen waiting.
+        """True if no batch with a lower sequence has been waiting.
 
-        A log that does not know the producer takes any first sequence. Bad sequence: 1. the first
-        batch fails its verification, 2. the second passes and opens the sequence, 3. the first
-        comes again and is refused.
+        A log that does not know the producer accepts any first sequence. Bad sequence: 1. Batch A
+        fails its verification. 2. Batch B, sent after A, passes and starts the producer's sequence
+        in the log. 3. A arrives again and is refused.
         """
         noted = self._first_sequences.get((producer_id, producer_epoch))
         return noted is None or sequence <= noted
@@ -107,7 +108,7 @@ class Verifications(Generic[T]):
         If the epoch is raised, batches that wait in the marker's own epoch belong to the next
         transaction.
         """
-        # The noted sequence is of a transaction that is over: the next may begin with any sequence.
+        # The remembered sequence is of an ended transaction; the next may begin with any sequence.
         self._first_sequences.pop((producer_id, producer_epoch - is_epoch_raised), None)
         for (waiting_id, epoch), pending in self._pending.items():
             is_ended = epoch < producer_epoch or (epoch == producer_epoch and not is_epoch_raised)
@@ -124,8 +125,8 @@ class Verifications(Generic[T]):
 def needs_verification(producers: ProducerStateTable, header: BatchHeader) -> bool:
     """True if the coordinator must first confirm that the batch's transaction has this partition.
 
-    Not if the transaction is open here already, nor for a batch that will be refused or is a
-    repeat.
+    False if the transaction is open here already, or if the batch will be refused or is a
+    duplicate.
     """
     if not header.is_transactional or producers.is_open(header.producer_id, header.producer_epoch):
         return False
@@ -142,29 +143,30 @@ def admit(
     version: int,
     is_verified: bool,
 ) -> None:
-    """Let a new transactional batch into the log; raises BatchError if it may not come in.
+    """Check a new transactional batch before its append; raises BatchError if it may not be
+    appended.
 
     producers: of that log. The batch has passed `ProducerStateTable.check`. version: of Produce.
     """
     producer_id, epoch = header.producer_id, header.producer_epoch
     if not is_verified and not producers.is_open(producer_id, epoch):
-        # Refused, not ignored: no marker would ever end the transaction.
+        # No marker would ever end the transaction that this batch opens.
         raise BatchError(
             ErrorCode.INVALID_TXN_STATE,
             f"producer {producer_id} epoch {epoch} has no transaction with this partition",
         )
     is_known = producer_id in producers.entries
     if not is_known and not verifications.is_first(producer_id, epoch, header.base_sequence):
-        # Not OUT_OF_ORDER_SEQUENCE_NUMBER, which ends the transaction: the client will send the
-        # earlier one again, and then this one is in order.
+        # Not OUT_OF_ORDER_SEQUENCE_NUMBER, which makes the client abort: the client sends the
+        # earlier batch again, and then this one is in order.
         raise BatchError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"producer {producer_id} epoch {epoch} sequence {header.base_sequence}: an earlier"
             " batch of it was sent and is not here",
         )
     if not is_known and version >= FIRST_ADDING_VERSION and header.base_sequence:
-        # Its epoch is of this transaction alone (KIP-890), so that an earlier batch was sent, maybe
-        # to another leader, and is under way: behind this one it would be out of order.
+        # The producer's epoch is of this transaction alone (KIP-890). So an earlier batch of it was
+        # sent, maybe to another leader, and will arrive: after this one it would be out of order.
         raise BatchError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {producer_id} epoch {epoch} begins with sequence {header.base_sequence}, not"

@@ -1,1 +1,1 @@
-"""The controller: decisions about the metadata, its two images, and its loop."""
+"""The controller: its decisions about the metadata, its two images, and its driver."""

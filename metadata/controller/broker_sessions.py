@@ -1,17 +1,15 @@
-"""Liveness of brokers, as the active controller sees it. Soft state: never in the log.
+"""Broker sessions of the active controller. Soft state: never in the log.
 
-A broker's session ends after the session timeout without a heartbeat. It ends earlier if its
-heartbeat stream broke and did not come back within a short grace, because then the process is
-usually dead. A slow broker that still answers keeps its stream and its session.
+A broker's session ends after a session timeout without a heartbeat. It ends sooner if the broker's
+heartbeat stream breaks and does not come back within a short grace: the process is gone. A slow
+broker that still answers keeps its session.
 
-The grace is short because a dead process is the usual cause of a broken stream. A flapping link
-breaks streams as well, but then the same process comes back over it. Each such return doubles that
-broker's own grace, up to the session timeout. Each FLAP_QUIET_MS without a return halves it again.
-So a flapping link costs a few fencings and not one with every flap. A process that dies without
-earlier flaps is detected after the configured grace.
-
-Another process of the same broker id (another broker epoch) starts with the configured grace. So
-does every broker at a new active controller.
+The grace is short because a dead process is the usual cause of a broken stream. A link that flaps
+breaks streams too: the same process comes back over it, fenced or not, and was never dead. Each
+such return doubles the broker's own grace, up to the session timeout. Each FLAP_QUIET_MS without
+one halves it again. So a flapping link costs a few fencings, not one with every flap. A process
+that dies without earlier flaps is still found out after the configured grace. A new process of that
+id (a new broker epoch), and a new active controller, start with the configured grace.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ from dataclasses import dataclass
 _NEVER_MS = 1 << 62
 
 STALL_MS = 100
-"""A session timer that fires this late shows that this process was stalled, and not the brokers."""
+"""A session timer that fires this late shows that this process stood still, not the brokers."""
 
 FLAP_QUIET_MS = 10_000
-"""After this long without the return of a broken stream, the grace is halved once."""
+"""Time without the return of a broken stream after which one doubling of the grace is undone."""
 
 
 @dataclass(slots=True)
@@ -38,10 +36,10 @@ class _Session:
 
 @dataclass(slots=True)
 class _Streams:
-    """The successive heartbeat streams of one broker epoch. They outlive sessions.
+    """The heartbeat streams of one broker epoch, one after another. They outlive sessions.
 
-    newest: serial number of the last stream. is_broken: it ended, and no heartbeat has come since.
-    doublings: of the grace, as of since_ms.
+    newest: serial number of the latest stream. is_broken: that stream ended, and no heartbeat has
+    arrived since. doublings: of the grace, as of since_ms.
     """
 
     broker_epoch: int
@@ -52,7 +50,7 @@ class _Streams:
 
 
 class BrokerSessions:
-    """Sessions by broker id; all times in milliseconds of the driver's monotonic clock."""
+    """Sessions by broker id. All times are ms of the driver's monotonic clock."""
 
     def __init__(self, *, session_timeout_ms: int, stream_grace_ms: int) -> None:
         self._session_timeout_ms = session_timeout_ms
@@ -61,7 +59,8 @@ class BrokerSessions:
         self._streams: dict[int, _Streams] = {}
 
     def reset(self, brokers: dict[int, int], now_ms: int) -> None:
-        """Start as a new active controller, with new deadlines for the brokers (id to epoch)."""
+        """Start as a new active controller: each registered broker (id -> broker epoch) gets a new
+        deadline."""
         deadline_ms = now_ms + self._session_timeout_ms
         self._sessions = {
             broker_id: _Session(broker_epoch, deadline_ms, is_heard=False)
@@ -71,7 +70,7 @@ class BrokerSessions:
             streams.is_broken, streams.doublings = False, 0
 
     def touch(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> None:
-        """Note a registration or heartbeat of this epoch."""
+        """Extend the session: a registration or a heartbeat of this broker epoch arrived."""
         self._sessions[broker_id] = _Session(
             broker_epoch,
             now_ms + self._session_timeout_ms,
@@ -79,18 +78,18 @@ class BrokerSessions:
         )
         streams = self._streams.get(broker_id)
         if streams is not None and streams.is_broken and streams.broker_epoch == broker_epoch:
-            # The process was alive all the time.
+            # The process was not dead.
             streams.is_broken = False
             streams.doublings = self._doublings(streams, now_ms) + 1
             streams.since_ms = now_ms
 
     def stream_began(self, broker_id: int, broker_epoch: int) -> int:
-        """Note the first heartbeat of this epoch on a stream; return the stream's serial number.
+        """A new heartbeat stream of this broker epoch has its first heartbeat; returns the stream's
+        serial number.
 
-        Only the end of the newest stream counts. Bad sequence otherwise:
-        1. A link goes silent.
-        2. The broker gives up its stream and returns over a new connection.
-        3. The controller notices the end of the old connection, and would fence the broker.
+        Only the end of the newest stream counts. Bad sequence otherwise: 1. A link goes silent. 2.
+        The broker closes its stream, and opens another over a new connection. 3. The controller
+        notices the end of the old connection, and fences the broker.
         """
         streams = self._streams.get(broker_id)
         if streams is None or streams.broker_epoch < broker_epoch:
@@ -103,9 +102,9 @@ class BrokerSessions:
     def stream_broke(
         self, broker_id: int, broker_epoch: int, now_ms: int, serial: int | None = None
     ) -> None:
-        """Note that a heartbeat stream of this epoch has ended; older streams are ignored.
+        """A heartbeat stream of this broker epoch ended; the end of an old stream is ignored.
 
-        serial: from `stream_began`; None for the newest stream.
+        serial: as returned by `stream_began`; None for the newest.
         """
         session, streams = self._sessions.get(broker_id), self._streams.get(broker_id)
         if streams is None or streams.broker_epoch < broker_epoch:
@@ -118,28 +117,29 @@ class BrokerSessions:
         session.stream_deadline_ms = now_ms + self.grace_ms(broker_id, now_ms)
 
     def grace_ms(self, broker_id: int, now_ms: int) -> int:
-        """How long a broken stream of this broker may stay away before the broker is fenced."""
+        """The grace of this broker: time for a broken stream to come back."""
         streams = self._streams.get(broker_id)
         doublings = 0 if streams is None else self._doublings(streams, now_ms)
-        # If the session timeout is below the grace, it ends the session earlier in any case.
+        # If the configured grace is longer than the session timeout, the session timeout ends
+        # sessions anyway.
         most_ms = max(self._session_timeout_ms, self._stream_grace_ms)
         return min(self._stream_grace_ms << doublings, most_ms)
 
     def _doublings(self, streams: _Streams, now_ms: int) -> int:
         quiet = (now_ms - streams.since_ms) // FLAP_QUIET_MS
-        # Count only doublings that have an effect. Otherwise, after many flaps, the grace would
-        # take as long to fall as it took to rise.
+        # No more doublings than reach the session timeout: otherwise, after a long series of flaps,
+        # undoing them would take as long as the series.
         most = 0
         while self._stream_grace_ms << most < self._session_timeout_ms and self._stream_grace_ms:
             most += 1
         return max(min(streams.doublings, most) - quiet, 0)
 
     def on_timer(self, due_ms: int, now_ms: int) -> None:
-        """Note that a timer due at due_ms fires now; call this before `expired`.
+        """A timer that was due at due_ms fires now. Call before `expired`.
 
-        A delay above STALL_MS shows that this process was stalled. Heartbeats may lie unread in its
-        sockets, so silence proves nothing. All deadlines move by the delay, and to at least one
-        grace from now: the stall may have begun long before due_ms.
+        If it is late by more than STALL_MS, this process itself stood still. Heartbeats may be
+        unread in its sockets, so missing ones prove nothing. Every deadline is postponed, to a
+        grace from now at least, since the stall may have begun long before due_ms.
         """
         late_ms = now_ms - due_ms
         if late_ms > STALL_MS:
@@ -152,14 +152,16 @@ class BrokerSessions:
                 session.stream_deadline_ms = max(session.stream_deadline_ms + by_ms, least_ms)
 
     def drop(self, broker_id: int) -> None:
-        """Forget the session of a fenced broker until the next heartbeat."""
+        """Forget the session of a broker that was fenced; its next heartbeat starts another."""
         self._sessions.pop(broker_id, None)
 
     def is_alive(self, broker_id: int, now_ms: int) -> bool:
-        """True if this controller itself hears from the process, and its stream is whole.
+        """True if this controller itself has heard from the process recently, and its stream is not
+        broken.
 
-        A session that was only assumed at the claim does not count. Otherwise, after a crash of the
-        whole cluster, the brokers' new processes would have to wait for the sessions of dead ones.
+        A session that was only assumed at the claim does not refuse a registration. Otherwise,
+        after a crash of the whole cluster, the brokers' new processes would wait until the sessions
+        of dead ones end.
         """
         session = self._sessions.get(broker_id)
         if session is None or not session.is_heard or session.stream_deadline_ms != _NEVER_MS:
@@ -167,7 +169,7 @@ class BrokerSessions:
         return now_ms < session.deadline_ms
 
     def expired(self, now_ms: int) -> list[tuple[int, str]]:
-        """Brokers whose session has ended, with the cause, ascending by id."""
+        """Brokers whose sessions have ended, with the cause, by ascending id."""
         gone = []
         for broker_id in sorted(self._sessions):
             session = self._sessions[broker_id]

@@ -1,9 +1,9 @@
-"""The quorum controller without its driver: two images, broker sessions, and decisions.
+"""The controller's state and rules: two images, sessions, and the decision of each request.
 
-`committed` is the image at the high watermark. Every controller keeps it, so that a standby takes
-over without loading anything. `speculative` is the committed image plus the records that this node,
-while active, has decided and not yet seen committed. It is dropped with the leadership, so there is
-no rollback.
+`committed` is the image of the log up to the high watermark. Every controller keeps it, so a
+standby becomes active without loading anything. `speculative` is the committed image plus all
+decisions of this active controller that are not committed yet. A controller that loses leadership
+drops it; there is no rollback.
 """
 
 from __future__ import annotations
@@ -125,31 +125,28 @@ Reply = (
 
 
 SHUT_DOWN = "it has shut down in good order"
-"""The cause of fencing a broker that completed a controlled shutdown."""
+"""Cause of the fencing of a broker that has asked to shut down."""
 
 
 class Undecided(KvorumError):
-    """A bug of Kvorum raised an exception before a request was decided. The request is rejected,
+    """A bug of ours: an unexpected exception before anything was decided. The request is refused,
     and the controller goes on.
 
-    Bad sequence otherwise:
-    1. The active controller exits.
-    2. The caller sends the request to the next one.
-    3. In the end no controller is left.
+    Bad sequence otherwise: 1. The active controller exits. 2. The client sends the request to the
+    next one, which exits too. 3. No quorum is left.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """Kafka's properties, with underscores for dots; times in milliseconds.
+    """Configs of a controller, named like Kafka's with underscores for dots; times in ms.
 
-    broker_session_timeout_ms: a broker that is silent for this long is fenced.
-    broker_stream_grace_ms: a broker whose broken heartbeat stream does not come back within this
-        time is fenced, long before its session times out (Kvorum's own).
-    unclean_leader_election_enable: for topics without a value of their own or a cluster default.
-    delete_topic_enable: topics may be deleted.
-    auto_leader_rebalance_enable: restore preferred leaders every
-        leader_imbalance_check_interval_seconds.
+    broker_session_timeout_ms: time without a heartbeat after which a broker is fenced.
+    broker_stream_grace_ms: time for a broken heartbeat stream to come back before the broker is
+    fenced, long before its session timeout (Kvorum's own). unclean_leader_election_enable: for
+    topics if neither they nor the cluster default sets it. delete_topic_enable: if False, topics
+    cannot be deleted. auto_leader_rebalance_enable: elect preferred leaders again every
+    leader_imbalance_check_interval_seconds.
     """
 
     broker_session_timeout_ms: int = 2_000
@@ -174,7 +171,7 @@ class Controller:
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
         fencing_chunk: int = CHUNK_PARTITIONS,
     ) -> None:
-        """fencing_chunk: number of partitions that a fenced broker leaves with one decision."""
+        """fencing_chunk: partitions that are decided at a time when a broker is fenced."""
         self._config = config
         self._cluster_id = cluster_id
         self._rng = rng
@@ -197,7 +194,8 @@ class Controller:
         return self.speculative is not None
 
     def claim(self, epoch: int, next_offset: int, now_ms: int) -> None:
-        """Become active; `committed` has all records before next_offset, and they are committed."""
+        """Become active: everything before next_offset is committed and replayed in the committed
+        image."""
         invariant(
             self.committed.end_offset == next_offset,
             f"claim at {next_offset} over an image that ends at {self.committed.end_offset}",
@@ -216,17 +214,18 @@ class Controller:
 
     @property
     def metadata_version(self) -> int:
-        """The metadata.version level in force once all decisions are committed."""
+        """The level of metadata.version after all decisions so far."""
         return level_of(self._active_image().features, METADATA_VERSION)
 
     def begin(self) -> tuple[Record, ...]:
-        """The records of a new cluster, right after the claim: its feature levels."""
+        """The feature levels of a new cluster, as its first records after the claim."""
         records = bootstrap(self._active_image(), self._context())
         self._advance(records)
         return records
 
     def skip_to(self, next_offset: int) -> None:
-        """Skip records that the quorum itself has appended; they do not change the image."""
+        """Move to next_offset: the quorum has appended records before it that do not concern the
+        image."""
         image = self._active_image()
         if image.end_offset != next_offset:
             invariant(
@@ -236,12 +235,12 @@ class Controller:
             self.speculative = dataclasses.replace(image, end_offset=next_offset, epoch=self.epoch)
 
     def renounce(self) -> None:
-        """Become a standby again and drop all decisions that are not committed."""
+        """Become a standby: decisions that are not committed are dropped."""
         self._fencing = None
         self.speculative = None
 
     def note_committed(self, image: ClusterImage) -> None:
-        """Take the image at the high watermark."""
+        """Adopt `image` as the committed image."""
         invariant(
             image.end_offset >= self.committed.end_offset,
             f"the committed image would go back from {self.committed.end_offset} "
@@ -250,7 +249,7 @@ class Controller:
         self.committed = image
 
     def decide(self, request: Request, now_ms: int) -> Decision[Reply]:
-        """Decide a request on the speculative image, which advances by the decision's records.
+        """Decide a request on the speculative image, and apply the decision's records to it.
 
         Raises Undecided; then nothing has changed.
         """
@@ -269,10 +268,11 @@ class Controller:
     def sweep_leaders(
         self, at: Sweep | None, *, only_missing: bool = False
     ) -> Decision[Sweep | None]:
-        """One chunk of the periodic walk over all partitions: hold the elections that are due.
+        """Decide one chunk of the sweep, the periodic walk over all partitions for elections that
+        are due.
 
-        at: where the last chunk ended, None to begin a walk. only_missing: elect only for
-            partitions without a leader. The reply says where to continue, None at the end.
+        at: where the last chunk ended, None to start a walk. only_missing: elect only for
+        partitions without a leader. The reply is where the next chunk starts.
         """
         image = self._active_image()
         decision = sweep(
@@ -294,14 +294,15 @@ class Controller:
 
     @property
     def is_fencing(self) -> bool:
-        """True if a broker whose session ended has left some of its partitions but not all."""
+        """True if a broker is being fenced and some of its partitions are not decided yet."""
         return self._fencing is not None
 
     def expire_session(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
-        """Fence one broker whose session ended, or continue with it; None if there is none.
+        """Fence one broker whose session has ended, or continue to fence it. Returns (broker id,
+        cause, records of one chunk), None if there is none.
 
-        Returns (broker id, cause, records of one chunk). One broker at a time: the speculative
-        image advances with each, so its records must be in the log before the next one is judged.
+        One chunk at a time: each chunk changes the speculative image, and its records must be in
+        the log before the next decision.
         """
         while True:
             if self._fencing is None:
@@ -315,7 +316,7 @@ class Controller:
             if decision.records or decision.reply is not None:
                 self._advance(decision.records)
                 return fencing.broker_id, self._fencing_cause, decision.records
-            # Meanwhile the broker was fenced otherwise, was unregistered, or has another process.
+            # The broker was fenced or unregistered meanwhile, or has a new process.
 
     def _next_fencing(self, now_ms: int) -> BrokerFencing | None:
         image = self._active_image()
@@ -329,7 +330,7 @@ class Controller:
         return None
 
     def _note_session(self, request: Request, reply: Reply, now_ms: int) -> None:
-        """Update the session of the broker that the decision is about."""
+        """Update the session of the broker that the request concerns."""
         match request, reply:
             case Heartbeat(), HeartbeatReply():
                 self.sessions.touch(
@@ -341,7 +342,7 @@ class Controller:
                 self.sessions.drop(request.broker_id)
 
     def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
-        """Decide without changing any state, so that a bug costs only this request."""
+        """Decide a request. Changes nothing, so that a bug here costs one request."""
         match request:
             case Heartbeat():
                 return heartbeat(image, request, is_unclean_default=self._is_unclean_default)
@@ -400,7 +401,7 @@ class Controller:
         self.speculative = delta.apply(end_offset=image.end_offset + len(records), epoch=self.epoch)
 
     def _apply_records(self, records: Sequence[Record]) -> None:
-        """Apply records of other decisions than a fencing, and tell the fencing of them."""
+        """Apply the records of other decisions; a fencing in progress must know them."""
         self._advance(records)
         if self._fencing is not None:
             self._fencing = self._fencing.note(records)

@@ -1,12 +1,12 @@
-"""The rules of a controller on top of its log: activation, appends, and replies.
+"""The rules of a controller over its log: when it is active, what it appends, when it replies.
 
-Synchronous, without clock or loop. The time is an argument, `next_deadline_ms` asks for a timer,
-and a `ControllerPort` stands for the log and its quorum. The driver is `metadata.controller.loop`;
-the simulator has its own.
+It is synchronous, without a clock or an event loop. Time comes in as now_ms, `next_deadline_ms`
+says when `on_timer` is due, and `ControllerPort` is the log and the quorum. The driver is
+`metadata.controller.loop`; the simulator has its own.
 
-A reply waits in the purgatory until the high watermark passes the last record that it depends on. A
-reply without records waits for all earlier decisions, so that no caller is answered from state that
-may still be lost.
+A reply waits in the purgatory until the high watermark passes the last record that it relies on. A
+reply without records waits for all earlier decisions, so that no client gets an answer from state
+that may still be lost.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from kvorum.runtime.errors import ErrorCode, Rejected, invariant
 from kvorum.storage.log.log import Log
 
 RECORDS_PER_BATCH_MAX = 50_000
-"""Records of one decision in one batch, which is appended as a whole or not at all. Only fencing a
-broker may need more."""
+"""Records of one decision in one batch, all or nothing. Only fencing or unfencing a broker may need
+more."""
 
 PARKED_MAX = 20_000
-"""Limit of replies that wait for a commit; further requests are rejected, not queued."""
+"""Replies that may wait for commitment; further requests are refused, not queued."""
 
 AT_ONCE_MS = 0
-"""A deadline that is due in the next turn of the driver, whatever the clock shows."""
+"""A deadline that means: in the next turn of the driver, whatever the clock shows."""
 
 OnReply = Callable[[Reply], None]
 """Called with the outcome of a request, once, perhaps before `submit` returns."""
 
 
 class ControllerPort(Protocol):
-    """The parts of a raft node that the controller rules use."""
+    """The node, as the controller's rules need it."""
 
     @property
     def node_id(self) -> int: ...
@@ -53,7 +53,7 @@ class ControllerPort(Protocol):
 
     @property
     def log(self) -> Log:
-        """The log. It holds all committed records behind the newest image given to `on_loaded`."""
+        """The log; it has all committed records after the newest image given to `on_loaded`."""
 
     @property
     def leader_id(self) -> int:
@@ -64,13 +64,13 @@ class ControllerPort(Protocol):
         """The ids of the voters, ascending."""
 
     def propose(self, values: Sequence[bytes]) -> None:
-        """As leader, append encoded records as one batch, as a whole or not at all."""
+        """Append encoded records as one batch, all or nothing; for the leader only."""
 
     def on_image(self, image: ClusterImage) -> None:
-        """The committed image has advanced to this one."""
+        """The committed image has advanced."""
 
     def note(self, text: str, *, is_warning: bool = False) -> None:
-        """Write a line to the node's log file."""
+        """Write a line to the node's log."""
 
 
 @dataclass(slots=True)
@@ -82,16 +82,13 @@ class _Parked:
 
 
 class ControllerCore:
-    """Runs a Controller over a log.
-
-    After every call the driver asks `next_deadline_ms` and calls `on_timer` when that time has
-    come. An exception from any method is a bug, after which the node must exit.
-    """
+    """Runs a Controller over a log. After every call, ask `next_deadline_ms` and call `on_timer`
+    when it is due. Any exception from a method is a bug, and the node must exit."""
 
     def __init__(
         self, controller: Controller, port: ControllerPort, *, chunk_bytes: int = CHUNK_BYTES
     ) -> None:
-        """chunk_bytes: the bytes of the log that are applied at once."""
+        """chunk_bytes: bytes of the log that are applied at a time."""
         self.controller = controller
         self._port = port
         self._chunk_bytes = chunk_bytes
@@ -108,11 +105,11 @@ class ControllerCore:
     # Requests.
 
     def submit(self, request: Request, on_reply: OnReply, *, timeout_ms: int, now_ms: int) -> None:
-        """Decide a request; on_reply gets the outcome once it is committed.
+        """Decide a request; on_reply is called with the outcome once it is committed.
 
-        Rejected(NOT_CONTROLLER) at once if this node is not active. The same if it stops being
-        active before the commit; the outcome is then unknown to it. Rejected(REQUEST_TIMED_OUT)
-        after timeout_ms: the decision may still be committed.
+        Rejected(NOT_CONTROLLER) at once if this node is not active; or later, if it stops being
+        active before the commit, when the outcome is unknown. Rejected(REQUEST_TIMED_OUT) after
+        timeout_ms: the decision may still be committed.
         """
         controller = self.controller
         if not controller.is_active:
@@ -121,12 +118,12 @@ class ControllerCore:
         if len(self._parked) >= PARKED_MAX:
             on_reply(Rejected(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many requests in flight"))
             return
-        # The quorum may have appended a change of the voter set behind the last decision's records.
+        # The quorum may have appended a change of the voter set after the last decision's records.
         controller.skip_to(self._port.next_offset)
         decision = controller.decide(request, now_ms)
         self._append(decision.records)
         if self._session_timer_ms is None:
-            # A timer that is set fires early enough, as a request only delays deadlines.
+            # A timer that is set fires early enough: a request only postpones deadlines.
             self._arm_session_timer()
         end_offset = self._port.next_offset
         if end_offset <= self._high_watermark:
@@ -137,13 +134,14 @@ class ControllerCore:
         heapq.heappush(self._deadlines, (now_ms + timeout_ms, self._sequence, timeout_ms, parked))
 
     def stream_began(self, broker_id: int, broker_epoch: int) -> int:
-        """Note the first heartbeat of this epoch on a stream; return the stream's serial number."""
+        """A new heartbeat stream of this broker epoch has its first heartbeat; returns the stream's
+        serial number."""
         if broker_id not in self.controller.committed.brokers:
-            return 0  # an unregistered broker id makes no entry
+            return 0  # unknown broker ids get no entry
         return self.controller.sessions.stream_began(broker_id, broker_epoch)
 
     def stream_broke(self, broker_id: int, broker_epoch: int, serial: int, now_ms: int) -> None:
-        """Note that a broker's heartbeat stream has ended."""
+        """A broker's heartbeat stream ended."""
         if self.controller.is_active:
             self.controller.sessions.stream_broke(broker_id, broker_epoch, now_ms, serial)
             self._arm_session_timer()
@@ -151,7 +149,7 @@ class ControllerCore:
     # Events of the log and the quorum.
 
     def on_committed(self, high_watermark: int, now_ms: int) -> None:
-        """Release the replies whose records are committed; as a standby, apply the records."""
+        """Send the replies, and adopt the images, that are committed now."""
         self._high_watermark = high_watermark
         if not self.controller.is_active:
             self._catch_up(now_ms)
@@ -164,7 +162,8 @@ class ControllerCore:
             _settle(first, first.reply)
 
     def on_leader_changed(self, change: LeaderChanged, now_ms: int) -> None:
-        """Renounce now if active; claim once this epoch's first record is committed."""
+        """Renounce now if this node was active. If it leads, claim when the epoch's first record is
+        committed."""
         self._leadership = change
         if self.controller.is_active:
             self._port.note(f"node={self._port.node_id} renounces epoch={self.controller.epoch}")
@@ -176,15 +175,15 @@ class ControllerCore:
         self._maybe_claim(now_ms)
 
     def on_voters_changed(self, voter_ids: Sequence[int]) -> None:
-        """Take the new voters, because feature levels depend on what the voters support."""
+        """Adopt the voters; feature levels depend on what they support."""
         self.controller.voter_ids = tuple(voter_ids)
 
     def on_loading(self) -> None:
-        """Apply nothing before `on_loaded`: the log now begins at the end of a snapshot."""
+        """The log restarts after a snapshot: nothing is applied before `on_loaded`."""
         self._is_loading = True
 
     def on_loaded(self, image: ClusterImage, now_ms: int) -> None:
-        """Take the image of the newest snapshot; also of the node's own, before it starts."""
+        """Adopt the image of a snapshot: the leader's, or at the start the node's own."""
         self._is_loading = False
         self.controller.note_committed(image)
         self._catch_up(now_ms)
@@ -192,7 +191,7 @@ class ControllerCore:
     # Time.
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_timer` must be called; AT_ONCE_MS for the next turn, None for never."""
+        """When `on_timer` is due; AT_ONCE_MS for the next turn, None for never."""
         if self._is_catching_up or self.controller.is_fencing:
             return AT_ONCE_MS
         deadlines = self._deadlines
@@ -205,7 +204,7 @@ class ControllerCore:
         return deadline_ms
 
     def on_timer(self, now_ms: int) -> None:
-        """Do everything that is due; an early call does nothing."""
+        """Do what is due; does nothing if called too early."""
         if self._is_catching_up:
             self._is_catching_up = False
             if not self.controller.is_active:
@@ -219,7 +218,7 @@ class ControllerCore:
             self._check_leaders(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, _, timeout_ms, parked = heapq.heappop(self._deadlines)
-            message = f"not committed within {timeout_ms} ms; it may still come true"
+            message = f"not committed within {timeout_ms} ms; it may still be committed"
             _settle(parked, Rejected(ErrorCode.REQUEST_TIMED_OUT, message))
 
     # Helpers.
@@ -237,7 +236,7 @@ class ControllerCore:
         )
 
     def _catch_up(self, now_ms: int) -> None:
-        """Apply committed records in chunks; the driver gets a turn between two chunks."""
+        """Apply committed records in chunks; the driver has a turn between two chunks."""
         if self._is_catching_up or self._is_loading:
             return
         controller = self.controller
@@ -267,8 +266,8 @@ class ControllerCore:
             return
         controller.voter_ids = tuple(self._port.voter_ids)
         controller.claim(change.epoch, controller.committed.end_offset, now_ms)
-        # While the log was being applied, the quorum may have appended a change of the voter set.
-        # All other records are committed together with the start of this epoch.
+        # The quorum may have appended a change of the voter set while the log was being applied.
+        # Everything else in the log was committed with the epoch's first record.
         controller.skip_to(self._port.next_offset)
         self._append(controller.begin())
         self._port.note(f"node={self._port.node_id} claims epoch={change.epoch}")
@@ -277,8 +276,7 @@ class ControllerCore:
 
     def _check_leaders(self, now_ms: int) -> None:
         self.controller.skip_to(self._port.next_offset)
-        # The first walk elects only for partitions without a leader. Preferred leaders are restored
-        # after an interval, not in the middle of a failover.
+        # Preferred leaders are elected only after one interval, not during a fail-over.
         check = self._leader_check
         decision = self.controller.sweep_leaders(check.at, only_missing=not check.has_walked)
         self._append(decision.records)
@@ -314,7 +312,7 @@ class ControllerCore:
         deadline_ms = self.controller.sessions.next_deadline_ms()
         if deadline_ms is None or not self.controller.is_active:
             return
-        # An earlier timer fires in time and is armed again then.
+        # A timer that is set earlier fires in time, and then this is called again.
         if self._session_timer_ms is None or deadline_ms < self._session_timer_ms:
             self._session_timer_ms = deadline_ms
 
@@ -327,11 +325,8 @@ class ControllerCore:
         self._fence(now_ms)
 
     def _fence(self, now_ms: int) -> None:
-        """Fence every broker whose session has ended.
-
-        A broker with many partitions is fenced one chunk at a time; the driver gets a turn in
-        between.
-        """
+        """Fence the brokers whose sessions have ended. Of a broker with many partitions only one
+        chunk is decided; the driver has a turn before the next."""
         controller = self.controller
         controller.skip_to(self._port.next_offset)
         while (fenced := controller.expire_session(now_ms)) is not None:

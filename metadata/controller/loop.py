@@ -1,8 +1,9 @@
-"""The driver of the controller: requests in, records to the log, replies out once committed.
+"""The driver of the controller: takes requests, appends records, sends replies once they are
+committed.
 
-Walk 1. `metadata.controller.controller_core` holds the rules. This module holds futures, one timer,
-snapshots and the node. Nothing awaits while the state changes, so the event loop is the
-controller's only owner.
+It is part of walk 1. The rules are in `metadata.controller.controller_core`; this module has
+futures, one timer, snapshots and the node. No code awaits while the state changes, so the event
+loop is the controller's single owner.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ logger = logging.getLogger("kvorum.controller")
 
 
 class ControllerLoop:
-    """Runs a Controller over a RaftNode; a `raft.node.RaftListener`."""
+    """Runs a Controller over a RaftNode; it is the node's `raft.node.RaftListener`."""
 
     def __init__(
         self, controller: Controller, *, on_failure: Callable[[BaseException], None]
@@ -47,13 +48,13 @@ class ControllerLoop:
         self._timer_ms = 0
 
     def attach(self, node: RaftNode) -> None:
-        """Give the loop its node; once, before the node starts."""
+        """Set the node; once, before the node starts."""
         self._node = node
         self._snapshotter = Snapshotter(node)
         self._loader = ImageLoader(node, on_loaded=self._on_loaded, on_failure=self._on_failure)
 
     async def load(self, snapshot: OffsetAndEpoch | None) -> None:
-        """Start with the state of this node's newest snapshot, before the node starts."""
+        """Load this node's newest snapshot; before the node starts."""
         if snapshot is not None:
             self._on_loaded(await load_newest(self.node, snapshot))
 
@@ -72,19 +73,18 @@ class ControllerLoop:
 
     @property
     def leaderless_ms(self) -> int:
-        """Time since this node noticed that there is no leader; 0 if there is one."""
+        """Time since this node last knew a leader, in ms; 0 if it knows one."""
         self._note_leader()
         if self._leaderless_since_ms is None:
             return 0
         return monotonic_ms() - self._leaderless_since_ms
 
     async def submit(self, request: Request, timeout_ms: int) -> Reply:
-        """Decide a request and wait until its outcome is committed (see
-        `ControllerCore.submit`)."""
+        """Decide a request and wait until its outcome is committed: see `ControllerCore.submit`."""
         future: asyncio.Future[Reply] = self._loop.create_future()
 
         def on_reply(reply: Reply) -> None:
-            # The caller may have gone.
+            # The request may have been cancelled.
             if not future.done():
                 future.set_result(reply)
 
@@ -97,18 +97,19 @@ class ControllerLoop:
                 "the active controller could not decide this request; its log says why",
             )
         except Exception as error:
-            # A bug of Kvorum; the speculative image can no longer be trusted.
+            # A bug of ours: the speculative image can no longer be trusted.
             self._on_failure(error)
             raise
         self._arm_timer()
         return await future
 
     def stream_began(self, broker_id: int, broker_epoch: int) -> int:
-        """Note the first heartbeat of this epoch on a stream; return the stream's serial number."""
+        """A new heartbeat stream of this broker epoch has its first heartbeat; returns the stream's
+        serial number."""
         return self._core.stream_began(broker_id, broker_epoch)
 
     def stream_broke(self, broker_id: int, broker_epoch: int, serial: int) -> None:
-        """Note that a broker's heartbeat stream has ended."""
+        """A broker's heartbeat stream ended."""
         self._core.stream_broke(broker_id, broker_epoch, serial, monotonic_ms())
         self._arm_timer()
 
@@ -129,14 +130,14 @@ class ControllerLoop:
         logger.info("node=%d voters=%s", self.node.config.node_id, voters)
 
     def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """Load a snapshot from the leader; this node does not have the log up to its end."""
+        """The leader sent a snapshot: this node lacks the log before the snapshot's end."""
         self._core.on_loading()
         required(self._loader, "the controller loop has no node yet").load(snapshot)
 
     # Calls from the core to its driver.
 
     def note_image(self, image: ClusterImage) -> None:
-        """Take the new committed image; a snapshot of it may be due."""
+        """The committed image has advanced."""
         required(self._snapshotter, "attached with the node").on_image(image)
 
     # Helpers.
@@ -147,7 +148,7 @@ class ControllerLoop:
         self._arm_timer()
 
     def _note_leader(self) -> None:
-        # A voter whose pre-vote failed follows its lost leader again; that is not a leader found.
+        # A voter that follows a dead leader again, because it got no votes, still has no leader.
         if self.leader_id != NO_NODE:
             self._leaderless_since_ms = None
         elif self._leaderless_since_ms is None:
@@ -159,7 +160,7 @@ class ControllerLoop:
             return
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
-                return  # the timer fires in time and is armed again then
+                return  # it fires in time, and this is called again
             self._timer.cancel()
         self._timer_ms = deadline_ms
         delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000

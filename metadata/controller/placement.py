@@ -1,11 +1,10 @@
-"""Placement of new replicas: striped over brokers and racks (KRaft's striped placer).
+"""Placement of new partitions' replicas: striped over brokers and racks (KRaft's striped placer).
 
-A partition's replicas are on different racks as far as there are enough. A fenced broker is used
-last and never leads. If all racks have one size, or there are none, the brokers' numbers of leaders
-differ by at most one. Their numbers of replicas are then equal at every multiple of the number of
-active brokers. With racks of different sizes the racks come first, and their brokers get unequal
-shares (`python -m bench.placement`). Randomness only picks starting points, so that small topics do
-not all begin on the first broker.
+Each partition's replicas are on distinct racks as far as possible. A fenced broker is used last,
+and never as a leader. If racks have equal sizes, or there are none, the numbers of leaders differ
+by one at most, and replicas are even at every multiple of the active brokers. Racks of different
+sizes get equal shares, so their brokers get unequal ones (`python -m bench.placement`). Randomness
+only picks starting points, so that the partitions of small topics are not all on the first broker.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected, invariant
 
 @dataclass(frozen=True, slots=True)
 class UsableBroker:
-    """A broker that may get replicas. is_active: it may lead too."""
+    """A broker that may have replicas. is_active: it may lead too."""
 
     broker_id: int
     rack: str | None
@@ -33,9 +32,9 @@ def place(
     replication_factor: int,
     rng: random.Random,
 ) -> list[tuple[int, ...]] | Rejected:
-    """Replicas of each partition; the first is the preferred leader.
+    """The replicas of each partition; the first is the preferred leader.
 
-    Rejected with INVALID_REPLICATION_FACTOR if there are too few brokers or none is active.
+    Rejected with INVALID_REPLICATION_FACTOR if there are not enough brokers, or if none is active.
     """
     problem = _problem(brokers, replication_factor)
     if problem is not None:
@@ -46,21 +45,22 @@ def place(
     placements: list[tuple[int, ...]] = []
     for index in range(partition_count):
         if index and index % active_count == 0:
-            # Every broker has led once. Reshuffle, or the same pairs of brokers would share all
-            # their partitions.
+            # Every broker has led once. Shuffle, or the same pairs of brokers would share all their
+            # partitions.
             for rack in racks:
                 rack.shuffle(rng)
         placements.append(_place_one(racks, first_rack + index, replication_factor))
         if (index + 1) % len(racks) == 0:
-            # Each rack has led once. Rotating with every partition instead would let only some
-            # brokers of a rack ever lead, if its size shared a divisor with the number of racks.
+            # Each rack has led once, so rotate. If racks rotated with every partition, a rack whose
+            # size shares a divisor with the number of racks would let only some of its brokers
+            # lead.
             for rack in racks:
                 rack.rotate()
     return placements
 
 
 class _Rack:
-    """The brokers of one rack, active before fenced; the start of each list moves."""
+    """The brokers of one rack, active before fenced, each list with a moving start."""
 
     def __init__(self, active: list[int], fenced: list[int], rng: random.Random) -> None:
         self._active = _rotated(active, rng.randrange(len(active)) if active else 0)
@@ -104,7 +104,8 @@ def _problem(brokers: Sequence[UsableBroker], replication_factor: int) -> Reject
 
 
 def _racks(brokers: Sequence[UsableBroker], rng: random.Random) -> list[_Rack]:
-    # Brokers without a rack form one rack together.
+    # Without racks, all brokers form one rack. In a mixed cluster, brokers without a rack form one
+    # of their own.
     by_rack: dict[str, tuple[list[int], list[int]]] = {}
     for broker in sorted(brokers, key=lambda b: b.broker_id):
         active, fenced = by_rack.setdefault(broker.rack or "", ([], []))

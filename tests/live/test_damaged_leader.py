@@ -72,7 +72,7 @@ def test_a_follower_that_begins_anew_finds_damage_and_the_lead_goes_to_a_sound_r
     said = (made.folder / "broker-101.err").read_text()
     assert f"t-0 is offline: check of what a follower asks for again: {segment} at byte" in said
     heard = (made.folder / "broker-103.err").read_text()
-    assert heard.count("does not take what broker 101 at 127.0.0.1:") == 1
+    assert heard.count("refuses the records that broker 101 at 127.0.0.1:") == 1
     assert_nothing_lost(load, bootstrap)
 
     made.stop("broker-101")

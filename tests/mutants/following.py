@@ -84,12 +84,12 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("short-is-sound", "a file that became shorter is damaged", "storage/recovery/batch_walk.py",
      "    while at < found.length:\n", "    while at < len(data):\n", (*OF_START, *OF_SERVED)),
     ("damage-behind-ends-the-broker", "damage behind an answer costs the replica", FETCHING,
-     "        except (OSError, CorruptData) as failure:\n            # The failure lies behind",
-     "        except ZeroDivisionError as failure:\n            # The failure lies behind", OF_SERVED),
+     "        except (OSError, CorruptData) as failure:\n            # The bytes that failed",
+     "        except ZeroDivisionError as failure:\n            # The bytes that failed", OF_SERVED),
     # Leaders and followers.
     ("throttled-hears-nothing", "a throttled follower hears where histories part", FETCHING,
      "            if answer is not None and not parked.is_full and not _must_be_told(watched, answer):\n"
-     "                continue  # and dirty as it was\n",
+     "                continue  # it stays dirty\n",
      "            answer = None\n            if not parked.is_full:\n                continue\n",
      OF_FOLLOWING),
     ("epoch-fails-who-waits", "a leader that goes on refuses nobody", REPLICA,
@@ -237,7 +237,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "broker/partition/partition.py", "in self.eligible and end_offset >= self.high_watermark\n",
      "in self.eligible\n", OF_PARTITION),
     ("eligible-until-told", "an answer ends what was known of those eligible",
-     "broker/partition/partition.py", "            self.eligible = ()  #", "            #", OF_PARTITION),
+     "broker/partition/partition.py", "            self.eligible = ()\n", "", OF_PARTITION),
     # A leader that neither a controller nor a follower is heard of by.
     ("abandoned-by-followers-alone", "a leader that hears from the controllers goes on",
      "broker/manager/isolation.py", "        if left_ms > 0:\n", "        if left_ms > 1 << 40:\n", OF_ISOLATION),

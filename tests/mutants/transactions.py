@@ -163,11 +163,11 @@ _RULES = (
     ("new-clients-offsets-only-verified", "v5 adds the group's partition", TXN_OFFSET_COMMIT,
      "        is_add=version >= FIRST_ADDING_VERSION,\n", "        is_add=False,\n", BY_OFFSETS),
     ("marker-missed-while-loading", "a marker is heard while the log is read", TERM,
-     "            # nothing.\n"
+     "            # changes nothing.\n"
      "            self._events.append(event)\n",
      "            pass\n", BY_SHARDS),
     ("told-before-the-marker-is-safe", "answers after a marker rest on it", TERM,
-     "            # What is answered from now on rests on the marker too.\n"
+     "            # From now on, durable answers wait for the marker's replication too.\n"
      "            self._end_offset = self.replica.log.end_offset\n", "", BY_SHARDS),
     ("groups-not-told", "a group's shard hears of the markers in its partition", MARKING,
      "    if core.topic == OFFSETS_TOPIC:\n", "    if False:\n", BY_OFFSETS),

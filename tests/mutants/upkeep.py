@@ -34,8 +34,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        for home in self._manager.directories.online:\n"
      "            yield log_dir, [r for r in listed if r.log_dir is log_dir]\n", OF_MAINTENANCE),
     ("damage-ends-the-broker", "a flush that cannot begin costs its replica", MAINTENANCE,
-     "        except (OSError, CorruptData) as failure:\n            # It reads",
-     "        except ZeroDivisionError as failure:\n            # It reads", OF_MAINTENANCE),
+     "        except (OSError, CorruptData) as failure:\n            # begin_flush reads",
+     "        except ZeroDivisionError as failure:\n            # begin_flush reads", OF_MAINTENANCE),
     ("deleted-log-stays-open", "a flush that outlives its log lets the files go", MAINTENANCE,
      "            replica.log.end_flush(ticket)\n",
      "            if not replica.is_closed:\n                replica.log.end_flush(ticket)\n",
@@ -70,8 +70,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if False:\n            # The disk has failed since", OF_MAINTENANCE),
     # Connections.
     ("vanished-client-ends-the-broker", "any error of a socket is its connection's", CONNECTION,
-     "        except OSError as failure:\n            # ETIMEDOUT",
-     "        except ConnectionError as failure:\n            # ETIMEDOUT", OF_CONNECTIONS),
+     "        except OSError as failure:\n            # Includes ETIMEDOUT",
+     "        except ConnectionError as failure:\n            # Includes ETIMEDOUT", OF_CONNECTIONS),
     ("burst-holds-the-loop", "a client's burst lets others in between", CONNECTION,
      "            if now_s > until_s:\n",
      "            if False:\n", OF_CONNECTIONS),

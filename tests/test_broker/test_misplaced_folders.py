@@ -58,9 +58,7 @@ def test_folders_that_somebody_exchanged_are_refused_and_not_removed(
     harness.run(harness.cluster.start_broker(1, is_clean=True))
     manager = harness.cluster.brokers[1].manager
     assert manager.find_by_name("t", 0) is None is manager.find_by_name("u", 0)
-    assert "by the topic id in it, what lies here is of topic u; give it its name back" in (
-        caplog.text
-    )
+    assert "the topic id in it is that of topic u; give the folder its name back" in (caplog.text)
     harness.run(harness.cluster.stop_broker(1))
     for old, new in exchanged:
         old.rename(new)

@@ -89,9 +89,11 @@ def test_a_leader_that_serves_damage_gives_its_lead_to_a_replica_in_sync(
     assert partition(harness).directory_of(1) == LOST_DIRECTORY
     assert harness.cluster.replica(3, "t").log.end_offset == RECORDS
     port = harness.cluster.ports[1]
-    told = [r.getMessage() for r in caplog.records if "does not take" in r.getMessage()]
+    told = [r.getMessage() for r in caplog.records if "refuses the records" in r.getMessage()]
     assert len(told) == 1
-    assert f"t-0 does not take what broker 1 at 127.0.0.1:{port} sends from offset " in told[0]
+    assert (
+        f"t-0 refuses the records that broker 1 at 127.0.0.1:{port} sends from offset " in told[0]
+    )
     assert str(harness.cluster.directory) not in told[0]
     (lost,) = [r.getMessage() for r in caplog.records if "t-0 is offline" in r.getMessage()]
     assert f"{path} at byte" in lost and "partitions restore" in lost
@@ -177,10 +179,10 @@ def test_a_follower_pauses_longer_and_longer_and_says_once_who_sent_what(
     texts = [record.getMessage() for record in caplog.records]
     assert len(texts) == 2
     assert texts[0].startswith(
-        "t-0 does not take what broker 2 at host:9092 sends from offset 0 on: "
+        "t-0 refuses the records that broker 2 at host:9092 sends from offset 0 on: "
         "CORRUPT_MESSAGE: the CRC of batch 0 is wrong"
     )
-    assert texts[1] == "t-0 goes on: broker 2 at host:9092 sent sound records"
+    assert texts[1] == "t-0 continues: broker 2 at host:9092 sent valid records"
 
 
 def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness) -> None:

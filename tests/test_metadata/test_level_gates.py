@@ -132,4 +132,4 @@ def test_a_move_under_way_holds_the_level():
     world.ask(AlterReassignments(reassignments=(wanted,)))
     update(world, elr=0)
     (refused,) = update(world, metadata=26)
-    assert "no words for the reassignment of t-0" in refused.message
+    assert "cannot record the reassignment of t-0" in refused.message

@@ -112,7 +112,7 @@ def test_the_level_goes_not_down_while_there_are_credentials():
     alter(world, upsertion())
     (refused,) = world.ask(down)
     assert refused.error is ErrorCode.INVALID_UPDATE_VERSION
-    assert "no words for SCRAM credentials, such as those of 'alice'" in refused.message
+    assert "cannot record SCRAM credentials, such as those of 'alice'" in refused.message
     alter(world, deletions=[("alice", SHA_256)])
     (done,) = world.ask(down)
     assert done.error is ErrorCode.NONE

@@ -1,1 +1,2 @@
-"""Groups of the classic protocol: members vote, one of them assigns (JoinGroup, SyncGroup)."""
+"""Groups of the classic protocol: members vote for an assignor, the group's leader assigns
+(JoinGroup, SyncGroup)."""

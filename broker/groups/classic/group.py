@@ -26,13 +26,14 @@ TYPE_NAME = "classic"
 
 
 class ClassicGroup:
-    """members: by id, in the order of their first join. static_members: ids by instance id.
+    """One group of the classic protocol.
 
-    pending_members: ids handed out and not yet used. pending_sync: members of this generation that
-    have not asked for their assignment. initial_delay_ms, initial_remaining_ms: of the rebalance
-    of a group that was empty: the delay that runs, and how much longer it may be extended; None in
-    other rebalances. has_new_member: somebody joined during that delay. needs_rebalance: it was
-    written by a downgrade, before its first rebalance; only of a group that is being loaded.
+    members: by id, in the order of their first join. static_members: member ids by instance id.
+    pending_members: ids given out and not used yet. pending_sync: members of this generation that
+    have not fetched their assignment. initial_delay_ms, initial_remaining_ms: in the first
+    rebalance of an empty group, the delay that runs and the time by which it may be extended; None
+    in other rebalances. has_new_member: a member joined during that delay. needs_rebalance: a
+    downgrade wrote the group, and its first rebalance is due; only while a group is being loaded.
     """
 
     __slots__ = (
@@ -125,7 +126,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
-        """Give the static member a new id; it keeps its place in the order."""
+        """Give the static member a new member id; it keeps its place in the order."""
         member = self.members[old_id]
         invariant(not member.is_waiting, f"member {old_id!r} is replaced while it waits")
         member.member_id = new_id
@@ -142,8 +143,8 @@ class ClassicGroup:
         return member
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE for a member; UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has its
-        place."""
+        """NONE for a member; UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has the
+        instance id."""
         if group_instance_id is None:
             is_member = member_id in self.members
             return ErrorCode.NONE if is_member else ErrorCode.UNKNOWN_MEMBER_ID
@@ -169,8 +170,8 @@ class ClassicGroup:
         return {name for name, count in offered.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """The winner of a vote: each member votes for its first protocol that all members offer. A
-        tie goes to the older vote."""
+        """The winner of the vote: each member votes for its first protocol that all members offer.
+        In a tie, the protocol that was voted for first wins."""
         common = self.common_protocols()
         votes = Counter(
             next(name for name in member.protocol_names() if name in common)
@@ -181,7 +182,7 @@ class ClassicGroup:
     # --- generations -------------------------------------------------------------------------
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Begin the next generation with the members that have joined; without any, the group is
+        """Begin the next generation with the members that have joined; without members the group is
         empty."""
         self.generation_id += 1
         self.pending_sync.clear()
@@ -207,7 +208,7 @@ class ClassicGroup:
         return False
 
     def note_subscriptions(self) -> None:
-        """Update the subscribed topics; call it when members or the protocol have changed."""
+        """Update the subscribed topics; to be called when members or the protocol have changed."""
         self._subscribed_topics = None
         if not self.is_consumer_group:
             return
@@ -258,7 +259,7 @@ class ClassicGroup:
 
     @classmethod
     def from_value(cls, group_id: str, value: GroupValue) -> ClassicGroup:
-        """The group of a record: empty or stable."""
+        """The group that a record describes: empty or stable."""
         group = cls(group_id, value.current_state_timestamp_ms)
         group.generation_id = value.generation
         for row in value.members:
@@ -288,8 +289,8 @@ class ClassicGroup:
     def from_members(
         cls, group_id: str, generation_id: int, members: list[Member], wall_ms: int
     ) -> ClassicGroup:
-        """A stable group of consumers that no rebalance of its own has made. Its members must have
-        an assignor in common."""
+        """A stable group of consumers that was not formed by a rebalance. Its members must have an
+        assignor in common."""
         group = cls(group_id, wall_ms)
         group.generation_id = generation_id
         for member in members:
@@ -300,8 +301,7 @@ class ClassicGroup:
         return group
 
     def record_without_leader(self) -> CoordinatorRecord:
-        """As `record`, without a leader: the next coordinator ends this generation by a
-        rebalance."""
+        """As `record`, without a leader: the next coordinator then starts a rebalance."""
         leader_id, self.leader_id = self.leader_id, None
         record = self.record()
         self.leader_id = leader_id

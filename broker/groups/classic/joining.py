@@ -1,9 +1,9 @@
-"""JoinGroup: who may join, with which id, and what that starts. Pure.
+"""JoinGroup: which clients may join, with which member id, and the rebalance that follows. Pure.
 
-A new dynamic member first gets an id (79, MEMBER_ID_REQUIRED) and joins with it, so that a client
-that gives up and tries again does not leave a ghost each time (KIP-394). A static member (KIP-345)
-is known by its instance id: coming back it takes the place of what was there under that id, and
-the group is not disturbed if it still wants the same.
+A new dynamic member first gets an id (79, MEMBER_ID_REQUIRED) and joins with it. So a client that
+gives up and tries again does not leave a member behind each time (KIP-394). A static member
+(KIP-345) is identified by its instance id. When it returns it replaces the member of that instance
+id, and no rebalance follows if its subscription is the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kvorum.runtime.errors import ErrorCode
 
 
 def refusal_of(request: JoinGroup, client_id: str, step: StepEffects) -> ErrorCode:
-    """The reason to refuse the request, whatever state the group is in."""
+    """The error of a request that no group would accept."""
     config = step.config
     if not (
         config.group_min_session_timeout_ms
@@ -71,7 +71,7 @@ def join(group: ClassicGroup, event: Request, step: StepEffects) -> None:
         _join_new(group, event, step)
     elif member_id in group.pending_members:
         if request.group_instance_id is not None:
-            # A static member is never sent an id to come back with.
+            # A static member is never given an id to join with.
             _refuse(event, step, ErrorCode.UNKNOWN_MEMBER_ID)
             return
         forget_pending(group, member_id, step)
@@ -162,14 +162,14 @@ def _join_again(group: ClassicGroup, event: Request, step: StepEffects) -> None:
     elif group.state == GroupState.STABLE and is_same and not is_leader:
         step.answer_durably(event.token, joined(group, member))
     else:
-        # A leader that joins a stable group again wants to assign again, for example because a
+        # If the leader joins a stable group again it wants to assign again, for example because a
         # topic has more partitions.
         _await_join(member, event, step)
         rebalance(group, step)
 
 
 def _await_join(member: Member, event: Request, step: StepEffects) -> None:
-    # The client has given up the parked request of the same member.
+    # The client has given up its member's parked request.
     end_requests(member, step, ErrorCode.REBALANCE_IN_PROGRESS)
     member.update(event.body)
     member.join_token = event.token
@@ -178,8 +178,8 @@ def _await_join(member: Member, event: Request, step: StepEffects) -> None:
 def _replace(
     group: ClassicGroup, event: Request, old_id: str, new_id: str, step: StepEffects
 ) -> None:
-    """A static member is back and does not know its id: it gets a new one, and a client that still
-    uses the old id is fenced."""
+    """Replace a static member that returns without its id: it gets a new one, and a client that
+    still uses the old id is fenced."""
     request: JoinGroup = event.body
     member = group.members[old_id]
     old_leader = group.leader_id
@@ -192,8 +192,8 @@ def _replace(
     member.client_id, member.client_host = event.client_id, event.client_host
     extend_session(group, member, step)
     if group.state != GroupState.STABLE:
-        # In CompletingRebalance the leader may already have the old id: its assignment would miss
-        # the new one.
+        # In CompletingRebalance the leader may have been sent the old id already; its assignment
+        # would miss the new one.
         member.join_token = event.token
         rebalance(group, step)
         return
@@ -209,8 +209,8 @@ def _replace(
     step.append(record)
     answer = joined(group, member, skip_assignment=group.leader_id == new_id)
     if not request.can_skip_assignment:
-        # An old client that hears that it is the leader would assign, and nobody waits for that
-        # assignment. It is told that the previous leader leads.
+        # An old client that is named as the leader would assign, and no member waits for that
+        # assignment. So it gets the previous leader's id.
         answer = Joined(
             member_id=new_id,
             generation_id=group.generation_id,
@@ -222,7 +222,7 @@ def _replace(
 
 
 def _topics_of(group: ClassicGroup, member: Member) -> frozenset[str] | None:
-    """The topics that the member subscribes to. The rest of its metadata (owned partitions) changes
+    """The topics that the member subscribes to; the rest of its metadata (owned partitions) changes
     with each restart."""
     if not group.is_consumer_group:
         return None

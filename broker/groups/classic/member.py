@@ -6,12 +6,14 @@ from kvorum.broker.groups.requests import JoinGroup, ProtocolMetadata
 
 
 class Member:
-    """join_token, sync_token: the request that waits for the rebalance, None without.
+    """A member of a classic group.
 
-    is_new: has not got its first JoinGroup answer, so cannot send heartbeats.
-    session_deadline_ms: it is lost if not heard of until then. session_timer_ms: what the timer is
-    set to, never later than that; None while none is set. A heartbeat only moves the deadline; the
-    timer, when it fires too early, is set anew: one timer a session time-out, not one a heartbeat.
+    join_token, sync_token: the parked request that waits for the rebalance, None if there is none.
+    is_new: the member has not had its first JoinGroup answer, so it cannot send heartbeats.
+    session_deadline_ms: the member is removed if it sends nothing until then. session_timer_ms:
+    when the timer fires, never later than the deadline; None if it is not set. A heartbeat only
+    moves the deadline, and a timer that fires too early is set again: one timer for each session
+    timeout, not one for each heartbeat.
     """
 
     __slots__ = (
@@ -69,7 +71,7 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """True if a request of the member is parked; the member then counts as alive."""
+        """True if a request of the member is parked; such a member counts as alive."""
         return self.join_token is not None or self.sync_token is not None
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
@@ -84,7 +86,7 @@ class Member:
         return list(dict.fromkeys(protocol.name for protocol in self.protocols))
 
     def update(self, request: JoinGroup) -> None:
-        """Take over the values of a repeated JoinGroup."""
+        """Adopt the values of a repeated JoinGroup."""
         self.protocols = request.protocols
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms

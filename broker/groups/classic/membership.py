@@ -1,4 +1,4 @@
-"""Heartbeats, leaving, and the end of members that stay silent. Pure."""
+"""Heartbeats, LeaveGroup, and the removal of members that send nothing. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from kvorum.runtime.errors import ErrorCode
 
 
 def heartbeat(group: ClassicGroup, request: Heartbeat, step: StepEffects) -> ErrorCode:
-    """REBALANCE_IN_PROGRESS tells the member to join again; the heartbeat extends its session all
-    the same."""
+    """Extend the member's session. REBALANCE_IN_PROGRESS tells it to join again; its session is
+    extended in that case too."""
     error = group.check_member(request.member_id, request.group_instance_id)
     if error != ErrorCode.NONE:
         return error
@@ -38,7 +38,7 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, step: StepEffects) -> Err
 
 
 def leave(group: ClassicGroup, request: LeaveGroup, step: StepEffects) -> tuple[LeftMember, ...]:
-    """Remove the members named; one outcome each, and one rebalance for all that were removed."""
+    """Remove the named members: one result for each, and one rebalance for all."""
     rows: list[LeftMember] = []
     members_before = len(group.members)
     for leaving in request.members:
@@ -47,7 +47,7 @@ def leave(group: ClassicGroup, request: LeaveGroup, step: StepEffects) -> tuple[
     if len(group.members) < members_before:
         rebalance(group, step)
     else:
-        # The rebalance may have waited for this pending member id only.
+        # The rebalance may have waited only for a pending member id.
         complete_if_all_joined(group, step)
     return tuple(rows)
 
@@ -70,7 +70,7 @@ def _leave_one(group: ClassicGroup, leaving: LeavingMember, step: StepEffects) -
 
 
 def on_session_timer(group: ClassicGroup, member_id: str, step: StepEffects) -> None:
-    """Remove the member, unless it was heard of meanwhile or has a parked request."""
+    """Remove the member, unless it has sent a request meanwhile or has one parked."""
     member = group.members.get(member_id)
     if member is None:
         return
@@ -80,14 +80,14 @@ def on_session_timer(group: ClassicGroup, member_id: str, step: StepEffects) -> 
         extend_session(group, member, step, left_ms)
         return
     if member.is_waiting and not member.is_new:
-        # The answer to the parked request begins the session again.
+        # The session starts again when the parked request is answered.
         return
     drop(group, member, step)
     rebalance(group, step)
 
 
 def on_pending_member_timer(group: ClassicGroup, member_id: str, step: StepEffects) -> None:
-    """Drop a pending member id that no client used."""
+    """Drop a pending member id that no client has used."""
     if group.pending_members.pop(member_id, False) is None:
         complete_if_all_joined(group, step)
 

@@ -1,12 +1,12 @@
-"""How a classic group gets from one generation to the next. Pure.
+"""The rebalance of a classic group: from one generation to the next. Pure.
 
-    prepare -> members join again -> complete_join -> (syncing) the leader's assignment -> stable
+  prepare -> members join again -> complete_join -> (syncing) the leader's assignment -> stable
 
-A rebalance of a group that was empty waits group.initial.rebalance.delay.ms, and that again each
-time somebody has joined meanwhile, up to the rebalance time-out: otherwise ten consumers that
-start together would make ten generations. Later ones end when all known members have joined again
-or the rebalance time-out is over; dynamic members that have not are removed then, static ones stay
-until their session ends.
+The first rebalance of an empty group waits for group.initial.rebalance.delay.ms, and again each
+time a member has joined meanwhile, up to the rebalance timeout. Otherwise ten consumers that start
+together would form ten generations. Later rebalances end when all known members have joined again
+or the rebalance timeout is over. Dynamic members that have not joined are then removed; static ones
+stay until their sessions end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kvorum.runtime.errors import ErrorCode
 
 
 def rebalance(group: ClassicGroup, step: StepEffects) -> None:
-    """Begin a rebalance after a change, or end the current one if it can end."""
+    """Start a rebalance after a change, or end the current one if it can end."""
     if group.state == GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(group, step)
     else:
@@ -29,13 +29,13 @@ def rebalance(group: ClassicGroup, step: StepEffects) -> None:
 
 
 def prepare(group: ClassicGroup, step: StepEffects) -> None:
-    """Begin a rebalance from Empty, CompletingRebalance or Stable: every member has to join
+    """Start a rebalance from Empty, CompletingRebalance or Stable: every member has to join
     again."""
     if group.state == GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
             answer_sync(member, step, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
-            # Members with parked requests counted as alive; now their session timers run.
+            # Members with parked requests counted as alive; their session timers start now.
             extend_session(group, member, step)
     was_empty = group.is_empty
     if not was_empty:
@@ -45,7 +45,7 @@ def prepare(group: ClassicGroup, step: StepEffects) -> None:
         group.pending_sync.clear()
     group.transition_to(GroupState.PREPARING_REBALANCE, step.now.wall_ms)
     if not was_empty:
-        # Set the timer once: members that join again and again must not put off the end for ever.
+        # Set the timer once: members that join again repeatedly must not delay the end for ever.
         step.set_timer(JoinTimer(group.group_id), group.rebalance_timeout_ms)
         complete_if_all_joined(group, step)
         return
@@ -57,15 +57,15 @@ def prepare(group: ClassicGroup, step: StepEffects) -> None:
 
 
 def complete_if_all_joined(group: ClassicGroup, step: StepEffects) -> None:
-    """End PreparingRebalance if all members have joined; in other states do nothing. The initial
-    delay always runs to its end."""
+    """End PreparingRebalance if all members have joined; do nothing in other states. The initial
+    delay is never shortened."""
     is_preparing = group.state == GroupState.PREPARING_REBALANCE
     if is_preparing and group.initial_delay_ms is None and group.has_all_joined:
         complete_join(group, step)
 
 
 def on_join_timer(group: ClassicGroup, step: StepEffects) -> None:
-    """The initial delay or the rebalance time-out is over."""
+    """Handle the end of the initial delay, or of the rebalance timeout."""
     if group.state != GroupState.PREPARING_REBALANCE:
         return
     delay_ms = group.initial_delay_ms
@@ -80,7 +80,7 @@ def on_join_timer(group: ClassicGroup, step: StepEffects) -> None:
 
 
 def complete_join(group: ClassicGroup, step: StepEffects) -> None:
-    """Make a generation of the members that have joined."""
+    """Form a generation of the members that have joined."""
     absent = [m for m in group.members.values() if not m.is_awaiting_join and not m.is_static]
     for member in absent:
         drop(group, member, step)
@@ -158,14 +158,14 @@ def answer_sync(member: Member, step: StepEffects, response: Synced) -> None:
 
 
 def end_requests(member: Member, step: StepEffects, error: ErrorCode) -> None:
-    """Answer the member's parked requests with an error: it is no member any more, or the requests
-    are out of date."""
+    """Answer the member's parked requests with an error: it was removed, or the requests are out of
+    date."""
     answer_join(member, step, Joined(error=error, member_id=member.member_id))
     answer_sync(member, step, Synced(error=error))
 
 
 def drop(group: ClassicGroup, member: Member, step: StepEffects) -> None:
-    """Remove the member. The caller decides about a rebalance."""
+    """Remove the member; the caller starts a rebalance if one is needed."""
     end_requests(member, step, ErrorCode.UNKNOWN_MEMBER_ID)
     cancel_session(group, member, step)
     group.remove(member.member_id)
@@ -174,8 +174,7 @@ def drop(group: ClassicGroup, member: Member, step: StepEffects) -> None:
 def extend_session(
     group: ClassicGroup, member: Member, step: StepEffects, timeout_ms: int | None = None
 ) -> None:
-    """Start the member's session timer again. timeout_ms: None for the member's session
-    time-out."""
+    """Start the member's session again. timeout_ms: None for the member's session timeout."""
     now_ms = step.now.monotonic_ms
     deadline_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
     member.session_deadline_ms = deadline_ms
@@ -191,6 +190,6 @@ def cancel_session(group: ClassicGroup, member: Member, step: StepEffects) -> No
 
 
 def forget_pending(group: ClassicGroup, member_id: str, step: StepEffects) -> None:
-    """Drop the pending member id: it was used, or never will be."""
+    """Drop a pending member id: it was used, or never will be."""
     del group.pending_members[member_id]
     step.cancel_timer(PendingMemberTimer(group.group_id, member_id))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class GroupState(enum.Enum):
-    """Values: the names that Kafka's tools show."""
+    """The values are the names that Kafka's tools show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

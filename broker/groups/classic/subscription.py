@@ -1,8 +1,7 @@
-"""The metadata of a consumer's protocol: subscription and assignment. Pure.
+"""The consumer protocol's metadata: subscription and assignment. Pure.
 
-The coordinator does not need them to assign. It needs them to expire and delete offsets and to
-describe groups. The bytes are the clients' own and may be anything; bytes that do not parse give
-None.
+The coordinator does not need them to assign. It needs them to expire and delete offsets, and to
+describe groups. Clients choose the bytes, which may be anything; bytes that do not parse give None.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Topics of a subscription: int16 version, [topic], user data, ... (any version)."""
+    """The topics of a subscription: int16 version, [topic], user data, ... (any version)."""
     reader = Reader(metadata, 0, len(metadata))
     try:
         if reader.int16() < 0:
@@ -25,7 +24,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
-    """Partitions by topic of an assignment: int16 version, [topic, [partition]], user data."""
+    """The partitions of an assignment, by topic: int16 version, [topic, [partition]], user data."""
     if not assignment:
         return {}
     reader = Reader(assignment, 0, len(assignment))

@@ -1,10 +1,10 @@
-"""SyncGroup: the leader brings the assignment, everybody fetches its own. Pure.
+"""SyncGroup: the leader sends the assignment, every member fetches its own. Pure.
 
-    leader's SyncGroup -> the generation is written -> Stable -> all parked SyncGroups answered
+  leader's SyncGroup -> the generation is written -> Stable -> all parked SyncGroups are answered
 
-Nobody learns what it owns before the record is replicated: after a fail-over the next coordinator
-would not know of that assignment and could give the same partitions to others in a generation of
-the same number.
+No member gets its assignment before the record is replicated. Otherwise, after a fail-over, the
+next coordinator would not know that assignment. It could give the same partitions to other members
+in a generation of the same number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def sync(group: ClassicGroup, event: Request, step: StepEffects) -> None:
         group.state == GroupState.COMPLETING_REBALANCE,
         f"group {group.group_id!r} syncs in {group.state.value}",
     )
-    # The client has given up the parked request of the same member.
+    # The client has given up its member's parked request.
     answer_sync(member, step, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_token = event.token
     if group.leader_id == member.member_id:
@@ -65,8 +65,8 @@ def _become_stable(group: ClassicGroup, request: SyncGroup, step: StepEffects) -
     group.transition_to(GroupState.STABLE, step.now.wall_ms)
     record = group.record()
     if not step.fits(record):
-        # The group's record is too large. As in Kafka all members are told, and the next
-        # assignment may be smaller.
+        # The group's record is too large. As in Kafka all members get an error; the next assignment
+        # may be smaller.
         for member in group.members.values():
             member.assignment = b""
             answer_sync(member, step, Synced(error=ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -76,7 +76,7 @@ def _become_stable(group: ClassicGroup, request: SyncGroup, step: StepEffects) -
     step.append(record)
     for member in group.members.values():
         answer_sync(member, step, _synced(group, member))
-        # Members with parked requests counted as alive; now their session timers run.
+        # Members with parked requests counted as alive; their session timers start now.
         extend_session(group, member, step)
 
 

@@ -1,1 +1,2 @@
-"""Groups of the consumer protocol (KIP-848): the coordinator assigns, members send heartbeats."""
+"""Groups of the consumer protocol (KIP-848): the coordinator assigns partitions, members send
+heartbeats."""

@@ -1,14 +1,14 @@
-"""Server-side assignors: which member is to get which partitions. Pure functions.
+"""Server-side assignors: the partitions that each member is to get. Pure functions.
 
-Both give every partition of a subscribed topic to exactly one member that subscribes to it.
+Both assign every partition of a subscribed topic to exactly one member that subscribes to it.
 
-    range    of each topic, consecutive partitions to members in order of their names; topics with
-             as many partitions and the same subscribers are cut alike (co-partitioned)
-    uniform  members get as much as each other; what a member has stays with it as far as that
-             allows. Equal subscriptions: sizes differ by one at most and nothing moves that need
-             not. Others: no partition could go to a subscriber that has two fewer than its owner.
+  range    of each topic, consecutive partitions to members in order of their names; topics with
+           equal partition counts and subscribers are divided alike (co-partitioned)
+  uniform  members get equal numbers, and keep what they have as far as that allows. Equal
+           subscriptions: sizes differ by one at most, and no partition moves without need.
+           Others: no partition could go to a subscriber that has two fewer than its owner.
 
-Racks are not looked at, as in Apache Kafka 4.1.
+Racks are ignored, as in Apache Kafka 4.1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ RANGE = "range"
 
 
 class Subscriber(NamedTuple):
-    """topics: ids of topics that are there. has: what it is to have by the last target."""
+    """A member, as assignors see it. topics: ids of its subscribed topics that exist. has: its
+    partitions by the last target."""
 
     topics: frozenset[bytes]
     instance_id: str | None = None
@@ -31,18 +32,19 @@ class Subscriber(NamedTuple):
 
 
 Subscribers = Mapping[str, Subscriber]
-"""By member id."""
+"""The subscribers of a group, by member id."""
 Assignor = Callable[[Subscribers, Mapping[bytes, int]], dict[str, Partitions]]
-"""(subscribers, number of partitions by topic id) -> partitions by member id, for each of them."""
+"""(subscribers, number of partitions by topic id) -> partitions of each subscriber, by member
+id."""
 
 
 def assign_range(
     members: Subscribers, partition_counts: Mapping[bytes, int]
 ) -> dict[str, Partitions]:
-    """See the top of the file. Static members keep their place by their instance ids."""
+    """See the docstring of this module. The order of static members is by instance id."""
     given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
     for topic_id, names in _subscribers_by_topic(members).items():
-        # Static ones first, so that dynamic ones that come and go do not shift them.
+        # Static members first, so that dynamic members that come and go do not shift them.
         names.sort(key=lambda name: (members[name].instance_id is None,
                                      members[name].instance_id or name))  # fmt: skip
         least, with_one_more = divmod(partition_counts[topic_id], len(names))
@@ -57,7 +59,7 @@ def assign_range(
 def assign_uniform(
     members: Subscribers, partition_counts: Mapping[bytes, int]
 ) -> dict[str, Partitions]:
-    """See the top of the file."""
+    """See the docstring of this module."""
     subscriptions = {member.topics for member in members.values()}
     if len(subscriptions) > 1:
         return _assign_unequal(members, partition_counts)
@@ -66,20 +68,20 @@ def assign_uniform(
 
 
 ASSIGNORS: dict[str, Assignor] = {UNIFORM: assign_uniform, RANGE: assign_range}
-"""The first is taken where no member names one."""
+"""The server-side assignors by name; the first is the default."""
 
 
 def _assign_equal(members: Subscribers, counts: Mapping[bytes, int]) -> dict[str, Partitions]:
     every = {(topic_id, p) for topic_id, count in counts.items() for p in range(count)}
     kept = _kept(members, every)
     least, with_one_more = divmod(len(every), max(len(members), 1))
-    # Those that have most keep one more, so that as little as possible moves.
+    # The members with the most partitions may keep one more, so that as few as possible move.
     order = sorted(members, key=lambda name: (-len(kept[name]), name))
     given: dict[str, list[TopicPartition]] = {}
     for place, name in enumerate(order):
         given[name] = sorted(kept[name])[: least + (place < with_one_more)]
     taken = {row for rows in given.values() for row in rows}
-    # By partition first: a newcomer gets some of each topic rather than all of one.
+    # Sort by partition first: a new member gets partitions of every topic rather than all of one.
     free = iter(sorted(every - taken, key=lambda row: (row[1], row[0])))
     for place, name in enumerate(order):
         quota = least + (place < with_one_more)
@@ -102,13 +104,14 @@ def _assign_unequal(members: Subscribers, counts: Mapping[bytes, int]) -> dict[s
         for topic_id, partition in sorted(rows):
             give(name, topic_id, partition)
     free = every.difference(*kept.values())
-    # Topics with few subscribers first: the others can still make up for them.
+    # Start with topics that have few subscribers: later topics can still even out the sizes.
     for topic_id, partition in sorted(free, key=lambda row: (len(subscribers[row[0]]), row)):
         give(min(subscribers[topic_id], key=lambda name: (sizes[name], name)), topic_id, partition)
     average = -(-len(every) // len(members))
     while (move := _best_move(given, sizes, subscribers)) is not None:
-        # Each move makes the sum of the squared sizes smaller, so this ends. As many at once as
-        # leave the giver with the average or more and the taker with no more than that.
+        # Each move reduces the sum of the squared sizes, so the loop ends. It moves as many
+        # partitions at once as leave the source at or above the average, and the target at or
+        # below.
         source, topic_id, target = move
         count = max(1, min(sizes[source] - average, average - sizes[target]))
         numbers = given[source][topic_id]
@@ -127,7 +130,8 @@ def _best_move(
     sizes: Mapping[str, int],
     subscribers: Mapping[bytes, list[str]],
 ) -> tuple[str, bytes, str] | None:
-    """(from, topic, to) out of the largest member that can give to one with two fewer."""
+    """(source, topic, target): a move from the largest member that can give to one with two
+    fewer."""
     lightest = {
         topic_id: min(names, key=lambda name: (sizes[name], name))
         for topic_id, names in subscribers.items()
@@ -141,8 +145,8 @@ def _best_move(
 
 
 def _kept(members: Subscribers, every: set[TopicPartition]) -> dict[str, Partitions]:
-    """The partitions that each member keeps: they exist, it subscribes to them, and no two members
-    keep the same."""
+    """The partitions that each member keeps: those that exist, that it subscribes to, and that no
+    other member keeps."""
     taken: set[TopicPartition] = set()
     kept: dict[str, Partitions] = {}
     for name, member in sorted(members.items()):
@@ -161,7 +165,7 @@ def _subscribers_by_topic(members: Subscribers) -> dict[bytes, list[str]]:
 
 
 def parse_assignors(names: str) -> tuple[str, ...]:
-    """group.consumer.assignors: names with commas between. Raises ValueError."""
+    """Parse group.consumer.assignors, names separated by commas. Raises ValueError."""
     found = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     unknown = [name for name in found if name not in ASSIGNORS]
     if unknown or not found:

@@ -1,4 +1,4 @@
-"""The rules of committing and fetching offsets in a group of the consumer protocol. Pure."""
+"""The checks of committing and fetching offsets in a group of the consumer protocol. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from kvorum.runtime.errors import ErrorCode
 def commit_refusal(
     group: ConsumerGroup, request: CommitOffsets | CommitTransactionOffsets
 ) -> ErrorCode:
-    """A member in its epoch may, and without members whoever says that it is none.
+    """The error for a commit that is not allowed. A member may commit in its current epoch. If the
+    group has no members, a committer that names none may commit too.
 
-    An epoch that is over is 113; 22 in TxnOffsetCommit, whose clients know no 113, and 35 for a
-    member that commits with an OffsetCommit of before version 9 (as in Kafka).
+    An older epoch gets STALE_MEMBER_EPOCH; in TxnOffsetCommit, whose clients do not know that code,
+    ILLEGAL_GENERATION; in OffsetCommit before version 9, UNSUPPORTED_VERSION (all as in Kafka).
     """
     epoch, member_id = request.generation_id, request.member_id
     if epoch < 0 and group.is_empty:
@@ -37,8 +38,8 @@ def commit_refusal(
 
 
 def fetch_refusal(group: ConsumerGroup, request: FetchOffsets) -> ErrorCode:
-    """The reason to refuse the reader. A reader that claims to be a member must be one, in that
-    epoch; others may always read."""
+    """The error for a fetch that is not allowed. A client that names a member must be that member
+    in its current epoch; others may always fetch."""
     if request.member_id is None and request.member_epoch < 0:
         return ErrorCode.NONE
     return group.check_committer(request.member_id or NO_MEMBER, request.member_epoch)

@@ -1,9 +1,10 @@
-"""The groups of the consumer protocol of one shard: requests, timers, records to their rules. Pure.
+"""The groups of the consumer protocol of one shard: takes requests, timers and records to their
+rules. Pure.
 
-Shares `groups` with the shard: a group is of one kind at a time. It changes its kind while it is
-empty, or, as far as group.consumer.migration.policy allows, with its members: to the consumer
-protocol with the first such member (`migration.upgrade`), back when the last such member has gone
-(`migration.downgrade`). What its classic members ask meanwhile is in `migration.coordinator`.
+It shares `groups` with the shard: a group is of one type at a time. An empty group changes its type
+freely. A group with members changes it as group.consumer.migration.policy allows: to the consumer
+protocol with its first such member (`migration.upgrade`), and back when its last such member has
+gone (`migration.downgrade`). Requests of classic members in between are in `migration.coordinator`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Timer = ConsumerSessionTimer | ConsumerRebalanceTimer | ClassicRejoinTimer | Cla
 
 
 class ConsumerGroups:
-    """image: None until the host has told it, right after the load."""
+    """image: None until the host has given it, right after the load."""
 
     __slots__ = ("_config", "groups", "image")
 
@@ -51,7 +52,7 @@ class ConsumerGroups:
 
     @property
     def group_configs(self) -> Mapping[tuple[int, str], Mapping[str, str]]:
-        """The configs of single groups in the metadata, as far as it has been told."""
+        """The dynamic configs of groups in the metadata; empty before the first image."""
         return NO_CONFIGS if self.image is None else self.image.configs
 
     def find(self, group_id: str) -> ConsumerGroup | None:
@@ -61,7 +62,7 @@ class ConsumerGroups:
     # --- the log -----------------------------------------------------------------------------
 
     def replay(self, key: ConsumerKey, value: bytes | None) -> None:
-        """One record of such a group. Raises CorruptData."""
+        """Apply one record of a consumer group. Raises CorruptData."""
         group = self.find(key.group_id)
         if value is not None:
             if group is None:
@@ -78,7 +79,8 @@ class ConsumerGroups:
     # --- events ------------------------------------------------------------------------------
 
     def on_topics(self, event: TopicsChanged) -> None:
-        """Groups look at the new metadata with their next heartbeat."""
+        """Mark the groups whose topics may have changed; their next heartbeat looks the topics
+        up."""
         self.image = event.image
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup) and (
@@ -87,7 +89,8 @@ class ConsumerGroups:
                 group.is_metadata_stale = True
 
     def heartbeat(self, event: Request, step: StepEffects) -> None:
-        """Answered once all that it rests on is replicated, also what earlier steps wrote."""
+        """Handle ConsumerGroupHeartbeat. The answer waits until the records of this and of earlier
+        steps are replicated."""
         request: ConsumerHeartbeat = event.body
         step.answer_durably(event.token, self._answer(event, request, step))
 
@@ -113,7 +116,8 @@ class ConsumerGroups:
     def _begin(
         self, event: Request, present: ClassicGroup | None, setting: Setting, step: StepEffects
     ) -> object:
-        """The first member of the consumer protocol makes the group, or makes it what it is."""
+        """Create the group for its first member of the consumer protocol, or upgrade the classic
+        group of that id."""
         request: ConsumerHeartbeat = event.body
         if request.member_epoch != JOIN_EPOCH:
             return _not_found(request.group_id, is_there=present is not None)
@@ -144,9 +148,11 @@ class ConsumerGroups:
         return answer
 
     def finish(self, group: ConsumerGroup, epoch: int, setting: Setting, step: StepEffects) -> None:
-        """Write what a step has changed; a group that it left to classic members becomes theirs.
+        """Append the records of a step. A group that the step left with classic members only is
+        downgraded.
 
-        epoch: the group's before the step."""
+        epoch: the group epoch before the step.
+        """
         if downgrade.is_due(group, self._config):
             classic = downgrade.downgraded(group, epoch, setting.out, setting.image, step)
             if classic is not None:
@@ -175,7 +181,7 @@ class ConsumerGroups:
         self.finish(group, epoch, setting, step)
 
     def end(self, group: ConsumerGroup, step: StepEffects) -> None:
-        """An empty group is no more: deleted, expired, or of another kind from now on."""
+        """Remove an empty group that was deleted, has expired, or becomes a classic group."""
         step.append_all(group.tombstones())
         del self.groups[group.group_id]
 

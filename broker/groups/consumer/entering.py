@@ -1,6 +1,7 @@
-"""A member that is accepted, and what follows: its place, a new epoch, a new target. Pure.
+"""An accepted join or heartbeat: the member enters the group, and the group gets a new epoch and
+target if needed. Pure.
 
-Common to members of both protocols. Nothing here refuses; records go behind `Setting.out`.
+Members of both protocols use it. Nothing here refuses; records are appended to `Setting.out`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from kvorum.broker.groups.step_effects import StepEffects
 
 
 def back(before: ConsumerMember) -> ConsumerMember:
-    """A static member whose client has started again: at epoch 0, with its assignment. It has given
-    up what it was told to give up, because the old client is gone."""
+    """The static member whose client has restarted: at epoch 0, with its assignment. Its pending
+    revocations are done, because the old client is gone."""
     return replace(
         before,
         member_epoch=JOIN_EPOCH,
@@ -34,9 +35,11 @@ def enter(
     setting: Setting,
     step: StepEffects,
 ) -> None:
-    """Into the group, or in the place of the static member that it was.
+    """Put member `told` into the group, or in the place of static member `before`.
 
-    What it has is written when it is reconciled: from epoch 0 on that is always a change."""
+    The caller writes the member's assignment when it reconciles it: from epoch 0, reconciling
+    always changes the member.
+    """
     if before.member_id != told.member_id:
         target = group.target(before.member_id)
         setting.out.extend(group.member_tombstones(before.member_id))
@@ -49,7 +52,7 @@ def enter(
         return
     is_new_or_says_more = says_more(group, before, told)
     if (before.classic is None) != (told.classic is None) and told.member_id in group.members:
-        # The timers of the two protocols differ.
+        # Members of the two protocols have different timers.
         forget_timers(group, told.member_id, step)
     if is_new_or_says_more or told != before:
         group.put(told)
@@ -58,7 +61,7 @@ def enter(
 
 
 def says_more(group: ConsumerGroup, before: ConsumerMember, told: ConsumerMember) -> bool:
-    """True if the record of the member's metadata must be written."""
+    """True if the member's metadata record must be written."""
     return told.member_id not in group.members or _said(before) != _said(told)
 
 
@@ -80,7 +83,8 @@ def _said(member: ConsumerMember) -> tuple[object, ...]:
 def update_epochs(
     group: ConsumerGroup, before: ConsumerMember, told: ConsumerMember, setting: Setting
 ) -> None:
-    """A new epoch and target if this heartbeat, or the metadata, give a reason."""
+    """Start a new group epoch and make a new target, if this heartbeat or the metadata requires
+    it."""
     is_new = told.member_id not in group.targets and told.member_epoch == JOIN_EPOCH
     has_changed = is_new or (
         (before.subscribed_topic_names, before.subscribed_topic_regex)

@@ -1,14 +1,14 @@
 """A group of the consumer protocol: its members, epochs and target. Pure.
 
-Three epochs (KIP-848), which never go back:
+It has three epochs (KIP-848), which never decrease:
 
-    group epoch       rises when members, subscriptions or subscribed topics change
-    assignment epoch  the group epoch that the target was made for
-    member epoch      the assignment epoch that the member has come to
+  group epoch       rises when members, subscriptions or subscribed topics change
+  assignment epoch  the group epoch that the target was made for
+  member epoch      the assignment epoch that the member has reached
 
-Here is what a group is, and the records that say so; what happens to it is in `heartbeat`,
-`membership` and `targets`. Members change by `put` and `remove` only, which keep what is derived
-from them (static ids, who holds what).
+This module has the group's state and its records; the rules are in `heartbeat`, `membership` and
+`targets`. Only `put` and `remove` change members; they keep the derived state (static_members,
+holders) up to date.
 """
 
 from __future__ import annotations
@@ -32,15 +32,13 @@ PROTOCOL_TYPE = "consumer"
 
 
 class ConsumerGroup:
-    """members: by id. static_members: ids by instance id. targets: what each member is to have.
-
-    holders: who holds a partition (may use it, or has not said that it gave it up). expressions:
-    topics of each subscribed expression. is_metadata_stale: topics may have changed since
-    metadata_hash was worked out. session_deadlines, session_timers: until when a member must be
-    heard of, and what its timer is set to (never later). awaited_joins, awaited_syncs: members of
-    the classic protocol that have to join again, or to fetch their assignment; a timer runs for
-    each.
-    """
+    """members: by id. static_members: member ids by instance id. targets: target of each member.
+    holders: member id by held partition; a member holds what it may use or has not confirmed to
+    have given up. expressions: topics of each subscribed regular expression. is_metadata_stale:
+    topics may have changed since metadata_hash was computed. session_deadlines: by member id, when
+    its session ends; session_timers: when its timer fires, never later. awaited_joins,
+    awaited_syncs: members of the classic protocol that have to join again, or to fetch their
+    assignment; each has a timer."""
 
     __slots__ = (
         "assignment_epoch",
@@ -96,8 +94,8 @@ class ConsumerGroup:
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def assignor_name(self, default: str) -> str:
-        """The assignor that most members ask for; a tie goes to the first name. `default` if no
-        member names one."""
+        """The assignor that most members name; in a tie, the first by name. `default` if no member
+        names one."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             if member.server_assignor is not None:
@@ -105,13 +103,13 @@ class ConsumerGroup:
         return min(votes, key=lambda name: (-votes[name], name), default=default)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Names that it subscribes to, itself or by its expression."""
+        """Names of the topics that the member subscribes to, directly or by its expression."""
         topics = frozenset(member.subscribed_topic_names)
         found = self.expressions.get(member.subscribed_topic_regex or "")
         return topics if found is None else topics.union(found.topics)
 
     def subscribed_topics(self) -> set[str]:
-        """Names that any member subscribes to."""
+        """Names of the topics that any member subscribes to."""
         return set().union(*(self.topics_of(member) for member in self.members.values()))
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -120,7 +118,8 @@ class ConsumerGroup:
     # --- members -----------------------------------------------------------------------------
 
     def put(self, member: ConsumerMember, *, is_replay: bool = False) -> None:
-        """The member as it is from now on. is_replay: what the log says is not argued with."""
+        """Set the member. is_replay: a conflict with another holder is accepted, since the log is
+        given."""
         before = self.members.get(member.member_id)
         if before is None or before.held != member.held:
             self._let_go(member.member_id, before)
@@ -138,7 +137,7 @@ class ConsumerGroup:
             self.static_members[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """It is out; what it held is free, its target is gone."""
+        """Remove the member and its target; its partitions are free."""
         member = self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
         if member is not None:
@@ -156,8 +155,8 @@ class ConsumerGroup:
             del self.static_members[instance_id]
 
     def check_committer(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """NONE for a member in this epoch; UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH;
-        ILLEGAL_GENERATION for a member that calls the epoch its generation."""
+        """NONE for a member in this epoch; otherwise UNKNOWN_MEMBER_ID, or STALE_MEMBER_EPOCH
+        (ILLEGAL_GENERATION for a classic member)."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -189,13 +188,14 @@ class ConsumerGroup:
         return self._record(records.TARGET_EPOCH, "", value)
 
     def expression_record(self, expression: str) -> CoordinatorRecord:
-        """A tombstone if nobody subscribes by it any more."""
+        """The record of an expression; a tombstone if no member subscribes by it."""
         found = self.expressions.get(expression)
         value = None if found is None else records.encode_expression(found)
         return self._record(records.REGULAR_EXPRESSION, expression, value)
 
     def member_tombstones(self, member_id: str) -> Iterator[CoordinatorRecord]:
-        """In Kafka's order: who reads half of them finds a member without partitions."""
+        """In Kafka's order: a reader that sees only some of them finds a member without
+        partitions."""
         for record_type in (
             records.CURRENT_ASSIGNMENT,
             records.MEMBER_TARGET,
@@ -204,7 +204,7 @@ class ConsumerGroup:
             yield self._record(record_type, member_id, None)
 
     def tombstones(self) -> Iterator[CoordinatorRecord]:
-        """The end of the whole group."""
+        """The tombstones of the whole group."""
         for member_id in self.members:
             yield from self.member_tombstones(member_id)
         yield self._record(records.TARGET_EPOCH, "", None)

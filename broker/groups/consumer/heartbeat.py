@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat: joining, staying, new subscriptions, and the member's answer. Pure.
+"""ConsumerGroupHeartbeat: joining, staying, new subscriptions, and the answer. Pure.
 
-  refused? -> the member's new values -> new group epoch? -> new target? -> reconcile
+  checks -> the member's new values -> new group epoch? -> new target? -> reconcile
 
-A refusal changes nothing. An accepted heartbeat changes the group and puts its records behind
+A refusal changes nothing. An accepted heartbeat changes the group and adds its records to
 `Setting.out`; the caller writes them before it answers.
 """
 
@@ -37,7 +37,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def request_refusal(request: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Rejected | None:
-    """The reason to refuse the request, whatever state the group is in (Kafka's own sentences)."""
+    """The error of a request that no group would accept (with Kafka's messages)."""
     reason = None
     if not request.member_id:
         reason = "MemberId can't be empty."
@@ -77,7 +77,7 @@ def _join_refusal(request: ConsumerHeartbeat) -> str | None:
 def heartbeat(
     group: ConsumerGroup, event: Request, setting: Setting, step: StepEffects
 ) -> ConsumerHeartbeated | Rejected:
-    """Of epoch 0 or above; leaving is in `membership`."""
+    """Handle a heartbeat of epoch 0 or above; leaving is in `membership`."""
     request: ConsumerHeartbeat = event.body
     size_max = step.config.group_consumer_max_size
     has_place = request.member_id in group.members or request.instance_id in group.static_members
@@ -110,13 +110,13 @@ def heartbeat(
             owned=request.owned,
             taken=group.holders,
         )
-    # A heartbeat of the epoch before is told again what the member has, no more: either the answer
-    # was lost, and what it owns now says nothing of what it is about to hear; or the request was
-    # on its way for long, and the member owns more by now.
+    # A heartbeat in the previous epoch gets the member's assignment again and no more. Either the
+    # answer was lost, and what the member owns does not take the new assignment into account. Or
+    # the request was delayed, and the member owns more by now.
     if after != told:
         group.put(after)
         setting.out.append(group.current_record(after))
-    # Of a member that spoke the classic protocol until now, no such time runs yet.
+    # A member that used the classic protocol until now has no revocation timer yet.
     watch_revocation(group, told if before.classic is None else before, after, step)
     extend_session(group, after.member_id, step)
     is_told_all = request.is_full or not is_current or after.assigned != told.assigned
@@ -132,7 +132,8 @@ def heartbeat(
 
 
 def _find(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember | Rejected:
-    """The member as it is, or as a new one begins; the one whose place a static member takes."""
+    """The member as it is; for a new client, an empty member, or the static member whose place it
+    takes. Rejected if it may not join."""
     member_id, instance_id = request.member_id, request.instance_id
     is_joining = request.member_epoch == JOIN_EPOCH
     if instance_id is None:
@@ -155,7 +156,7 @@ def _find(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember | 
         return _epoch_refusal(request, member) or member
     member = group.members[holder]
     if member.classic is not None:
-        # Its client is restarted with the new protocol, which cannot know the old one's id.
+        # A client restarted with the new protocol cannot know the id that the old protocol gave it.
         return member
     if holder != member_id and member.member_epoch != STATIC_LEAVE_EPOCH:
         text = (
@@ -169,8 +170,9 @@ def _find(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember | 
 
 
 def _epoch_refusal(request: ConsumerHeartbeat, member: ConsumerMember) -> Rejected | None:
-    """A member speaks in its epoch; or in the one before, if the answer that told it of this one
-    was lost: then it cannot own anything that this one does not give it."""
+    """The error if the request is in another epoch than the member's. The previous epoch is
+    accepted if the answer with the current one was lost: then the member owns nothing beyond its
+    current assignment."""
     epoch = request.member_epoch
     if epoch == member.member_epoch:
         return None
@@ -188,7 +190,7 @@ def _epoch_refusal(request: ConsumerHeartbeat, member: ConsumerMember) -> Reject
 
 
 def _as_told(before: ConsumerMember, event: Request) -> ConsumerMember:
-    """The member with what this heartbeat says, which makes it one of the consumer protocol."""
+    """The member with the values of this heartbeat, as a member of the consumer protocol."""
     request: ConsumerHeartbeat = event.body
     is_from_classic = before.classic is not None and request.member_epoch == JOIN_EPOCH
     if before.member_epoch == STATIC_LEAVE_EPOCH or is_from_classic:
@@ -219,7 +221,8 @@ def _as_told(before: ConsumerMember, event: Request) -> ConsumerMember:
 def _resolved(
     group: ConsumerGroup, told: ConsumerMember, setting: Setting
 ) -> ResolvedExpression | Rejected | None:
-    """Topics of its expression, if that is new to the group."""
+    """The topics of the member's expression, if it is new to the group; Rejected if it is
+    invalid."""
     expression = told.subscribed_topic_regex
     if expression is None or expression in group.expressions:
         return None
@@ -230,4 +233,4 @@ def _resolved(
 
 
 LEAVING = (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
-"""Member epochs that are answered by `membership.leave`."""
+"""Member epochs of requests that `membership.leave` handles."""

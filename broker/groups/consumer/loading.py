@@ -1,8 +1,8 @@
-"""A group of the consumer protocol out of its records. Pure.
+"""Loads a group of the consumer protocol from its records. Pure.
 
-Compaction leaves of each key the last record, in the order of their writing, so what says of a
-member may come before or after what says of its group: each makes what it speaks of if it is not
-there. A tombstone never makes anything.
+Compaction keeps the last record of each key, in the order in which they were written. So a member's
+records may come before or after its group's: each record creates its group or member if it does not
+exist. A tombstone never creates anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kvorum.broker.groups.consumer.states import MemberState
 
 
 def replay(group: ConsumerGroup, key: ConsumerKey, data: bytes) -> None:
-    """One record with a value. Raises CorruptData."""
+    """Apply one record with a value. Raises CorruptData."""
     value = decode_value(key, data)
     match value:
         case GroupEpoch():
@@ -61,7 +61,7 @@ def replay(group: ConsumerGroup, key: ConsumerKey, data: bytes) -> None:
 
 
 def replay_tombstone(group: ConsumerGroup, key: ConsumerKey) -> bool:
-    """One record without a value; False if it says that the group itself is no more."""
+    """Apply one tombstone; False if it removes the group itself."""
     match key.record_type:
         case records.MEMBER_METADATA:
             group.remove(key.item)

@@ -1,4 +1,4 @@
-"""One member of a group of the consumer protocol, as the log has it. Pure data."""
+"""One member of a group of the consumer protocol, as its records describe it. Pure data."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NO_PARTITIONS: Partitions = frozenset()
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""Of a static member that is away and keeps its place until its session ends."""
+"""Epoch of a static member that is away and keeps its place until its session ends."""
 NO_TIMEOUT = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMember:
-    """The part of a member that speaks the classic protocol. protocols: the offered ones, best
+    """The fields of a member that uses the classic protocol. protocols: the offered ones, best
     first; never empty."""
 
     session_timeout_ms: int
@@ -30,12 +30,12 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """subscribed_topic_names: sorted. subscribed_topic_regex: None without.
+    """One member of a group of the consumer protocol.
 
-    member_epoch: that of the assignment it has, 0 before its first. previous_member_epoch: the one
-    before; a member may still speak in it if it lost the answer. assigned: what it may use now.
-    pending_revocation: what it was told to give up and may still use. classic: None for a member of
-    the consumer protocol.
+    subscribed_topic_names: sorted. member_epoch: epoch of its assignment, 0 before the first.
+    previous_member_epoch: a member that lost the answer with its current epoch may still send this
+    one. assigned: the partitions that it may use now. pending_revocation: partitions that it was
+    told to give up and may still use. classic: None for a member of the consumer protocol.
     """
 
     member_id: str

@@ -1,10 +1,10 @@
-"""How members of a group of the consumer protocol go: by leaving, silence or delay. Pure.
+"""How members leave a group of the consumer protocol: by request, by silence or by delay. Pure.
 
-Timers: a session (group.consumer.session.timeout.ms) from each heartbeat, and the member's own
-rebalance time-out from when it is told to give up partitions. Who is over either is out; what it
-held is free then, so a client stops reading by itself when it has not been heard for that long.
-Members of the classic protocol have a session time-out of their own, and the rebalance time-out to
-join again when told to, and once more to fetch what they have got.
+Each heartbeat starts a session (group.consumer.session.timeout.ms). A member that is told to give
+up partitions has its rebalance timeout to do so. A member that exceeds either is removed and its
+partitions are free; so a client must stop reading once it has had no answer for that long. Members
+of the classic protocol have their own session timeout; they have the rebalance timeout to join
+again when told to, and again to fetch their assignment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 def leave(
     group: ConsumerGroup, request: ConsumerHeartbeat, setting: Setting, step: StepEffects
 ) -> ConsumerHeartbeated | Rejected:
-    """Epoch -1: for good. -2, static members only: away, and back before the session ends."""
+    """Handle a heartbeat that leaves. Epoch -1: for good; -2, for static members only: back before
+    the session ends."""
     member = group.members.get(request.member_id)
     if request.instance_id is not None:
         found = find_static(group, request.instance_id, request.member_id)
@@ -58,7 +59,8 @@ def leave(
 def find_static(
     group: ConsumerGroup, instance_id: str, member_id: str
 ) -> ConsumerMember | Rejected:
-    """The member under that instance id, if it is this one."""
+    """The static member of that instance id; Rejected if there is none or it has another member
+    id."""
     holder = group.static_members.get(instance_id)
     if holder is None:
         text = f"Instance id {instance_id} is unknown in group {group.group_id}."
@@ -80,7 +82,7 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> Rejected:
 def remove(
     group: ConsumerGroup, member_ids: list[str], setting: Setting, step: StepEffects
 ) -> None:
-    """They are out: tombstones, one new group epoch. The next heartbeat makes the target."""
+    """Remove members: tombstones, and one new group epoch. The next heartbeat makes the target."""
     for member_id in member_ids:
         setting.out.extend(group.member_tombstones(member_id))
         group.remove(member_id)
@@ -93,7 +95,7 @@ def remove(
 
 
 def extend_session(group: ConsumerGroup, member_id: str, step: StepEffects) -> None:
-    """It was heard of now. The timer is left alone: when it fires too early it is set anew."""
+    """Start the member's session again. Its timer stays; if it fires too early, it is set again."""
     classic = group.members[member_id].classic
     timeout_ms = step.session_timeout_ms(group.group_id)
     if classic is not None:
@@ -115,7 +117,7 @@ def forget_timers(group: ConsumerGroup, member_id: str, step: StepEffects) -> No
 
 
 def await_join(group: ConsumerGroup, member: ConsumerMember, step: StepEffects) -> None:
-    """The time to join again runs from when the member is first told."""
+    """Start the time to join again, when the member is first told to."""
     if member.member_id not in group.awaited_joins:
         group.awaited_joins.add(member.member_id)
         timer = ClassicRejoinTimer(group.group_id, member.member_id)
@@ -129,7 +131,7 @@ def stop_awaiting_join(group: ConsumerGroup, member_id: str, step: StepEffects) 
 
 
 def await_sync(group: ConsumerGroup, member: ConsumerMember, step: StepEffects) -> None:
-    """From each answer to a JoinGroup on."""
+    """Start the time to fetch the assignment; each JoinGroup answer starts it again."""
     group.awaited_syncs.add(member.member_id)
     timer = ClassicSyncTimer(group.group_id, member.member_id)
     step.set_timer(timer, max(member.rebalance_timeout_ms, 0))
@@ -144,7 +146,7 @@ def stop_awaiting_sync(group: ConsumerGroup, member_id: str, step: StepEffects) 
 def watch_revocation(
     group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, step: StepEffects
 ) -> None:
-    """Start, or stop, the time in which the member has to give up partitions."""
+    """Start or stop the time in which the member has to give up partitions."""
     timer = ConsumerRebalanceTimer(group.group_id, member.member_id)
     if member.state == MemberState.UNREVOKED_PARTITIONS:
         if before != member:
@@ -156,7 +158,7 @@ def watch_revocation(
 def on_session_timer(
     group: ConsumerGroup, member_id: str, setting: Setting, step: StepEffects
 ) -> None:
-    """Out, unless it was heard of meanwhile."""
+    """Remove the member, unless it has sent a heartbeat meanwhile."""
     if member_id not in group.members:
         return
     del group.session_timers[member_id]
@@ -171,7 +173,7 @@ def on_session_timer(
 def on_rebalance_timer(
     group: ConsumerGroup, member_id: str, setting: Setting, step: StepEffects
 ) -> None:
-    """It has not given up what it was told to: out, so that the others can go on."""
+    """Remove a member that has not given up partitions in time, so that others can get them."""
     member = group.members.get(member_id)
     if member is not None and member.state == MemberState.UNREVOKED_PARTITIONS:
         remove(group, [member_id], setting, step)
@@ -183,7 +185,7 @@ def on_classic_timer(
     setting: Setting,
     step: StepEffects,
 ) -> None:
-    """It has not joined again, or not fetched what it got: out, so that the others can go on."""
+    """Remove a classic member that has not joined again, or not fetched its assignment, in time."""
     awaited = group.awaited_joins if isinstance(name, ClassicRejoinTimer) else group.awaited_syncs
     if name.member_id in awaited:
         awaited.remove(name.member_id)
@@ -191,9 +193,10 @@ def on_classic_timer(
 
 
 def on_loaded(group: ConsumerGroup, step: StepEffects) -> None:
-    """The group as the log has it comes under this coordinator's clock.
+    """Start the timers of a group that was loaded from the log.
 
-    Members of the classic protocol that have to join again hear so with their next heartbeat."""
+    Classic members that have to join again are told with their next heartbeat.
+    """
     for member in group.members.values():
         extend_session(group, member.member_id, step)
         if member.classic is None and member.state == MemberState.UNREVOKED_PARTITIONS:

@@ -1,13 +1,13 @@
-"""How a member gets from what it has to what the target gives it. Pure.
+"""Reconciliation: the states of a member between its assignment and its target. Pure.
 
-    STABLE -> UNREVOKED_PARTITIONS    it is told the part that it keeps, and stays in its epoch
-    UNREVOKED_PARTITIONS -> next      once a heartbeat names what it owns and nothing given up is
-                                      among it; it then enters the target's epoch
-    -> UNRELEASED_PARTITIONS          in the target's epoch, but others still hold something of its
-    -> STABLE                         it has all of the target
+  STABLE -> UNREVOKED_PARTITIONS    it is sent the part that it keeps, and stays in its epoch
+  UNREVOKED_PARTITIONS -> next      once a heartbeat lists what it owns, without any revoked
+                                    partition; it then enters the target's epoch
+  -> UNRELEASED_PARTITIONS          in the target's epoch; other members hold some of its target
+  -> STABLE                         it has all of its target
 
-No partition is told to a member while another holds it (`ConsumerMember.held`): that is the one
-rule that keeps two members from reading the same partition.
+A partition is never sent to a member while another member holds it (`ConsumerMember.held`). This
+rule keeps two members from reading the same partition.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def reconcile(
     owned: Partitions | None,
     taken: Container[TopicPartition],
 ) -> ConsumerMember:
-    """The member as it is after this heartbeat; the same if nothing can be done yet.
+    """The member after this heartbeat; unchanged if nothing can be done yet.
 
-    owned: what it says it has, None if it does not say. taken: what any member holds, this one too.
+    owned: the partitions that the member reports, None if it reports none. taken: partitions that
+    any member holds, including this one.
     """
     match member.state:
         case MemberState.STABLE:
@@ -65,7 +66,7 @@ def _next(
             pending_revocation=revoked,
         )
     wanted = target - kept
-    # Partitions that the member has just given up, in its last state, count as free.
+    # Partitions that this member holds count as free, including those that it has just given up.
     mine = member.held
     free = frozenset(row for row in wanted if row in mine or row not in taken)
     is_complete = len(free) == len(wanted)
@@ -83,5 +84,5 @@ def _next(
 
 
 def _may_own(owned: Partitions | None, partitions: Partitions) -> bool:
-    """True if the member may still use some of the partitions: it does not say, or says so."""
+    """True if the member may still use some of the partitions: it lists one, or reports nothing."""
     return owned is None or not owned.isdisjoint(partitions)

@@ -1,13 +1,13 @@
-"""Records of groups of the consumer protocol, Kafka's own formats (KIP-848). Pure.
+"""Records of groups of the consumer protocol, in Kafka's formats (KIP-848). Pure.
 
-Types of keys in `__consumer_offsets`, each key (group id[, member id or expression]):
+Types of keys in `__consumer_offsets`, each with the group id, and a member id or expression:
 
-    3  the group's epoch          6  the epoch of its target     8  what a member has
-    5  what a member says         7  a member's target          16  topics of an expression
+  3  the group epoch          6  the assignment epoch    8  a member's assignment
+  5  a member's metadata      7  a member's target      16  the topics of an expression
 
-Values are of version 0 and flexible. A tombstone removes what its key names. Type 4 (topics of a
-group, of before Kafka 4.1) is read over. Tag 0 of the member metadata is of members that use the
-classic protocol in such a group.
+Values have version 0 and are flexible. A tombstone removes what its key names. Type 4 (topics of a
+group, before Kafka 4.1) is ignored. Tag 0 of the member metadata is for members that use the
+classic protocol.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ _EPOCHS_AND_STATE = struct.Struct(">iib")
 _VERSION = b"\x00\x00"
 _NO_TAGS = b"\x00"
 _NO_CLASSIC_METADATA = b"\x01\x00\x01\x00"
-"""Kafka writes the tag 0 of member metadata also where it is null."""
+"""Kafka writes tag 0 of member metadata even if it is null."""
 _CLASSIC_METADATA_FOLLOWS = b"\x01"
 
 
 class ConsumerKey(NamedTuple):
-    """item: the member id or the regular expression; "" where the type has neither."""
+    """The key of a record. item: the member id or the regular expression; "" if the type has
+    neither."""
 
     record_type: int
     group_id: str
@@ -58,14 +59,15 @@ class ConsumerKey(NamedTuple):
 
 
 class GroupEpoch(NamedTuple):
-    """metadata_hash: of the topics that the group is subscribed to, 0 if never worked out."""
+    """metadata_hash: hash of the subscribed topics, 0 if never computed."""
 
     epoch: int
     metadata_hash: int
 
 
 class ResolvedExpression(NamedTuple):
-    """topics: sorted. version: of the metadata that they were looked up in. timestamp_ms: when."""
+    """topics: sorted. version: of the metadata in which they were looked up. timestamp_ms: of that
+    look-up."""
 
     topics: tuple[str, ...]
     version: int
@@ -86,16 +88,13 @@ class CurrentAssignment(NamedTuple):
 
 
 def encode_key(key: ConsumerKey) -> bytes:
-    """Keys are not flexible: strings with an int16 length."""
+    """Encode a key. Keys are not flexible: strings have an int16 length."""
     encoded = _INT16.pack(key.record_type) + string_bytes(key.group_id, False)
     return encoded if key.record_type in _WITHOUT_ITEM else encoded + string_bytes(key.item, False)
 
 
 def decode_key(key: bytes) -> ConsumerKey | None:
-    """The meaning of a record's key; None if it is of no group of the consumer protocol.
-
-    Raises CorruptData.
-    """
+    """Decode a key; None if its type is not one of the consumer protocol. Raises CorruptData."""
     reader = Reader(key, 0, len(key))
     try:
         record_type = reader.int16()
@@ -120,7 +119,7 @@ def encode_group_epoch(value: GroupEpoch) -> bytes:
 
 
 def encode_member_metadata(member: ConsumerMember) -> bytes:
-    """What the member says of itself; what it has is a record of its own."""
+    """Encode the member's metadata; its assignment has a record of its own."""
     return b"".join(
         (
             _VERSION,
@@ -159,11 +158,11 @@ def encode_expression(value: ResolvedExpression) -> bytes:
 Value = (
     GroupEpoch | ConsumerMember | int | Partitions | CurrentAssignment | ResolvedExpression | None
 )
-"""In the order of the types above; int: a target's epoch; None: of the obsolete type 4."""
+"""In the order of the types above. int: an assignment epoch; None: the obsolete type 4."""
 
 
 def decode_value(key: ConsumerKey, data: bytes) -> Value:
-    """The value that stands under such a key. Raises CorruptData."""
+    """Decode the value of a record with this key. Raises CorruptData."""
     reader = Reader(data, 0, len(data))
     try:
         version = reader.int16()
@@ -240,7 +239,7 @@ def _read_classic_metadata(reader: Reader) -> ClassicMember | None:
         position = reader.skip(length)
         protocols.append(ProtocolMetadata(name, bytes(reader.buffer[position : position + length])))
         reader.skip_tags()
-    # The rest, tags of later versions, ends with the field.
+    # The rest of the field, tags of later versions, is ignored.
     return ClassicMember(session_timeout_ms=session_timeout_ms, protocols=tuple(protocols))
 
 
@@ -265,7 +264,7 @@ def _read_strings(reader: Reader) -> tuple[str, ...]:
 
 
 def by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, list[int]]]:
-    """Grouped and sorted, as records and answers list them."""
+    """The partitions by topic, sorted, as records and answers list them."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(partitions):
         topics.setdefault(topic_id, []).append(partition)

@@ -1,6 +1,6 @@
-"""What is asked of a shard about groups of the consumer protocol, and its answers. Pure data.
+"""The requests to a shard about groups of the consumer protocol, and their answers. Pure data.
 
-As in `broker.groups.requests`; a refusal that has a sentence comes as `Rejected`.
+As in `broker.groups.requests`; a refusal with a message is a `Rejected`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from kvorum.broker.groups.consumer.member import ConsumerMember, Partitions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """-> ConsumerHeartbeated or Rejected. None (-1 for the time-out): as it was last said.
+    """-> ConsumerHeartbeated or Rejected. None (-1 for the timeout): unchanged since it was last
+    sent.
 
-    subscribed_topic_regex: "" for none from now on. owned: what it may read now.
+    subscribed_topic_regex: "" ends a subscription by expression. owned: the partitions that the
+    member reads now.
     """
 
     group_id: str
@@ -31,7 +33,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """It says everything anew, so it is told everything anew."""
+        """True if the request has all fields; the answer then has the whole assignment."""
         has_subscription = (
             self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         )
@@ -41,7 +43,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeated:
-    """assignment: all that it may use from now on; None: as it was told before."""
+    """assignment: all partitions that the member may use from now on; None if unchanged."""
 
     member_id: str
     member_epoch: int
@@ -51,14 +53,14 @@ class ConsumerHeartbeated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConsumerGroup:
-    """-> ConsumerGroupDescription, or Rejected: not there, or of another kind."""
+    """-> ConsumerGroupDescription; Rejected if there is no such group or it is a classic one."""
 
     needs_replicas: ClassVar[bool] = False
     group_id: str
 
 
 class DescribedMember(NamedTuple):
-    """target: what it is to have; what it has is in the member."""
+    """target: the member's target; its assignment is in `member`."""
 
     member: ConsumerMember
     target: Partitions

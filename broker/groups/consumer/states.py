@@ -6,10 +6,10 @@ import enum
 
 
 class GroupState(enum.Enum):
-    """Never stored: it follows from the epochs. Values: the names that Kafka's tools show.
+    """Never stored: computed from the epochs. The values are the names that Kafka's tools show.
 
-    EMPTY: no members. ASSIGNING: the target is older than the group. RECONCILING: some member has
-    not yet got what the target gives it. STABLE: all have.
+    EMPTY: no members. ASSIGNING: the target is older than the group epoch. RECONCILING: some member
+    does not have its target yet. STABLE: all members have their targets.
     """
 
     EMPTY = "Empty"
@@ -19,11 +19,11 @@ class GroupState(enum.Enum):
 
 
 class MemberState(enum.IntEnum):
-    """Values: Kafka's, as they stand in records of type 8.
+    """The values are Kafka's, as in records of type 8.
 
-    UNREVOKED_PARTITIONS: has to give up partitions and has not said that it did; stays in its
-    epoch. UNRELEASED_PARTITIONS: is in the target's epoch and waits for partitions that others
-    have not given up. STABLE: neither.
+    UNREVOKED_PARTITIONS: has to give up partitions, has not confirmed it, and stays in its epoch.
+    UNRELEASED_PARTITIONS: is in the target's epoch and waits for partitions that other members have
+    not given up. STABLE: neither.
     """
 
     STABLE = 0

@@ -1,6 +1,6 @@
-"""What a group's members subscribe to, and the target made of it. Pure.
+"""The subscribed topics of a group, and the target made for them. Pure.
 
-The functions change the group and put what is to be written behind `out`.
+The functions change the group and add the records to write to `out`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from kvorum.metadata.image.image import ClusterImage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the rules look at besides the group. out: the records of this step, in order.
-
-    assignors: names that this broker offers, the first for members that ask for none.
-    """
+    """Inputs of a step besides the group, and its records. out: the records of this step, in order.
+    assignors: names that this broker offers, the default first."""
 
     image: ClusterImage
     now: Instant
@@ -30,14 +28,16 @@ class Setting:
     out: list[CoordinatorRecord]
 
     def resolve(self, expression: str) -> ResolvedExpression:
-        """Topics that the expression means now. Internal ones are only subscribed to by name."""
+        """The topics that the expression matches now. Internal topics are subscribed to by name
+        only."""
         names = (name for name in self.image.topic_ids if name not in INTERNAL_TOPICS)
         topics = matching_topics(expression, names)
         return ResolvedExpression(topics, self.image.end_offset, self.now.wall_ms)
 
 
 def metadata_hash(group: ConsumerGroup, image: ClusterImage) -> int:
-    """Of the topics subscribed to that are there: it differs when one is made, grown or gone."""
+    """A hash of the subscribed topics that exist; it changes when one is created, grown or
+    deleted."""
     digest = hashlib.blake2b(digest_size=8)
     found = 0
     for name in sorted(group.subscribed_topics()):
@@ -49,12 +49,12 @@ def metadata_hash(group: ConsumerGroup, image: ClusterImage) -> int:
 
 
 def refresh(group: ConsumerGroup, setting: Setting) -> None:
-    """Look the subscribed topics up anew, if they may have changed."""
+    """Look up the subscribed topics again, if they may have changed."""
     if not group.is_metadata_stale:
         return
     for expression, before in list(group.expressions.items()):
         if expression_refusal(expression) is not None:
-            # From a log that Apache Kafka wrote: its topics stay those of then.
+            # Apache Kafka wrote this expression to the log: keep the topics that it had then.
             continue
         found = setting.resolve(expression)
         if found.topics != before.topics:
@@ -64,7 +64,7 @@ def refresh(group: ConsumerGroup, setting: Setting) -> None:
 
 
 def forget_unused_expressions(group: ConsumerGroup, setting: Setting) -> None:
-    """Expressions by which nobody subscribes any more."""
+    """Remove the expressions that no member subscribes by any more."""
     if not group.expressions:
         return
     used = {member.subscribed_topic_regex for member in group.members.values()}
@@ -74,7 +74,8 @@ def forget_unused_expressions(group: ConsumerGroup, setting: Setting) -> None:
 
 
 def bump_epoch(group: ConsumerGroup, setting: Setting, *, has_changed: bool) -> None:
-    """The next group epoch, if members or subscriptions have changed or the topics have."""
+    """Raise the group epoch, if members or subscriptions (has_changed) or the topics have
+    changed."""
     found = metadata_hash(group, setting.image)
     if has_changed or found != group.metadata_hash:
         group.group_epoch += 1
@@ -83,7 +84,7 @@ def bump_epoch(group: ConsumerGroup, setting: Setting, *, has_changed: bool) -> 
 
 
 def update_target(group: ConsumerGroup, setting: Setting) -> None:
-    """Make the target of this group epoch, if it is not there yet."""
+    """Make the target of this group epoch, unless it exists."""
     if group.assignment_epoch >= group.group_epoch:
         return
     names = {member_id: group.topics_of(m) for member_id, m in group.members.items()}
@@ -103,12 +104,13 @@ def update_target(group: ConsumerGroup, setting: Setting) -> None:
         if group.targets.get(member_id) != partitions:
             group.targets[member_id] = partitions
             setting.out.append(group.target_record(member_id))
-    # Behind the targets: with half of them read back, this epoch's target is made again.
+    # Written after the targets: a reader that sees only some of them makes the target again.
     group.assignment_epoch = group.group_epoch
     setting.out.append(group.target_epoch_record())
 
 
 def chosen_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
-    """The assignor by its members' votes; members may be of before a change of the settings."""
+    """The assignor that the members vote for. A name that this broker no longer offers gives the
+    default."""
     name = group.assignor_name(assignors[0])
     return name if name in ASSIGNORS else assignors[0]

@@ -1,1 +1,1 @@
-"""Groups on their way between the protocols, with members of both (KIP-848). Pure."""
+"""Migration of groups between the two protocols, with members of both meanwhile (KIP-848). Pure."""

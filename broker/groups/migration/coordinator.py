@@ -1,7 +1,8 @@
-"""What classic members ask of a group of the consumer protocol, to its rules and the log. Pure.
+"""Takes requests of classic members in a group of the consumer protocol to their rules and the log.
+Pure.
 
-The group is one of the consumer protocol as long as it has such members; see `consumer.coordinator`
-for how it becomes one, and a classic one again.
+The group is of the consumer protocol as long as it has a member of that protocol.
+`consumer.coordinator` upgrades and downgrades it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class MixedGroups:
         self._config = config
 
     def join(self, group: ConsumerGroup, event: Request, step: StepEffects) -> None:
-        """Answered once it is replicated, as what the member does next rests on its epoch."""
+        """Handle JoinGroup. The answer waits until its records are replicated, because the member's
+        next requests name its epoch."""
         if self._consumer.image is None:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             step.answer(event.token, Joined(error=error, member_id=event.body.member_id))
@@ -53,8 +55,8 @@ class MixedGroups:
         setting: Setting,
         step: StepEffects,
     ) -> bool:
-        """True if it takes the place of the last member of the consumer protocol: then the group
-        becomes a classic one first, and it joins that."""
+        """True if the joiner takes the place of the group's last member of the consumer protocol.
+        The group is then downgraded first, and the joiner joins the classic group."""
         before = joiner.before
         if before.member_id not in group.members or before.classic is not None:
             return False
@@ -72,7 +74,8 @@ class MixedGroups:
     def sync(
         self, group: ConsumerGroup, event: Request, body: SyncGroup, step: StepEffects
     ) -> None:
-        """Rests on records as a heartbeat of the consumer protocol does."""
+        """Handle SyncGroup. The answer waits for records, as a heartbeat of the consumer protocol
+        does."""
         image = self._consumer.image
         if image is None:
             step.answer(event.token, Synced(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))

@@ -1,8 +1,9 @@
-"""A group of the consumer protocol whose members are all classic becomes a classic group. Pure.
+"""Downgrade: a group of the consumer protocol with classic members only becomes a classic group.
+Pure.
 
-The group's epoch becomes the generation, which its members know as theirs, and a rebalance begins
-at once: what the last member of the consumer protocol had is nobody's yet. The record of such a
-generation names no leader, so that a coordinator that reads it begins that rebalance too.
+The group epoch becomes the generation, which the members know as theirs. A rebalance starts at
+once, because no member has the partitions of the last member of the consumer protocol. The record
+of such a generation has no leader, so that a coordinator that loads it starts that rebalance too.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import required
 
 _ASSIGNMENT_VERSION = 1
-"""Of the embedded assignment, of which versions do not differ."""
+"""Version of the embedded assignment; all versions have the same format."""
 
 
 def is_due(group: ConsumerGroup, config: GroupConfig) -> bool:
-    """True if the group has members, classic ones only, that can be a classic group."""
+    """True if the group has only classic members, which can form a classic group."""
     if not config.group_consumer_migration_policy.allows_downgrade:
         return False
     if not 0 < len(group.members) <= config.group_max_size:
@@ -36,7 +37,7 @@ def is_due(group: ConsumerGroup, config: GroupConfig) -> bool:
         if member.classic is None:
             return False
         offered.append({protocol.name for protocol in member.classic.protocols})
-    # One from a log that was written elsewhere may offer nothing that the others do.
+    # A member from a log that another program wrote may have no assignor in common with the others.
     return bool(set.intersection(*offered))
 
 
@@ -47,10 +48,12 @@ def downgraded(
     image: ClusterImage,
     step: StepEffects,
 ) -> ClassicGroup | None:
-    """The classic group in its place, with its rebalance begun; None if it would not fit the log.
+    """The classic group that replaces `group`, with its rebalance started; None if its records do
+    not fit.
 
-    written: of this step so far; all goes into one batch. generation_id: the group's epoch before
-    this step, so that members that are up to date hear of a rebalance, not of a lost generation.
+    written: the records of this step so far; all records go into one batch. generation_id: the
+    group epoch before this step, so that members in that epoch are told of a rebalance and not of
+    an illegal generation.
     """
     classic = ClassicGroup.from_members(
         group.group_id,
@@ -81,6 +84,7 @@ def _converted(member: ConsumerMember, image: ClusterImage) -> Member:
         session_timeout_ms=classic.session_timeout_ms,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocols=classic.protocols,
-        # Also what it is giving up: it may read that still, and nobody else has it.
+        # Include the partitions to be revoked: the member may still read them, and no other member
+        # has them.
         assignment=encode_assignment(member.held, image, _ASSIGNMENT_VERSION),
     )

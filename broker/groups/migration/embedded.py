@@ -1,13 +1,13 @@
-"""What classic consumers say and hear inside of JoinGroup and SyncGroup. Pure.
+"""The embedded consumer protocol: the bytes of classic consumers in JoinGroup and SyncGroup. Pure.
 
-In a group with members of both protocols the coordinator speaks this embedded protocol itself: it
-reads subscriptions, and writes the assignments that a leader writes in a classic group.
+In a group with members of both protocols, the coordinator reads subscriptions itself, and writes
+the assignments that the leader of a classic group writes.
 
-    subscription   int16 version, [topic], user data, v1+ [topic, [partition]] owned,
-                   v2+ int32 generation, v3+ rack
-    assignment     int16 version, [topic, [partition]], user data
+  subscription   int16 version, [topic], user data, v1+ [topic, [partition]] owned,
+                 v2+ int32 generation, v3+ rack
+  assignment     int16 version, [topic, [partition]], user data
 
-Later versions only append, so they are read as the last one known.
+Later versions only append fields, so they are read as the last known one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _INT32 = struct.Struct(">i")
 _NO_USER_DATA = _INT32.pack(-1)
 
 NamedPartitions = tuple[tuple[str, int], ...]
-"""(topic, partition)."""
+"""(topic name, partition)."""
 
 
 class Subscription(NamedTuple):
-    """owned: what the member has not given up as it joins; nothing where all is given up first
-    (eager rebalances). rack_id: None if it does not say."""
+    """owned: partitions that the member has not given up when it joins; empty for eager rebalances,
+    which give up all first. rack_id: None if not given."""
 
     version: int
     topics: tuple[str, ...]
@@ -43,14 +43,14 @@ class Subscription(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """user_data: of the client's own assignor, for its eyes only."""
+    """user_data: for the client's own assignor."""
 
     partitions: NamedPartitions
     user_data: bytes
 
 
 def read_subscription(metadata: bytes) -> Subscription | None:
-    """None if it does not parse."""
+    """Decode a subscription; None if it does not parse."""
     reader = Reader(metadata, 0, len(metadata))
     try:
         version = reader.int16()
@@ -68,7 +68,7 @@ def read_subscription(metadata: bytes) -> Subscription | None:
 
 
 def read_assignment(data: bytes) -> Assignment | None:
-    """None if it does not parse; no bytes are no partitions."""
+    """Decode an assignment; None if it does not parse. No bytes mean no partitions."""
     if not data:
         return Assignment((), b"")
     reader = Reader(data, 0, len(data))
@@ -81,7 +81,7 @@ def read_assignment(data: bytes) -> Assignment | None:
 
 
 def encode_assignment(partitions: Partitions, image: ClusterImage, version: int) -> bytes:
-    """As the member reads it. Topics that are gone are left out: it could not name them."""
+    """Encode an assignment for the member. Deleted topics are left out, since they have no name."""
     topics = [
         (topic.name, numbers)
         for topic_id, numbers in by_topic(partitions)
@@ -95,7 +95,7 @@ def encode_assignment(partitions: Partitions, image: ClusterImage, version: int)
 
 
 def resolved(named: Iterable[tuple[str, int]], image: ClusterImage) -> Partitions:
-    """By topic id, as far as they are there."""
+    """Partitions by topic id; those that do not exist are left out."""
     return frozenset(
         (topic.topic_id, partition)
         for name, partition in named

@@ -1,10 +1,10 @@
-"""JoinGroup of a consumer in a group of the consumer protocol. Pure.
+"""JoinGroup of a classic consumer in a group of the consumer protocol. Pure.
 
-    refused, or sent for an id? -> the member as it now says it is -> new epoch? -> new target?
-    -> reconcile with what it still owns -> its epoch, as a generation without a leader
+  checks, or a new member id -> the member's new values -> new epoch? -> new target?
+  -> reconcile with what it still owns -> its epoch, as a generation without a leader
 
-The answer leaves at once: no member waits for the others, as the coordinator assigns. What it has
-got it fetches by SyncGroup.
+The answer waits for no other member, as the coordinator assigns. The member fetches its assignment
+with SyncGroup.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from kvorum.runtime.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joiner:
-    """before: the member as it is, or as a new one begins, or whose place is taken. told: as it is
-    from now on. owned: what it has not given up."""
+    """An accepted JoinGroup. before: the member so far, an empty new one, or the static member
+    whose place is taken. told: the member with the request's values. owned: partitions that it has
+    not given up."""
 
     before: ConsumerMember
     told: ConsumerMember
@@ -40,8 +41,7 @@ class Joiner:
 def admitted(
     group: ConsumerGroup, event: Request, setting: Setting, step: StepEffects
 ) -> Joiner | Joined:
-    """The joiner; or the answer, if the request is refused or gets a member id to come back
-    with."""
+    """The joiner; or the answer, if the request is refused or gets a member id to join with."""
     request: JoinGroup = event.body
     if not step.config.group_consumer_migration_policy.allows_mixed_groups:
         return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -56,8 +56,8 @@ def admitted(
     if isinstance(before, Joined):
         return before
     if is_new and subscription.owned:
-        # It has been put out and has not heard of it: others may have what it reads. This tells it
-        # to give everything up; who has only just got its id owns nothing.
+        # The member was removed and does not know it: other members may have its partitions. This
+        # error makes it give everything up. A client that has just got its id owns nothing.
         return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
     told = _as_told(before, event, subscription)
     if not is_new and request.member_id == NO_MEMBER:
@@ -73,7 +73,7 @@ def admitted(
 
 
 def join(group: ConsumerGroup, joiner: Joiner, setting: Setting, step: StepEffects) -> Joined:
-    """Into the group with it; nothing is refused any more."""
+    """Put the joiner into the group; nothing is refused any more."""
     told = joiner.told
     enter(group, joiner.before, told, setting, step)
     forget_unused_expressions(group, setting)
@@ -100,7 +100,8 @@ def join(group: ConsumerGroup, joiner: Joiner, setting: Setting, step: StepEffec
 
 
 def protocol_name_of(member: ConsumerMember) -> str:
-    """The assignor that the member is told of: its own first, as none of them is asked."""
+    """The assignor named in the member's answers: its own first one, since the coordinator
+    assigns."""
     classic = member.classic
     return classic.protocols[0].name if classic is not None and classic.protocols else ""
 
@@ -110,7 +111,8 @@ def _find(group: ConsumerGroup, event: Request, step: StepEffects) -> ConsumerMe
     member_id, instance_id = request.member_id, request.group_instance_id
     if instance_id is None:
         if member_id != NO_MEMBER:
-            # One that is not there was told this id, or was a member once; it owns nothing here.
+            # A client with an unknown id got that id from this coordinator, or was removed; it owns
+            # nothing here.
             return group.members.get(member_id) or ConsumerMember(member_id=member_id)
         new_id = new_member_id(event.client_id, step)
         if request.requires_known_member_id:
@@ -129,8 +131,8 @@ def _find(group: ConsumerGroup, event: Request, step: StepEffects) -> ConsumerMe
 
 
 def _subscription_of(group: ConsumerGroup, request: JoinGroup, place: str) -> Subscription | None:
-    """None if it is no consumer, shares no assignor with the other classic members (with which it
-    must be able to make up a classic group again), or its subscription does not parse."""
+    """The member's subscription. None if it is not a consumer, if its subscription does not parse,
+    or if it shares no assignor with the other classic members: after a downgrade they need one."""
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         return None
     common = {protocol.name for protocol in request.protocols}

@@ -1,11 +1,11 @@
 """SyncGroup, Heartbeat and LeaveGroup of classic members in a group of the consumer protocol. Pure.
 
-A member's epoch is its generation. A heartbeat answers REBALANCE_IN_PROGRESS (27) when there is
-something that only another JoinGroup brings about:
+A member's epoch is its generation. A heartbeat is answered REBALANCE_IN_PROGRESS (27) if the member
+has to send JoinGroup again, because:
 
-    the group's epoch has risen              it joins, and says what it owns
-    it has to give something up              it joins when it has; an eager member has given up all
-    all that it waits for has become free    it joins, and gets it
+  the group epoch has risen               it joins, and reports what it owns
+  it has to give up partitions            it joins after that; an eager member has given up all
+  all partitions it waits for are free    it joins, and gets them
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kvorum.runtime.errors import ErrorCode
 def sync(
     group: ConsumerGroup, request: SyncGroup, image: ClusterImage, step: StepEffects
 ) -> Synced:
-    """The member's assignment. Assignments in the request are ignored: this member leads no
+    """The member's assignment. Assignments in the request are ignored, since no member leads the
     generation."""
     member = _member(group, request.member_id, request.group_instance_id)
     if isinstance(member, ErrorCode):
@@ -53,7 +53,8 @@ def sync(
         return Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_revoking = member.state == MemberState.UNREVOKED_PARTITIONS
     if member.member_epoch < group.group_epoch and not is_revoking:
-        # Its JoinGroup is out of date already. One that has to give up first hears here of what.
+        # The member's JoinGroup is out of date. A member that has to give up partitions is not
+        # refused: this answer tells it which.
         await_join(group, member, step)
         return Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)
     stop_awaiting_sync(group, member.member_id, step)
@@ -68,7 +69,8 @@ def sync(
 def heartbeat(
     group: ConsumerGroup, request: Heartbeat, image: ClusterImage, step: StepEffects
 ) -> ErrorCode:
-    """See the top of the file. It counts as heard of also when it is told to join again."""
+    """Handle a heartbeat, as the docstring of this module says. It extends the session even if the
+    member is told to join again."""
     member = _member(group, request.member_id, request.group_instance_id)
     if isinstance(member, ErrorCode):
         return member
@@ -84,7 +86,7 @@ def heartbeat(
 def leave(
     group: ConsumerGroup, request: LeaveGroup, setting: Setting, step: StepEffects
 ) -> tuple[LeftMember, ...]:
-    """One outcome a member asked for; one new epoch for all that really left."""
+    """Remove the named members: one result for each, and one new group epoch for all."""
     rows: list[LeftMember] = []
     leaving: dict[str, None] = {}
     for row in request.members:
@@ -104,9 +106,9 @@ def leave(
 
 def _leaving_id(group: ConsumerGroup, row: LeavingMember) -> str | ErrorCode:
     if row.member_id == NO_MEMBER and row.group_instance_id is not None:
-        # An administrator's: static members of either protocol.
+        # An administrator's request, for a static member of either protocol.
         return group.static_members.get(row.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
-    # An administrator names dynamic members of either protocol by their ids.
+    # An administrator may also name dynamic members of either protocol by their ids.
     member = _any_member(group, row.member_id, row.group_instance_id)
     return member if isinstance(member, ErrorCode) else member.member_id
 
@@ -114,7 +116,8 @@ def _leaving_id(group: ConsumerGroup, row: LeavingMember) -> str | ErrorCode:
 def _member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> ConsumerMember | ErrorCode:
-    """The classic member, or 25 if there is none so named, 82 if another has its place."""
+    """The classic member; UNKNOWN_MEMBER_ID if there is none, FENCED_INSTANCE_ID if another member
+    has its instance id."""
     member = _any_member(group, member_id, instance_id)
     if not isinstance(member, ErrorCode) and member.classic is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -124,7 +127,7 @@ def _member(
 def _any_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> ConsumerMember | ErrorCode:
-    """The member of either protocol, or an error as that of `_member`."""
+    """The member of either protocol, or an error as in `_member`."""
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is not None and holder != member_id:
@@ -143,13 +146,15 @@ def _has_to_join(group: ConsumerGroup, member: ConsumerMember, image: ClusterIma
     if member.state == MemberState.UNRELEASED_PARTITIONS:
         missing = group.target(member.member_id) - member.assigned
         return all(row not in group.holders for row in missing)
-    # A heartbeat writes nothing, so the new epoch is left to the JoinGroup. Without this a group of
-    # classic members only would never see that a topic has grown: nobody leads it.
+    # A heartbeat writes nothing, so the member's JoinGroup starts the new epoch. Without this, a
+    # group of classic members would never see that a topic has grown, since it has no leader to
+    # watch for that.
     return group.is_metadata_stale and metadata_hash(group, image) != group.metadata_hash
 
 
 def _version_of(member: ConsumerMember) -> int:
-    """That of its subscription; 0, which every client reads, if a foreign log has none."""
+    """The version of the member's subscription; 0, which every client reads, if a foreign log has
+    none."""
     protocols = () if member.classic is None else member.classic.protocols
     found = read_subscription(protocols[0].metadata) if protocols else None
     return 0 if found is None else found.version

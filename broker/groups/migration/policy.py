@@ -1,6 +1,7 @@
-"""group.consumer.migration.policy: which way a group with members may change its kind. Pure.
+"""group.consumer.migration.policy: the direction in which a group with members may change protocol.
+Pure.
 
-An empty group becomes one of the other kind whatever the policy says.
+An empty group may change its protocol under any policy.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import enum
 
 
 class MigrationPolicy(enum.Enum):
-    """Values: Kafka's."""
+    """The values are Kafka's."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -18,22 +19,23 @@ class MigrationPolicy(enum.Enum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """A classic group becomes one of the consumer protocol with the first such member."""
+        """True if a classic group is upgraded when its first member of the consumer protocol
+        joins."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
 
     @property
     def allows_downgrade(self) -> bool:
-        """A group becomes a classic one when its last member of the consumer protocol goes."""
+        """True if a group is downgraded when its last member of the consumer protocol leaves."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
     @property
     def allows_mixed_groups(self) -> bool:
-        """Classic members join a group that has members of the consumer protocol."""
+        """True if classic members may join a group that has members of the consumer protocol."""
         return self is not MigrationPolicy.DISABLED
 
 
 def parse_policy(text: str) -> MigrationPolicy:
-    """In any case of letters. Raises ValueError."""
+    """Parse the policy, in upper or lower case. Raises ValueError."""
     try:
         return MigrationPolicy(text.strip().lower())
     except ValueError:

@@ -1,9 +1,9 @@
-"""A classic group with members becomes a group of the consumer protocol. Pure.
+"""Upgrade: a classic group with members becomes a group of the consumer protocol. Pure.
 
-Its generation becomes the epoch of the group, of its target and of its members, so that members
-find the number they know. What each member has stays with it, as what it holds and as its target.
-The records of all that, and the tombstone of the classic group, are one batch: whoever reads the
-log finds the one group or the other.
+Its generation becomes the group epoch, the assignment epoch and every member's epoch, so that
+members find the number that they know. Each member keeps its partitions, as its assignment and as
+its target. The new records and the tombstone of the classic group are one batch: a reader of the
+log finds either group, never a mixture.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
 CLIENTS_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
-"""Assignors that clients bring along. The sticky ones of librdkafka and others add data that only
-tell the next leader the last assignment, and this group will have no leader. The coordinator cannot
-tell how members use the data of other assignors."""
+"""Assignors that come with the clients. The sticky ones of librdkafka and others add user data,
+which only tell the next leader the last assignment; an upgraded group has no leader. For other
+assignors, the coordinator cannot tell how members use their data."""
 
 
 def upgraded(
     classic: ClassicGroup, image: ClusterImage, config: GroupConfig
 ) -> ConsumerGroup | str:
-    """The group as it would be, or why it stays as it is. Changes nothing."""
+    """The upgraded group, or the reason why the group cannot be upgraded. Changes nothing."""
     refusal = _refusal_of(classic, config)
     if refusal is not None:
         return refusal
@@ -53,7 +53,8 @@ def upgraded(
         has = _held(classic, member, subscription, image)
         if isinstance(has, str):
             return has
-        # Assignments are the clients' own work: what two were given is one's only.
+        # Clients made these assignments: a partition that two members were given stays with the
+        # first.
         has = frozenset(row for row in has if row not in group.holders)
         group.put(_converted(classic, member, subscription, has))
         group.targets[member.member_id] = has
@@ -61,7 +62,7 @@ def upgraded(
 
 
 def records(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """All that is to be written of a group that has just been `upgraded`."""
+    """All records to write for a group that has just been `upgraded`."""
     return list(_records(group))
 
 
@@ -78,12 +79,12 @@ def _records(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
 
 
 def end_classic(classic: ClassicGroup, step: StepEffects) -> None:
-    """Nobody waits for the classic group's next generation any more, and none of its timers run."""
+    """End the classic group: answer its parked requests and cancel its timers."""
     for member in classic.members.values():
         rebalance.end_requests(member, step, ErrorCode.REBALANCE_IN_PROGRESS)
         rebalance.cancel_session(classic, member, step)
     for member_id in list(classic.pending_members):
-        # It comes with its first JoinGroup as a new member.
+        # The client's first JoinGroup will make it a new member.
         rebalance.forget_pending(classic, member_id, step)
     step.cancel_timer(JoinTimer(classic.group_id))
     step.cancel_timer(SyncTimer(classic.group_id))
@@ -102,14 +103,15 @@ def _refusal_of(classic: ClassicGroup, config: GroupConfig) -> str | None:
 
 
 def _latest_metadata(classic: ClassicGroup, member: Member) -> bytes:
-    """For the assignor of this generation; members that have joined since may not offer it."""
+    """The metadata for the assignor of this generation; members that joined later may not offer
+    it."""
     return member.metadata_for(classic.protocol_name) or member.protocols[0].metadata
 
 
 def _held(
     classic: ClassicGroup, member: Member, subscription: Subscription, image: ClusterImage
 ) -> Partitions | str:
-    """The partitions that the member may be reading now."""
+    """The partitions that the member may be reading now; a str is the reason not to upgrade."""
     assignment = read_assignment(member.assignment)
     if assignment is None:
         return f"what its member {member.member_id} was assigned does not parse"
@@ -119,8 +121,8 @@ def _held(
             "besides partitions; have all members use an assignor that comes with the client first"
         )
     if classic.state != GroupState.STABLE and not member.assignment:
-        # A rebalance that was broken off has cleared assignments. A cooperative member has kept its
-        # partitions all the same, and named them as it joined.
+        # An interrupted rebalance has cleared the assignments. A cooperative member has kept its
+        # partitions all the same, and named them when it joined.
         return resolved(subscription.owned, image)
     return resolved(assignment.partitions, image)
 

@@ -1,7 +1,7 @@
-"""Decisions of the controller: one module a subject.
+"""Decisions of the controller, one module for each subject.
 
-Each takes an image and a request and returns the records that make it so, with the reply to give
-once they are committed. None changes anything.
+Each function takes an image and a request. It returns the records that carry the request out, and
+the reply to send once they are committed. None of them changes anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ReplyT = TypeVar("ReplyT", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[ReplyT]):
-    """The records to write, and the answer to give once they are committed."""
+    """The records to write, and the reply to send once they are committed."""
 
     records: tuple[Record, ...]
     reply: ReplyT
@@ -26,10 +26,10 @@ class Decision(Generic[ReplyT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a decision may know besides the image.
+    """Inputs of a decision besides the image and the request.
 
-    next_offset: offset that its first record will get. Defaults are the cluster's own.
-    supported_features: of this controller. voter_ids: of the quorum, ascending.
+    next_offset: offset of its first record. default_*: the cluster's defaults. supported_features:
+    of this controller. voter_ids: of the quorum, ascending.
     """
 
     next_offset: int

@@ -1,18 +1,21 @@
-"""A broker whose session ended goes in chunks: out of all leaderships first, then out of every ISR.
+"""Fencing of a broker whose session ended, in chunks: first its leaderships, then its ISR
+memberships.
 
-A dead broker of a large cluster concerns tens of thousands of partitions. In one piece, deciding
-that would hold the controller's loop for the better part of a second, and no partition would have a
-new leader before all of them had. What a client waits for is a leader, so those come first; an
-ISR that still holds the dead broker only makes acks=all wait.
+A dead broker of a large cluster has tens of thousands of partitions. Decided at once, they would
+block the controller's loop for most of a second, and no partition would have a new leader before
+all of them had. Clients wait for leaders, so partitions that the broker led come first. An ISR that
+still has the dead broker only makes acks=all wait.
 
-Looking for those partitions goes in pieces too, and topics in which another decision meanwhile
-places the broker are looked at again: nothing is left when the last chunk is decided.
+Finding those partitions is done in pieces too. If another decision meanwhile puts the broker into a
+topic's partitions, that topic is searched again: nothing is left when the last chunk is decided.
 
-The fencing itself stands last, in the chunk that leaves nothing behind: if the controller dies on
-the way, the broker is still unfenced, its session ends at the next one too, and that one finds what
-is left. The other way round nobody would look at the rest. Partitions that nobody else can lead are
-in that same chunk, however many they are: 1. they lose their leader, 2. the controller dies, 3. the
-broker was not dead and talks to the next one: unfenced all the time, it would not be elected.
+The record that fences the broker is the last one, in the last chunk. If the controller dies before
+it, the broker is still unfenced; its session ends at the next controller too, which finds the rest.
+If the fencing came first, no controller would look for the rest.
+
+Partitions that no other replica can lead are in the last chunk too, however many they are. Bad
+sequence otherwise: 1. They lose their leader. 2. The controller dies. 3. The broker was not dead,
+and sends heartbeats to the next controller. It was never fenced, so no unfencing elects it again.
 """
 
 from __future__ import annotations
@@ -33,10 +36,10 @@ from kvorum.metadata.image.records import (
 )
 
 CHUNK_PARTITIONS = 1_000
-"""Decided in one go."""
+"""Partitions decided at a time."""
 
 LOOKED_AT_PER_DECIDED = 20
-"""To look at a partition costs so much less than to decide about it."""
+"""Partitions searched for each one decided: searching is much cheaper."""
 
 Piece = tuple[bytes, tuple[int, ...]]
 """Partitions of one topic, at most a chunk of them."""
@@ -44,11 +47,11 @@ Piece = tuple[bytes, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerFencing:
-    """A broker epoch on its way out.
+    """The progress of fencing one broker epoch.
 
-    chunk: partitions decided in one go. unseen: ids of the topics to look at. led, followed: found
-    partitions that it is to leave, in this order. stuck: those found to have no leader then, which
-    is for the last chunk.
+    chunk: partitions decided at a time. unseen: ids of the topics to search. led, followed:
+    partitions found that the broker is to be removed from, in this order. stuck: partitions for
+    which no other leader was found, left for the last chunk.
     """
 
     broker_id: int
@@ -60,7 +63,8 @@ class BrokerFencing:
     stuck: frozenset[Key] = frozenset()
 
     def note(self, records: Iterable[Record]) -> BrokerFencing:
-        """Note other decisions: partitions that they place on the broker are looked at again."""
+        """Note the records of other decisions: topics in which they put the broker are searched
+        again."""
         placed = dict.fromkeys(
             record.topic_id
             for record in records
@@ -74,7 +78,7 @@ class BrokerFencing:
 def begin_fencing(
     image: ClusterImage, broker_id: int, *, chunk: int = CHUNK_PARTITIONS
 ) -> BrokerFencing | None:
-    """None if there is no such broker, or it is fenced."""
+    """Start to fence a broker. None if there is no such broker, or it is fenced."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.is_fenced:
         return None
@@ -84,14 +88,14 @@ def begin_fencing(
 def fence_next_chunk(
     image: ClusterImage, at: BrokerFencing, *, is_unclean_default: bool = False
 ) -> Decision[BrokerFencing | None]:
-    """The next chunk, which may be empty, and where to go on; None when the broker is fenced, or
-    is no more what it was. Decisions since the last chunk must have been given to `note`.
-    """
+    """The records of the next chunk, maybe none, and the progress; None when the broker is fenced,
+    or has a new registration. Records of other decisions since the last chunk must have been given
+    to `note`."""
     broker = image.brokers.get(at.broker_id)
     if broker is None or broker.is_fenced or broker.broker_epoch != at.broker_epoch:
         return Decision((), None)
     at = _find_affected(image, at)
-    # While there may be more that it leads, nobody waits for it to leave an ISR.
+    # While more partitions that it leads may be found, leaving ISRs can wait.
     pieces = at.led if at.unseen else (*at.led, *at.followed)
     end = _end_of_chunk(pieces, at.chunk)
     is_last = not at.unseen and end == len(pieces)
@@ -126,7 +130,8 @@ def _changes(
     broker_id: int,
     eligible: EligibleBrokers,
 ) -> Iterator[PartitionChange]:
-    """Those that take the broker out of these partitions, if they still hold it."""
+    """The records that remove the broker from these partitions, where it is still leader or in the
+    ISR."""
     topic = image.topics.get(topic_id)
     if topic is None:
         return
@@ -141,8 +146,8 @@ def _changes(
 
 
 def _find_affected(image: ClusterImage, at: BrokerFencing) -> BrokerFencing:
-    """Look at some topics of `unseen`: what the broker leads there, and in whose ISR it stands; not
-    where it is the last member: that one stays in it (ADR 8)."""
+    """Search some topics of `unseen` for partitions that the broker leads, or in whose ISR it is.
+    Not those without a leader in which it is the last member, where it stays (ADR 8)."""
     if not at.unseen:
         return at
     led: list[Piece] = []
@@ -182,7 +187,7 @@ def _pieces(topic_id: bytes, partition_ids: list[int], chunk: int) -> Iterator[P
 
 
 def _end_of_chunk(pieces: tuple[Piece, ...], chunk: int) -> int:
-    """How many of the pieces make one chunk."""
+    """The number of pieces that make up one chunk."""
     size = 0
     for end, (_, partition_ids) in enumerate(pieces):
         size += len(partition_ids)

@@ -1,4 +1,4 @@
-"""Life of a broker: registration, fencing, unfencing, controlled shutdown (KIP-631)."""
+"""The life cycle of a broker: registration, fencing, unfencing, controlled shutdown (KIP-631)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 def register(
     image: ClusterImage, request: RegisterBrokerRequest, context: Context, *, has_session: bool
 ) -> Decision[RegisteredBroker | Rejected]:
-    """Give a broker process its place and its epoch: the offset of its record.
+    """Register a broker process; its broker epoch is the offset of its registration record.
 
     has_session: a process with this id is alive. Another incarnation is then refused.
     """
@@ -59,8 +59,8 @@ def register(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"another process is registered as broker {request.broker_id} and is alive",
             )
-        # The process that was there before may still lead partitions in this image. One that did
-        # not close its logs in good order may have lost what it held (KIP-966).
+        # The earlier process may still lead partitions in this image. If it did not close its logs
+        # cleanly, its replicas may have lost records (KIP-966).
         eligible = eligible_brokers(
             image, leaving=request.broker_id, is_unclean_default=context.is_unclean_default
         )
@@ -84,8 +84,8 @@ def register(
 def heartbeat(
     image: ClusterImage, request: Heartbeat, *, is_unclean_default: bool = False
 ) -> Decision[HeartbeatReply | Rejected]:
-    """Answer a heartbeat: unfence a broker that has caught up, move leaders off one that goes, or
-    off a data directory that has failed."""
+    """Answer a heartbeat: unfence a broker that has caught up, or move leaders off one that shuts
+    down or off a failed data directory."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         return _refused(
@@ -97,14 +97,14 @@ def heartbeat(
             f"broker {request.broker_id} has epoch {broker.broker_epoch}, "
             f"not {request.broker_epoch}",
         )
-    # Caught up: it has published at least its own registration.
+    # Caught up means that the broker has published at least its own registration.
     is_caught_up = request.metadata_offset > broker.broker_epoch
     is_fenced = broker.is_fenced
     records = after_failure(
         image, broker, request.offline_log_dirs, is_unclean_default=is_unclean_default
     )
     if records:
-        # All else waits for the next heartbeat, which finds the directory gone in the image.
+        # The rest waits for the next heartbeat, when the image no longer has the directory.
         return Decision(records, HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced))
     if request.want_shutdown:
         if not broker.is_fenced and not broker.in_controlled_shutdown:
@@ -124,11 +124,12 @@ def heartbeat(
 def fence(
     image: ClusterImage, broker_id: int, *, is_unclean_default: bool = False
 ) -> tuple[Record, ...]:
-    """Records that give away what a broker led, and fence it.
+    """The records that remove a broker from leadership and ISRs, and fence it.
 
-    The fencing stands last: of a decision too large for one batch only a part may survive the
-    controller, and then the broker is still unfenced and its session still ends, at the next one.
-    The other way round nobody would look at the rest.
+    The fencing is the last record. If the decision needs several batches, the controller may die
+    after some of them. The broker is then still unfenced, and its session ends at the next
+    controller too, which decides the rest. If the fencing came first, no controller would look for
+    the rest.
     """
     broker = image.brokers.get(broker_id)
     if broker is None or broker.is_fenced:

@@ -1,7 +1,7 @@
-"""Dynamic configs are set, changed and removed (KIP-339, KIP-226).
+"""Setting, changing and removing dynamic configs (KIP-339, KIP-226).
 
-Each resource stands for itself: one that is refused changes nothing and spoils no other. Codes are
-Apache Kafka's. As there, a broker's config may have a name that nothing here knows.
+Each resource is decided on its own: a refused one changes nothing, and does not affect others.
+Error codes are Apache Kafka's. As in Kafka, a broker's config may have a name that is unknown here.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.text import whole_number
 
 RECORDS_PER_REQUEST_MAX = 10_000
-"""As in Kafka; a request's outcome is one batch of the log, all or nothing."""
+"""As in Kafka. The records of a request are one batch of the log, all or nothing."""
 
 NAME_LENGTH_MAX = 32_767
-"""Characters of the name of a group or of a subscription; a group's id is an int16 string."""
+"""Limit of the name of a group or subscription in characters; a group id is an int16 string."""
 
 _BROKER_LOGGER = 8
 _NAMELESS = {
@@ -51,13 +51,13 @@ _NAMELESS = {
     RESOURCE_CLIENT_METRICS: "Subscription name can't be empty",
     RESOURCE_GROUP: "Default group resources are not allowed.",
 }
-"""Refusals of a resource without a name, in Kafka's words."""
+"""Messages for a resource without a name, as Kafka has them."""
 
 
 def alter_configs(
     image: ClusterImage, request: AlterConfigs
 ) -> Decision[tuple[AlteredConfigs, ...]]:
-    """Change each resource that can be changed; nothing is written if validate_only."""
+    """Change each resource that can be changed; nothing is written if validate_only is set."""
     asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
     records: list[Record] = []
     results: list[AlteredConfigs] = []
@@ -96,7 +96,7 @@ def alter_configs(
 def _alter_one(
     image: ClusterImage, resource: ConfigAlteration, *, is_replacement: bool
 ) -> list[Config] | Rejected:
-    """The records that change one resource, in order of their keys."""
+    """The records that change one resource, by ascending key."""
     refused = _resource_problem(image, resource) or _operations_problem(resource)
     if refused is not None:
         return refused
@@ -161,7 +161,7 @@ def _resource_problem(image: ClusterImage, resource: ConfigAlteration) -> Reject
 
 
 def _long_name_problem(name: str) -> Rejected | None:
-    """Groups and subscriptions need not be there yet, so nothing else bounds what is kept."""
+    """Groups and subscriptions need not exist, so only this check bounds their names."""
     if len(name) <= NAME_LENGTH_MAX:
         return None
     return Rejected(
@@ -202,11 +202,11 @@ def _new_value(
     operation: ConfigOperation,
     current: Mapping[str, str],
 ) -> str | Rejected | None:
-    """The key's new value; None to remove it."""
+    """The key's new value; None removes the key."""
     value = operation.value or ""
     kind = Operation(operation.kind)
     if kind is Operation.DELETE:
-        # Of any name: a value that a newer version set can be taken away by an older one.
+        # Any name may be deleted, so that an older version can remove a value that a newer one set.
         return None
     if kind is Operation.SET:
         return value
@@ -235,8 +235,8 @@ def _present_value(
     key: ConfigKey,
     current: Mapping[str, str],
 ) -> str:
-    """The value that APPEND and SUBTRACT start from: the present one as far as a controller
-    knows."""
+    """The value that APPEND and SUBTRACT start from: the current one, as far as the controller
+    knows it."""
     value = current.get(key.name)
     if value is None:
         shared = broker_configs(image, CLUSTER_DEFAULT)

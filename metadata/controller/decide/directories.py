@@ -1,9 +1,9 @@
-"""Data directories of brokers, and what their failure means for partitions (KIP-858).
+"""Data directories of brokers, and the effect of their failures on partitions (KIP-858).
 
-A replica in a directory that is offline is treated as if its broker were fenced, for this
-partition only. It leaves the ISR unless it is the last member, it is not elected, and it is
-eligible again when the directory is online (`eligible_brokers.ElectionRules.of`,
-`partition_change`). A broker with one directory comes here only for a replica whose log is damaged.
+A replica in an offline directory is treated as if its broker were fenced, for its partition only.
+It leaves the ISR unless it is the last member, it is not elected, and it can be elected again when
+the directory is online (`eligible_brokers.ElectionRules.of`, `partition_change`). A broker with one
+directory reports only replicas whose logs are damaged.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import uuid_text
 
 ASSIGNMENTS_PER_REQUEST_MAX = 10_000
-"""Replicas in one AssignReplicas: its records are one batch."""
+"""Replicas in one AssignReplicas, whose records are one batch."""
 
 RESERVED_IDS = 100
-"""Directory ids below are words (unassigned, lost), not directories; Kafka's number."""
+"""Directory ids below this number have special meanings (unassigned, lost); Kafka's number."""
 
 
 def registration_problem(image: ClusterImage, request: RegisterBrokerRequest) -> Rejected | None:
-    """Why a broker may not register with these directories, None if it may."""
+    """The reason why a broker may not register with these directories, None if it may."""
     who = f"broker {request.broker_id}"
     seen: set[bytes] = set()
     for directory in request.log_dirs:
@@ -79,7 +79,8 @@ def registration_problem(image: ClusterImage, request: RegisterBrokerRequest) ->
 
 
 def registered_log_dirs(image: ClusterImage, request: RegisterBrokerRequest) -> tuple[bytes, ...]:
-    """The directories of the registration, as far as the level in force can record them."""
+    """The directories to record in the registration; none if the level of metadata.version
+    cannot."""
     return tuple(sorted(request.log_dirs)) if _has_words(image) else ()
 
 
@@ -90,10 +91,10 @@ def after_failure(
     *,
     is_unclean_default: bool = False,
 ) -> tuple[Record, ...]:
-    """Records after a broker has told these directories offline; none if that is known.
+    """The records after a broker has reported these directories offline; none if that is known.
 
-    The registration changes last: of a decision too large for one batch only a part may survive
-    the controller, and then the next heartbeat finds the rest still to be done.
+    The registration changes last. If the decision needs several batches, the controller may die
+    after some of them; then the next heartbeat still finds the rest to be done.
     """
     failed = frozenset(offline) & frozenset(broker.log_dirs)
     if not failed:
@@ -102,7 +103,8 @@ def after_failure(
     left = tuple(d for d in broker.log_dirs if d not in failed)
     return (
         *_changes_without(image, broker.broker_id, failed, eligible),
-        # With none left the broker ends; until its session does nothing here may look online.
+        # A broker with no directory left exits. Until its session ends, none of its replicas may
+        # count as online, as they would with an empty list.
         BrokerRegistrationChange(
             broker.broker_id, broker.broker_epoch, log_dirs=left or (LOST_DIRECTORY,)
         ),
@@ -112,10 +114,11 @@ def after_failure(
 def assign_replicas(
     image: ClusterImage, request: AssignReplicas, eligible: EligibleBrokers
 ) -> Decision[tuple[RefusedReplica, ...] | Rejected]:
-    """Note where replicas lie; a replica whose place is offline is given up there.
+    """Record the directories of replicas; a replica in an offline directory loses leadership and
+    ISR.
 
-    The reply has the replicas that were refused, each with its own error: UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker holds no replica of it) or
+    The reply has the refused replicas, each with its error: UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker has no replica of it) or
     INVALID_REQUEST.
     """
     stale = stale_broker(image, request.broker_id, request.broker_epoch)
@@ -204,22 +207,22 @@ def _assigned(
     def of(replicas: tuple[int, ...]) -> tuple[bytes, ...]:
         return tuple(directory if r == broker_id else partition.directory_of(r) for r in replicas)
 
-    # A replica that turns up in another directory, or again after it was lost, may be empty: it is
-    # no eligible leader any more. The first report of a replica's directory says nothing of the
-    # kind.
+    # A replica that appears in another directory, or again after it was lost, may be empty: it is
+    # no eligible leader replica any more. The first report of a replica's directory does not mean
+    # that.
     is_lost = directory == LOST_DIRECTORY or before != UNASSIGNED_DIRECTORY
     partition_target = PartitionTarget(lost=frozenset((broker_id,)) if is_lost else frozenset())
     if not broker.has_online(directory):
         partition_target = without(partition, broker_id, is_lost=is_lost)
     moved = dataclasses.replace(partition, directories=of(partition.replicas))
     record = change(key, moved, partition_target, rules) or PartitionChange(*key)
-    # The same record may complete a reassignment, and then there are fewer replicas.
+    # The same record may complete a reassignment, which leaves fewer replicas.
     return dataclasses.replace(record, directories=of(record.replicas or partition.replicas))
 
 
 def _without_words(record: Record) -> Record | None:
-    """The same below the level that knows directories: a damaged replica still gives up what it
-    leads, though nothing keeps it from being elected again."""
+    """The record without its directories, for a level of metadata.version that cannot record them.
+    A damaged replica still loses its leadership, but may be elected again."""
     if not isinstance(record, PartitionChange):
         return record
     plain = dataclasses.replace(record, directories=None)

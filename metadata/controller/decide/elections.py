@@ -1,9 +1,9 @@
-"""Who leads a partition, and what changes when a broker goes or comes back.
+"""The elections that a decision triggers: for which partitions `partition_change` is asked.
 
-Which replica is elected stands in `partition_change`; here, for which partitions that is asked:
-those of a broker that is fenced, shuts down, returns or was lost, those an operator names
-(ElectLeaders, KIP-460, KIP-183), and, chunk by chunk, all those whose preferred leader could lead
-and does not, or that an unclean election may by now bring back.
+They are the partitions of a broker that is fenced, shuts down, returns or lost its disk, and those
+that an operator names (ElectLeaders, KIP-460, KIP-183). The sweep also walks over all partitions in
+chunks. It elects a preferred leader that could lead and does not, and a leader for a partition
+without one, uncleanly if its topic allows that by now.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kvorum.metadata.requests.controller_requests import ElectedLeader, Election
 from kvorum.runtime.errors import ErrorCode
 
 SWEEP_PARTITIONS_MAX = 5_000
-"""Partitions that one chunk of a sweep looks at: a few milliseconds of the loop's time."""
+"""Partitions that one chunk of a sweep checks: a few ms of the event loop's time."""
 
 SWEEP_ELECTIONS_MAX = 1_000
-"""Elections in one chunk; Kafka's own limit a run. Each moves clients and followers."""
+"""Elections in one chunk, Kafka's limit for one run. Each moves clients and followers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Where a walk over all partitions stands. topic_ids: those there were at its start."""
+    """The position of a walk over all partitions. topic_ids: the topics at its start."""
 
     topic_ids: tuple[bytes, ...]
     topic_index: int = 0
@@ -43,9 +43,9 @@ class Sweep:
 def changes_without_broker(
     image: ClusterImage, broker_id: int, eligible: EligibleBrokers, *, is_lost: bool = False
 ) -> Iterator[PartitionChange]:
-    """Changes that take a broker out of leadership and ISR; `eligible` must not hold it.
+    """The records that remove a broker from leadership and ISRs; `eligible` must not include it.
 
-    is_lost: its disk may have lost what it held, so it is not an eligible leader any more either.
+    is_lost: its disk may have lost records, so it is no eligible leader replica any more either.
     """
     for topic_id, topic in image.topics.items():
         rules: ElectionRules | None = None
@@ -65,7 +65,7 @@ def changes_without_broker(
 def changes_with_broker(
     image: ClusterImage, broker_id: int, eligible: EligibleBrokers
 ) -> Iterator[PartitionChange]:
-    """Elections in partitions without leader that a returning replica makes possible."""
+    """The elections in partitions without a leader that a returning broker makes possible."""
     for topic_id, topic in image.topics.items():
         rules: ElectionRules | None = None
         for partition_id, partition in topic.partitions.items():
@@ -79,7 +79,7 @@ def changes_with_broker(
 def elect_leaders(
     image: ClusterImage, request: ElectLeaders, eligible: EligibleBrokers
 ) -> Decision[tuple[ElectedLeader, ...]]:
-    """Preferred or unclean elections, of the partitions named or of all."""
+    """Preferred or unclean elections, for the named partitions or for all."""
     records: list[PartitionChange] = []
     results: list[ElectedLeader] = []
     targets = dict.fromkeys(request.partitions) or {
@@ -105,7 +105,7 @@ def elect_leaders(
                 )
         if record is not None:
             records.append(record)
-        # Asked for all, only what was done or failed is worth an answer (KIP-460).
+        # If all partitions are requested, only elections and errors are listed (KIP-460).
         if request.partitions or error is not ErrorCode.ELECTION_NOT_NEEDED:
             results.append(
                 ElectedLeader(topic=name, partition_id=partition_id, error=error, message=message)
@@ -114,17 +114,17 @@ def elect_leaders(
 
 
 def begin_sweep(image: ClusterImage) -> Sweep:
-    """The beginning of a walk, in an order that is the same in every process."""
+    """Start a walk, in an order that is the same in every process."""
     return Sweep(tuple(sorted(image.topics)))
 
 
 def sweep(
     image: ClusterImage, at: Sweep, eligible: EligibleBrokers, *, with_preferred: bool
 ) -> Decision[Sweep | None]:
-    """One chunk of the walk: its elections, and where to go on; None when it is over.
+    """One chunk of the walk: its elections, and the position of the next; None at the end.
 
-    with_preferred: give leadership back to preferred leaders too (auto.leader.rebalance.enable).
-    Topics made since the walk began wait for the next one, those deleted are passed over.
+    with_preferred: also elect preferred leaders (auto.leader.rebalance.enable). Topics created
+    since the walk began wait for the next walk; deleted ones are skipped.
     """
     records: list[PartitionChange] = []
     looked_at = 0
@@ -168,7 +168,7 @@ def _can_prefer(partition: PartitionImage, rules: ElectionRules) -> bool:
 def _problem(
     partition: PartitionImage, election: ElectionType, rules: ElectionRules
 ) -> tuple[ErrorCode, str]:
-    """Why there is nothing to elect, in Kafka's order of checks."""
+    """The reason why there is nothing to elect, with Kafka's order of checks."""
     if election is ElectionType.UNCLEAN:
         if partition.has_leader:
             return ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads"

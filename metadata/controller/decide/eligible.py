@@ -1,9 +1,11 @@
-"""Eligible leader replicas end where min.insync.replicas changes (KIP-966, Kafka's ClearElr).
+"""Clearing of eligible leader replicas (ELRs) when min.insync.replicas changes (KIP-966, Kafka's
+ClearElr).
 
-Whoever stands in an ELR does so because the high watermark could not rise while the ISR was below
-the minimum. 1. ISR {1}, ELR {2}, minimum 2. 2. The minimum becomes 1. 3. Broker 1 acknowledges
-records that 2 never saw. 4. Broker 1 dies; electing 2 would lose them. So the records that change
-the minimum are preceded, in the same batch, by records that empty the ELRs under it.
+A replica is in an ELR because the high watermark could not rise while the ISR was below the
+minimum. Bad sequence when the minimum falls: 1. The ISR is {1}, the ELR {2}, the minimum 2. 2. The
+minimum becomes 1. 3. Broker 1 acknowledges records that 2 never had. 4. Broker 1 dies; electing 2
+would lose them. So the records that change the minimum follow, in the same batch, records that
+clear the ELRs under it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from kvorum.metadata.image.records import Config, PartitionChange, Record
 
 
 def with_elr_cleared(image: ClusterImage, records: Sequence[Record]) -> tuple[Record, ...]:
-    """The records of a decision, after those that empty the ELRs which they make worthless."""
+    """The records of a decision, after records that clear the ELRs which they invalidate."""
     topics: dict[bytes, TopicImage] = {}
     for record in records:
         if isinstance(record, Config) and record.name == MIN_INSYNC_REPLICAS:
@@ -31,8 +33,8 @@ def with_elr_cleared(image: ClusterImage, records: Sequence[Record]) -> tuple[Re
 
 
 def elr_forgotten(image: ClusterImage) -> Iterator[PartitionChange]:
-    """Records that empty what is known of eligible replicas, as the feature is switched off: from
-    then on nobody keeps what they are worth."""
+    """The records that clear all eligible leader replicas when the feature is switched off: from
+    then on no controller keeps them valid."""
     for topic in image.topics.values():
         for partition_id, partition in topic.partitions.items():
             if partition.elr or partition.last_known_elr:
@@ -41,8 +43,8 @@ def elr_forgotten(image: ClusterImage) -> Iterator[PartitionChange]:
 
 def _under(image: ClusterImage, record: Config) -> Iterator[TopicImage]:
     if record.resource_type != RESOURCE_TOPIC:
-        # The cluster's default or one broker's own value: no telling which topics go by it, but
-        # for those that had their own. One that loses it now has a record of its own.
+        # The record is for the cluster default or one broker. It may affect every topic without a
+        # value of its own; a topic that loses its own value now has a record itself.
         for topic in image.topics.values():
             if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):
                 yield topic

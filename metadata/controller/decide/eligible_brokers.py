@@ -1,9 +1,9 @@
 """The brokers that may be elected, and the rules of each topic's elections.
 
-A topic's own config comes first, then the cluster's dynamic default in the image. For unclean
-elections the controllers' own property stands last. For min.insync.replicas it does not: an
-eligible leader replica is only worth its name if the leader stops its high watermark at the very
-number that the controller goes by, and only what is in the metadata log is the same for both.
+A topic's own config comes first, then the cluster default in the image. For unclean elections, the
+controllers' static property is last. For min.insync.replicas it is not used. An eligible leader
+replica is valid only if the leader stops its high watermark at exactly the minimum that the
+controller uses, and only the metadata log is the same for both.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ _MINIMUM_MAX = (1 << 15) - 1
 class ElectionRules:
     """The rules for elections in one topic's partitions.
 
-    active: brokers that may lead. min_isr: min.insync.replicas as configured, which may be more
-    than a partition has replicas. has_elr, has_recovery_state: whether the feature levels have
-    words for eligible leader replicas and for a leader that recovers. log_dirs: ids of the
-    directories that are online, by broker.
+    active: brokers that may lead. min_isr: min.insync.replicas as configured, maybe more than the
+    partition's replicas. has_elr, has_recovery_state: the feature levels can record eligible leader
+    replicas, and a leader that recovers. log_dirs: ids of the online directories, by broker.
     """
 
     active: Set[int]
@@ -47,8 +46,8 @@ class ElectionRules:
     log_dirs: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
     def of(self, partition: PartitionImage) -> ElectionRules:
-        """The rules of one partition: no broker may lead it whose replica's directory is offline,
-        as if that broker were fenced for this partition only (KIP-858)."""
+        """The rules of one partition: a broker whose replica is in an offline directory may not
+        lead it, as if that broker were fenced for this partition (KIP-858)."""
         if not partition.directories:
             return self
         offline = {
@@ -61,14 +60,14 @@ class ElectionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EligibleBrokers:
-    """The brokers that may lead, and what holds for topics that say nothing themselves."""
+    """The brokers that may lead, and the defaults for topics without configs of their own."""
 
     active: frozenset[int]
     is_unclean_default: bool = False
     log_dirs: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
     def rules(self, image: ClusterImage, topic: str) -> ElectionRules:
-        """The rules of the topic of this name."""
+        """The rules of the topic with this name."""
         return ElectionRules(
             active=self.active,
             min_isr=min_isr_of(image, topic),
@@ -89,7 +88,7 @@ def eligible_brokers(
 ) -> EligibleBrokers:
     """The brokers that may lead by this image, with `joining` and without `leaving`.
 
-    offline_dirs: directories that have just failed; no replica in them counts as online.
+    offline_dirs: directories that have just failed; replicas in them do not count as online.
     """
     active = set(image.active_broker_ids())
     if joining is not None:
@@ -98,7 +97,7 @@ def eligible_brokers(
     log_dirs = {b.broker_id: b.log_dirs for b in image.brokers.values() if b.log_dirs}
     if offline_dirs:
         log_dirs = {
-            # Nothing at all would read as a broker that told none: see image.is_online.
+            # An empty list would mean that the broker reports no directories: see image.is_online.
             broker_id: tuple(d for d in ids if d not in offline_dirs) or (LOST_DIRECTORY,)
             for broker_id, ids in log_dirs.items()
         }
@@ -112,8 +111,8 @@ def min_isr_of(image: ClusterImage, topic: str) -> int:
     text = image.topic_configs(topic).get(MIN_INSYNC_REPLICAS)
     if text is not None:
         return _minimum(text)
-    # A broker's own dynamic value beats the default there; the least that a leader may go by is
-    # all that every leader keeps.
+    # A broker's own dynamic value overrides the cluster default there. Only the lowest value is one
+    # that every leader observes.
     return min(
         _minimum(image.default_config(MIN_INSYNC_REPLICAS)),
         *(
@@ -126,7 +125,8 @@ def min_isr_of(image: ClusterImage, topic: str) -> int:
 
 
 def _minimum(text: str | None) -> int:
-    # As brokers read it, " 2" and "+2" too: a leader's high watermark stops at what it reads.
+    # Parse as brokers do, which accept " 2" and "+2" too: a leader's high watermark stops at the
+    # parsed value.
     number = None if text is None else parse(TOPIC_CONFIGS[MIN_INSYNC_REPLICAS], text)
     return number if isinstance(number, int) else MIN_ISR_DEFAULT
 

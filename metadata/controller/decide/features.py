@@ -1,4 +1,4 @@
-"""Feature levels (KIP-584): upgrade, safe downgrade; and who may join under them."""
+"""Feature levels (KIP-584): upgrades, safe downgrades, and the check of nodes that join."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 def update_features(
     image: ClusterImage, request: UpdateFeatures, context: Context
 ) -> Decision[tuple[UpdatedFeature, ...] | Rejected]:
-    """Finalise other levels, all of them or none.
+    """Finalise new levels, all of them or none.
 
-    A level must lie in the range of this controller, of every registered broker and of every
-    controller that votes; what it rests on must be finalised too. Raising needs no leave, going
-    back does: a safe downgrade loses no metadata, and no other is made (as in Apache Kafka).
+    A level must be supported by this controller, every registered broker and every controller that
+    votes; the levels that it depends on must be finalised too. An upgrade needs no consent. A
+    downgrade must be requested as one, and is refused if it would lose metadata (as in Apache
+    Kafka).
     """
     levels = dict(image.features)
     outcome: list[UpdatedFeature] = []
@@ -54,7 +55,7 @@ def update_features(
                 message="" if problem is None else problem.message,
             )
         )
-    # Judged together: an upgrade may bring both a level and what it rests on.
+    # Check all updates together: one request may have a level and the one that it depends on.
     for at, update in enumerate(request.updates):
         if outcome[at].error is ErrorCode.NONE:
             outcome[at] = _checked_needs(update, levels)
@@ -74,7 +75,7 @@ def update_features(
 def register_controller(
     image: ClusterImage, request: RegisterControllerRequest, context: Context
 ) -> Decision[RegisteredController | Rejected]:
-    """Note a controller process and the levels that it supports."""
+    """Register a controller process and the levels that it supports."""
     if request.cluster_id != context.cluster_id:
         return Decision(
             (),
@@ -97,7 +98,7 @@ def register_controller(
 
 
 def refusal(image: ClusterImage, who: str, features: Iterable[FeatureRange]) -> Rejected | None:
-    """Why a node may not join under the levels in force, None if it may."""
+    """The reason why a node may not join under the finalised levels, None if it may."""
     problem = unsupported(image.features, tuple(features) or UNSAID)
     if problem is None:
         return None
@@ -107,10 +108,10 @@ def refusal(image: ClusterImage, who: str, features: Iterable[FeatureRange]) -> 
 
 
 def bootstrap(image: ClusterImage, context: Context) -> tuple[FeatureLevel, ...]:
-    """The levels that a new cluster begins with; nothing for one that has begun.
+    """The initial levels of a new cluster; none if the cluster has metadata already.
 
-    Metadata from before levels were written stays as it is, at the lowest: `features upgrade`
-    raises it when all nodes can.
+    Metadata from before levels were recorded keeps the lowest ones; `features upgrade` raises them
+    when all nodes can.
     """
     if image.features or image.brokers or image.topics:
         return ()
@@ -151,7 +152,7 @@ def _problem(
 def _everybody(
     image: ClusterImage, context: Context
 ) -> Iterator[tuple[str, tuple[FeatureRange, ...]]]:
-    """This controller, the brokers, and the other controllers that vote."""
+    """This controller, the brokers, and the other voters, each with its supported levels."""
     yield "this controller", context.supported_features
     for broker_id, broker in sorted(image.brokers.items()):
         yield f"broker {broker_id}", broker.features or UNSAID
@@ -164,17 +165,17 @@ def _everybody(
 
 
 def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected | None:
-    """An unsafe downgrade is refused like a safe one that would lose something."""
+    """The error of a downgrade that would lose metadata, also of one requested as unsafe."""
     if name != METADATA_VERSION:
         return None
     lost = next(_lost_below(image, level), None)
     if lost is None:
         return None
-    return _invalid(f"{name} {level} has no words for {lost}; nothing that is there may be lost")
+    return _invalid(f"{name} {level} cannot record {lost}; a downgrade may lose nothing")
 
 
 def _lost_below(image: ClusterImage, level: int) -> Iterator[str]:
-    """The parts of the metadata that a level of metadata.version cannot express."""
+    """The parts of the metadata that this level of metadata.version cannot record."""
     if level < SCRAM_LEVEL and image.scram_credentials:
         yield f"SCRAM credentials, such as those of {min(image.scram_credentials)!r}"
     if level >= REASSIGNMENT_LEVEL:
@@ -205,7 +206,8 @@ def _checked_needs(update: FeatureUpdate, levels: Mapping[str, int]) -> UpdatedF
 
 
 def _broken_need(levels: Mapping[str, int], but: set[str]) -> str | None:
-    """A finalised feature that would lose what it rests on."""
+    """The reason why a finalised feature would miss a level that it depends on; None if none
+    does."""
     for name, level in sorted(levels.items()):
         need = None if name in but else missing_need(name, level, levels)
         if need is not None:

@@ -1,7 +1,6 @@
-"""AlterPartition: a leader's proposal for its ISR, checked against the truth (KIP-497, KIP-903).
+"""AlterPartition: a leader's ISR proposal, checked against the image (KIP-497, KIP-903).
 
-The checks stand in Kafka's order (KIP-497), so that a stale proposal meets the same
-error whoever sends it.
+The checks are in Kafka's order, so that a stale proposal always gets the same error.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ def alter_partition(
 ) -> Decision[tuple[AlteredPartition, ...] | Rejected]:
     """Accept or refuse each proposal on its own.
 
-    leaving: a broker that is just being taken out of every ISR, and is not let back into one.
-    NEW_LEADER_ELECTED: the proposal was accepted, completed a reassignment and thereby cost the
-    sender its leadership.
+    leaving: a broker that is being fenced; it may not join an ISR. NEW_LEADER_ELECTED: the proposal
+    was accepted and completed a reassignment, and because of that another replica leads.
     """
     stale = stale_broker(image, request.broker_id, request.broker_epoch)
     if stale is not None:
@@ -44,7 +42,7 @@ def alter_partition(
         partition = image.partition(*key)
         error = _problem(image, request.broker_id, proposal, partition, leaving)
         if error is ErrorCode.NONE and key in seen:
-            # The first of the two has moved the partition epoch on.
+            # The first of the two has raised the partition epoch.
             error = ErrorCode.INVALID_UPDATE_VERSION
         if error is not ErrorCode.NONE or partition is None:
             results.append(
@@ -89,7 +87,8 @@ def _problem(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     epochs = (proposal.leader_epoch, proposal.partition_epoch)
     if epochs[0] > partition.leader_epoch or epochs[1] > partition.partition_epoch:
-        # The leader has seen more of the log than this controller: it is the stale one.
+        # The leader has seen more of the log than this controller, which is therefore the stale
+        # one.
         return ErrorCode.NOT_CONTROLLER
     if epochs[0] < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -117,7 +116,7 @@ def _member_problem(
         if member == leaving and member not in partition.isr:
             return ErrorCode.INELIGIBLE_REPLICA
         if broker_epoch != -1 and broker_epoch != broker.broker_epoch:
-            # The replica restarted since the leader heard of it, perhaps with an empty disk.
+            # The replica restarted after the leader last heard from it, perhaps with an empty disk.
             return ErrorCode.INELIGIBLE_REPLICA
         if not broker.has_online(partition.directory_of(member)):
             return ErrorCode.INELIGIBLE_REPLICA

@@ -1,17 +1,18 @@
-"""One partition's next state, whatever caused it: the rules that hold for every change.
+"""The next state of one partition: the rules that hold for every change, whatever caused it.
 
-Every decision that touches a partition names what it wants (another ISR, other replicas, an
-election) and comes through `change`. In this order (Kafka's PartitionChangeBuilder):
+Every decision about a partition passes a target (another ISR, other replicas, an election) to
+`change`. It works in this order (as Kafka's PartitionChangeBuilder):
 
-1. A reassignment is completed as soon as all its targets are in sync.
-2. A leader is found: the present one if it may stay, else the first active member of the ISR in
-   the order of the replicas, else of the eligible leader replicas, else, where that is allowed,
-   uncleanly anyone.
-3. Who left an ISR that is now below min.insync.replicas is remembered as eligible (KIP-966). The
-   leader's high watermark stands still down there, so they hold all that is committed.
+1. It completes a reassignment if all its targets are in sync.
+2. It finds a leader: the present one if it may stay, else the first active member of the ISR in the
+   order of the replicas, else of the eligible leader replicas, else, if unclean elections are
+   allowed, any active replica.
+3. It records the replicas that left an ISR which is now below min.insync.replicas as eligible
+   leader replicas (KIP-966). The high watermark does not move while the ISR is that small, so they
+   have all committed records.
 
-Unlike in Kafka the ISR is never empty: its last member stays in it, fenced or not, until an
-eligible replica or an unclean election takes its place.
+Unlike in Kafka the ISR is never empty. Its last member stays, fenced or not, until an eligible
+leader replica or an unclean election replaces it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Replicas = tuple[int, ...]
 
 
 class Election(enum.Enum):
-    """How far an election may go."""
+    """The replicas that an election may choose from."""
 
     ONLINE = "keep the leader if it may stay"
     PREFERRED = "the first replica if it is in sync and active, else as ONLINE"
@@ -41,10 +42,10 @@ class Election(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTarget:
-    """What a change is to bring; None means as it is.
+    """The requested changes; None leaves a field as it is.
 
-    lost: replicas that may have lost what they held; they are eligible no more.
-    is_recovered: the leader says by its proposal that it has recovered.
+    lost: replicas that may have lost records, and are no longer eligible. is_recovered: the
+    leader's proposal shows that it has recovered.
     """
 
     replicas: Replicas | None = None
@@ -75,10 +76,8 @@ _NOTHING = (None,) * 8
 def change(
     key: Key, partition: PartitionImage, partition_target: PartitionTarget, rules: ElectionRules
 ) -> PartitionChange | None:
-    """The record that brings the partition_target about, None if nothing is different then.
-
-    partition_target.isr must not be empty.
-    """
+    """The record that makes the requested changes, None if nothing changes. partition_target.isr
+    must not be empty."""
     rules = rules.of(partition)
     shape = _completed(_targeted(partition, partition_target), rules)
     outcome = _elect(partition, shape, partition_target, rules)
@@ -92,14 +91,14 @@ def change(
     if shape.replicas != partition.replicas:
         new_replicas = shape.replicas
         if leader != NO_LEADER and not set(partition.replicas) <= set(new_replicas):
-            # A new epoch for the same leader keeps replicas that are out from fetching on.
+            # The same leader gets a new epoch, so that removed replicas cannot continue to fetch.
             new_leader = leader
     recovery = None
     if rules.has_recovery_state and (outcome.is_unclean or partition_target.is_recovered):
         recovery = RECOVERING if outcome.is_unclean else RECOVERED
     last_known = _last_known(partition, outcome, shape) if rules.has_elr else ()
-    # Tens of thousands of these are made at once when a broker dies: told by fields what there is
-    # nothing of, not by comparing with an empty record.
+    # The death of a broker needs tens of thousands of these records at once. Comparing the fields
+    # is faster than building an empty record to compare with.
     fields: tuple[Any, ...] = (
         None if isr == partition.isr else isr,
         new_leader,
@@ -114,7 +113,7 @@ def change(
 
 
 def changed(partition: PartitionImage, record: PartitionChange) -> PartitionImage:
-    """The partition after `record`, for a reply that goes out before it is replayed."""
+    """The partition after `record`, for a reply that is built before the record is replayed."""
     leader = record.leader
     return PartitionImage(
         partition.replicas if record.replicas is None else record.replicas,
@@ -126,11 +125,11 @@ def changed(partition: PartitionImage, record: PartitionChange) -> PartitionImag
 
 
 def without(partition: PartitionImage, broker_id: int, *, is_lost: bool = False) -> PartitionTarget:
-    """The partition_target to take a broker out of the ISR.
+    """The target that removes a broker from the ISR.
 
-    is_lost: it may also have lost what it held, and is not eligible any more. The last member of
-    an ISR stays, unless it is lost and an eligible replica can stand for it: that one is known
-    to hold all that is committed, the lost one is not.
+    is_lost: it may also have lost records, and is no longer eligible. The last member of an ISR
+    stays, with one exception: if it is lost, and an eligible leader replica exists, that replica
+    replaces it. The eligible replica is known to have all committed records, the lost one is not.
     """
     lost = frozenset((broker_id,)) if is_lost else frozenset()
     isr = tuple(member for member in partition.isr if member != broker_id)
@@ -150,10 +149,10 @@ def dropped(
     *,
     is_lost: bool = False,
 ) -> PartitionChange | None:
-    """The record that takes a broker out: `change` by the partition_target `without`.
+    """The record that removes a broker: the same as `change` with the target of `without`.
 
-    A dead broker costs one of these for each partition that it led or followed, all before any
-    of them has a new leader. So the plain case takes a short way to the same record.
+    A dead broker needs one record for each partition that it led or followed, all before any of
+    them has a new leader. So the simple case has a faster way to the same record.
     """
     isr = tuple([member for member in partition.isr if member != broker_id])
     is_plain = not (
@@ -189,7 +188,7 @@ def _completed(shape: _Shape, rules: ElectionRules) -> _Shape:
     target = tuple(r for r in shape.replicas if r not in shape.removing)
     isr = tuple(r for r in shape.isr if r not in shape.removing)
     if not set(target) <= set(isr) or not any(r in rules.active for r in isr):
-        # With no target that could lead, the replicas to be removed are the only way on.
+        # No target could lead; the replicas to be removed are needed until one can.
         return shape
     return _Shape(target, isr, (), ())
 
@@ -216,7 +215,7 @@ def _elect(
     if eligible is not None:
         return _Outcome(eligible, (eligible,))
     if rules.is_unclean_allowed or partition_target.election is Election.UNCLEAN:
-        # The last leader held the most; a replica that is only being added may hold nothing.
+        # The last leader has the most records; a replica that is only being added may have none.
         known = (*partition.last_known_elr, leader)
         settled = tuple(r for r in shape.replicas if r not in shape.adding)
         for pool in (known, settled, shape.adding):
@@ -233,7 +232,7 @@ def _eligible(
     partition_target: PartitionTarget,
     rules: ElectionRules,
 ) -> Replicas:
-    """The eligible leader replicas beside this ISR, in the order of the replicas."""
+    """The eligible leader replicas outside this ISR, in the order of the replicas."""
     if not rules.has_elr or len(isr) >= min(rules.min_isr, len(shape.replicas)):
         return ()
     holders = (set(partition.isr) | set(partition.elr)) - partition_target.lost

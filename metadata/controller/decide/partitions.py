@@ -1,4 +1,4 @@
-"""More partitions for a topic that there is (CreatePartitions, KIP-195)."""
+"""CreatePartitions: adds partitions to an existing topic (KIP-195)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 def create_partitions(
     image: ClusterImage, request: CreatePartitions, context: Context
 ) -> Decision[tuple[CreatedPartitions, ...]]:
-    """Grow each topic that can be grown; each refusal is its own."""
+    """Add partitions to each topic for which it is possible; each topic is refused on its own."""
     records: list[Partition] = []
     results: list[CreatedPartitions] = []
     repeated = {name for name, n in Counter(t.name for t in request.topics).items() if n > 1}
@@ -122,7 +122,8 @@ def _problem(topic: TopicImage, wanted: NewPartitions) -> Rejected | None:
             f"number of partitions {wanted.count} is over {PARTITIONS_MAX}",
         )
     if any(partition.is_reassigning for partition in topic.partitions.values()):
-        # Their replication factor is in flux, and new partitions take theirs from partition 0.
+        # A reassignment changes replication factors, and new partitions take theirs from partition
+        # 0.
         return Rejected(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             f"a reassignment of topic {topic.name!r} is in progress; let it end or cancel it",

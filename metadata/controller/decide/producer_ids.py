@@ -1,4 +1,4 @@
-"""Blocks of producer ids, never handed out twice (KIP-730)."""
+"""Allocation of blocks of producer ids, which are never given out twice (KIP-730)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK_LENGTH = 1_000
 def allocate_producer_ids(
     image: ClusterImage, request: AllocateProducerIds
 ) -> Decision[ProducerIdBlock | Rejected]:
-    """The next block, for this broker alone."""
+    """Allocate the next block to one broker."""
     stale = stale_broker(image, request.broker_id, request.broker_epoch)
     if stale is not None:
         return Decision((), stale)

@@ -1,4 +1,4 @@
-"""Client quotas are set and removed (KIP-546)."""
+"""Setting and removing client quotas (KIP-546)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from kvorum.metadata.requests.config_requests import (
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 RECORDS_PER_REQUEST_MAX = 10_000
-"""As in Kafka; a request's outcome is one batch of the log, all or nothing."""
+"""As in Kafka. The records of a request are one batch of the log, all or nothing."""
 
 
 def alter_client_quotas(
     image: ClusterImage, request: AlterClientQuotas
 ) -> Decision[tuple[AlteredQuota, ...]]:
-    """Change the quotas of each entity that can be changed; nothing is written if validate_only."""
+    """Change the quotas of each entity that can be changed; nothing is written if validate_only is
+    set."""
     level = level_of(image.features, METADATA_VERSION)
     if level < REASSIGNMENT_LEVEL:
         message = (

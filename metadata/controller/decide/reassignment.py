@@ -1,13 +1,14 @@
-"""Reassignment: other replicas for a partition, by adding first and removing last (KIP-455).
+"""Reassignment of a partition to other replicas: adds replicas first, removes replicas last
+(KIP-455).
 
-While it is under way the replicas are the targets, in their order, followed by those to be
-removed; `adding_replicas` and `removing_replicas` say which is which. It is complete when all
-targets are in sync (`partition_change`), which an AlterPartition brings about. All of it stands in
-the records, so that another controller goes on where this one stopped.
+While a reassignment is in progress, the partition's replicas are the targets in their order,
+followed by those to be removed; `adding_replicas` and `removing_replicas` say which is which. An
+AlterPartition that brings all targets into the ISR completes it (`partition_change`). The records
+hold this whole state, so that another controller continues it.
 
-A reassignment on top of another replaces it: what the first was adding and the second does not
-want is dropped at once, and what there was before the first is still what a cancellation goes
-back to. (It comes back as a set: the order among replicas that stayed is that of the targets.)
+A new reassignment replaces one in progress. Replicas that the first was adding and the second does
+not name are dropped at once. A cancellation restores the replicas from before the first. (It
+restores the set: replicas that stayed have the order of the targets.)
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from kvorum.metadata.requests.controller_requests import (
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 REASSIGNMENTS_PER_REQUEST_MAX = 10_000
-"""Partitions in one request: its records are one batch, and each starts a copy of a log."""
+"""Partitions in one request: its records are one batch, and each partition starts copying a log."""
 
 REPLICAS_MAX = 1_000
-"""Targets of one partition; a list that long is a mistake, not a partition_target."""
+"""Target replicas of one partition; a longer list is a mistake."""
 
 
 def alter_reassignments(
     image: ClusterImage, request: AlterReassignments, eligible: EligibleBrokers
 ) -> Decision[tuple[ReassignedPartition, ...] | Rejected]:
-    """Begin, replace or cancel the reassignment of each partition on its own."""
+    """Start, replace or cancel the reassignment of each partition on its own."""
     level = level_of(image.features, METADATA_VERSION)
     if level < REASSIGNMENT_LEVEL:
         message = (
@@ -83,7 +84,7 @@ def alter_reassignments(
 def list_reassignments(
     image: ClusterImage, request: ListReassignments
 ) -> Decision[tuple[OngoingReassignment, ...]]:
-    """The reassignments under way, of the partitions asked for or of all."""
+    """The reassignments in progress, of the named partitions or of all."""
     targets = request.partitions
     if targets is None:
         targets = tuple(

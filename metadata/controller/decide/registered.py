@@ -1,4 +1,4 @@
-"""The check that a request comes from the broker that the image has under its id."""
+"""The check that a request comes from the registered process of a broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def stale_broker(image: ClusterImage, broker_id: int, broker_epoch: int) -> Rejected | None:
-    """STALE_BROKER_EPOCH unless the broker is registered under that very epoch."""
+    """STALE_BROKER_EPOCH unless the broker is registered with exactly that epoch."""
     broker = image.brokers.get(broker_id)
     if broker is not None and broker.broker_epoch == broker_epoch:
         return None

@@ -1,4 +1,5 @@
-"""SCRAM credentials of users are set and removed (KIP-554). Codes and words are Apache Kafka's."""
+"""Setting and removing users' SCRAM credentials (KIP-554). Error codes and messages are Apache
+Kafka's."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 16_384
 RECORDS_PER_REQUEST_MAX = 10_000
-"""As in Kafka; a request's outcome is one batch of the log, all or nothing."""
+"""As in Kafka. The records of a request are one batch of the log, all or nothing."""
 
 
 def alter_scram_credentials(
     image: ClusterImage, request: AlterScramCredentials
 ) -> Decision[tuple[AlteredScramUser, ...]]:
-    """Change the credentials of each user that can be changed. A user has one outcome."""
+    """Change the credentials of each user for whom it is possible. Each user has one result."""
     asked: list[ScramDeletion | ScramUpsertion] = [*request.deletions, *request.upsertions]
     counts = Counter(item.user for item in asked)
     records: list[Record] = []

@@ -1,4 +1,4 @@
-"""Topics come and go (KIP-631)."""
+"""Creation and deletion of topics (KIP-631)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from kvorum.runtime.ids import new_uuid
 
 TOPIC_NAME_LENGTH_MAX = 249
 PARTITIONS_MAX = 40_000
-"""Partitions a single topic may have when it is made: see PARTITIONS_PER_REQUEST_MAX."""
+"""Partitions that a topic may be created with: see PARTITIONS_PER_REQUEST_MAX."""
 
 PARTITIONS_PER_REQUEST_MAX = 50_000
-"""A request's outcome is one batch of the log, all or nothing, and a batch has 8 MiB."""
+"""The records of a request are one batch of the log, all or nothing, and a batch has at most 8
+MiB."""
 
 METADATA_TOPIC = "__cluster_metadata"
-"""The metadata log's own name; its folder lies where the replicas' folders lie."""
+"""The name of the metadata log, whose folder is beside the replicas' folders."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -36,11 +37,11 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 def create_topics(
     image: ClusterImage, request: CreateTopics, context: Context
 ) -> Decision[tuple[CreatedTopic, ...]]:
-    """Make each topic that can be made; each refusal is its own."""
+    """Create each topic for which it is possible; each topic is refused on its own."""
     records: list[Record] = []
     results: list[CreatedTopic] = []
-    # `.` and `_` fall together in metric names; Kafka refuses names that differ only there.
-    # Only a request with such a name pays for the walk over all names.
+    # `.` and `_` are the same in metric names; Kafka refuses names that differ only in them. Only a
+    # request with such a name walks over all names.
     collisions: dict[str, str] = {}
     if any(_collides(topic.name) for topic in request.topics):
         collisions = {_collision_key(name): name for name in image.topic_ids if _collides(name)}
@@ -72,8 +73,8 @@ def create_topics(
 def delete_topics(
     image: ClusterImage, request: DeleteTopics, *, is_enabled: bool = True
 ) -> Decision[tuple[DeletedTopic, ...]]:
-    """Remove each topic that exists, by name or by id. is_enabled: delete.topic.enable of this
-    controller; without it every topic stays."""
+    """Delete each topic that exists, by name or by id. is_enabled: delete.topic.enable of this
+    controller; if False, no topic is deleted."""
     if not is_enabled:
         return Decision(
             (),
@@ -162,8 +163,8 @@ def _placements(
         if topic.num_partitions != -1 or topic.replication_factor != -1:
             return Rejected(
                 ErrorCode.INVALID_REQUEST,
-                "replicas given by hand leave no room for a partition count or a "
-                "replication factor; both must be -1",
+                "the request has assignments, so its partition count and its replication "
+                "factor must both be -1",
             )
         return assignments_by_hand(image, topic.assignments)
     count = topic.num_partitions
@@ -186,7 +187,7 @@ def _placements(
 
 
 def placeable_brokers(image: ClusterImage) -> list[UsableBroker]:
-    """The brokers that new replicas may be put on; those about to leave get none."""
+    """The brokers that new replicas may be placed on; brokers in controlled shutdown get none."""
     return [
         UsableBroker(broker.broker_id, broker.rack, broker.is_active)
         for broker in image.brokers.values()
@@ -201,9 +202,9 @@ def assignments_by_hand(
     first_id: int = 0,
     size: int | None = None,
 ) -> list[tuple[int, ...]] | Rejected:
-    """Replicas given by hand for partitions from `first_id` on, if they will do.
+    """Check manual assignments for partitions from `first_id` on.
 
-    size: replicas that each must have; None takes it from the first.
+    size: number of replicas of each; None takes it from the first.
     """
     size = len(assignments[0]) if size is None else size
     for partition_id, replicas in enumerate(assignments, start=first_id):

@@ -1,4 +1,4 @@
-"""Taking a broker out of the cluster for good (KIP-631, UnregisterBroker)."""
+"""UnregisterBroker: removes a broker from the cluster for good (KIP-631)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 SHOWN_MAX = 3
-"""Partitions named in a refusal."""
+"""Partitions that a refusal names."""
 
 
 def unregister(
@@ -21,11 +21,11 @@ def unregister(
     has_session: bool,
     is_unclean_default: bool = False,
 ) -> Decision[UnregisteredBroker | Rejected]:
-    """Forget a broker's registration. Its process, if it still runs, must register anew.
+    """Remove a broker's registration. If its process is still running, it must register again.
 
-    Refused while the broker is alive, for it would be back at once, and while it is the last that
-    has a partition's data: forgetting it would give that up in silence. Replicas assigned to it
-    stay assigned (a reassignment moves them); Apache Kafka does the same.
+    Refused while the broker is alive, since it would register again at once. Refused also while it
+    is the last in-sync replica of a partition, whose data would silently be lost. Replicas assigned
+    to the broker stay assigned (a reassignment moves them), as in Apache Kafka.
     """
     broker = image.brokers.get(request.broker_id)
     if broker is None:
@@ -56,8 +56,7 @@ def unregister(
     )
     return Decision(
         (
-            # The broker's replicas are given up with it, so it is no eligible leader any more
-            # either.
+            # The broker's replicas are given up too, so it is no eligible leader replica any more.
             *changes_without_broker(image, request.broker_id, eligible, is_lost=True),
             UnregisterBroker(request.broker_id, broker.broker_epoch),
         ),
