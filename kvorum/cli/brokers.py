@@ -64,7 +64,7 @@ def describe(broker_id: int, **options: Any) -> None:
 @cluster_options
 def unregister(broker_id: int, **options: Any) -> None:
     """Remove the registration of a broker that is gone for good. Refused while the broker is alive
-    or has the only copy of a partition."""
+    or is a partition's only in-sync replica."""
     from kvorum.cli.backends import open_backend
 
     backend = open_backend(
