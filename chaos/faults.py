@@ -1,15 +1,14 @@
-"""The faults of live experiments and of the simulator, in one vocabulary.
+"""The faults of live experiments and of the simulator, defined once for both.
 
-A fault is plain data: what happens, to whom, for how long. It says nothing about how. Two back ends
-carry faults out: `chaos.live.injector` on processes behind toxiproxy, the nemeses of `chaos.sim` on
-worlds in virtual time. A back end that cannot do a fault refuses it by its name.
+A fault is plain data: its kind, target and duration. Two back ends carry faults out:
+`chaos.live.injector` on processes behind toxiproxy, and the nemeses of `chaos.sim` on simulated
+clusters in virtual time. A back end that does not support a fault refuses it by its name.
 
 With `duration_ms` set the back end undoes the fault by itself (a killed node is restarted, a paused
-one resumed, a cut healed); without it the fault lasts until restart, resume, heal, or the end of
-the method. Simulated faults always end by themselves, so that any of them can be dropped from a
-schedule and the rest still makes sense: that is how a failing seed is made small
-(`chaos.sim.shrink`). A one-way fault from A to B concerns bytes that travel from A to B, whoever
-opened the connection.
+one resumed, a cut link healed). Without it the fault lasts until restart, resume, heal, or the end
+of the method. Simulated faults always end by themselves. Any of them can therefore be dropped from
+a schedule, which is how `chaos.sim.shrink` shrinks a failing seed. A one-way fault from A to B
+affects bytes that travel from A to B, no matter which of them opened the connection.
 """
 
 from __future__ import annotations
@@ -58,7 +57,8 @@ class ResumeNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopNode:
-    """A broker's process is asked to stop: controlled shutdown, then a clean start."""
+    """A broker's process is asked to stop: controlled shutdown, then a start with a clean-shutdown
+    marker."""
 
     target: Target
     duration_ms: int
@@ -69,8 +69,8 @@ class StopNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutPower:
-    """Power goes: unsynced bytes are lost and peers hear nothing. Several nodes lose it at once and
-    come back one after the other, apart_ms between their starts."""
+    """Power fails: unsynced bytes are lost and peers get no answer. If several nodes are hit, they
+    fail at once and start one after the other, apart_ms between two starts."""
 
     target: Target
     duration_ms: int
@@ -79,7 +79,7 @@ class CutPower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutPowerAtDiskCall:
-    """Power goes at the disk call after the next `calls` changing ones, in recovery too."""
+    """Power fails after `calls` more disk calls that change something, during recovery too."""
 
     target: Target
     calls: int
@@ -99,7 +99,7 @@ class FailDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillDisk:
-    """Only room_bytes more fit on the disk."""
+    """The disk has room for room_bytes more."""
 
     target: Target
     room_bytes: int
@@ -108,9 +108,10 @@ class FillDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlipBits:
-    """Power goes, and a byte of a batch on the disk decays: the draw-th, modulo what there is.
+    """Power fails, and one byte of a batch or snapshot on the disk flips: byte number `draw`,
+    modulo the number of candidates.
 
-    is_for_good: the damaged node never comes back, if the quorum can do without it.
+    is_for_good: the damaged node never comes back, if the remaining voters are a majority.
     """
 
     target: Target
@@ -122,8 +123,8 @@ class FlipBits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WipeDisk:
-    """The node's disk is lost. It comes back under its id with an empty one, which has another
-    directory id, unless the quorum cannot do without the vote of the old one."""
+    """The node's disk is lost. The node comes back under its id with an empty disk and a new
+    directory id, unless the quorum needs the vote of the old disk."""
 
     target: Target
     duration_ms: int
@@ -246,15 +247,15 @@ class HealLinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetConnections:
-    """Every connection of the node breaks, and both ends hear of it."""
+    """All connections of the node are reset; both ends see the reset."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlapLink:
-    """The link between each broker meant and the controllers comes and goes, every cut breaking its
-    connections. Times up and down are drawn from [min, max]."""
+    """The link between each target broker and the controllers goes up and down; every cut breaks
+    its connections. The times up and down are drawn from [min, max]."""
 
     target: Target
     duration_ms: int
@@ -264,45 +265,45 @@ class FlapLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionThenPowerCut:
-    """The active controller is parted from the others for duration_ms, then power goes for
-    everybody and comes back after down_ms: logs that parted meet in an election."""
+    """The active controller is partitioned from the others for duration_ms, then all nodes lose
+    power and start again after down_ms: logs that diverged meet in an election."""
 
     duration_ms: int
     down_ms: int
 
 
-# Operators at a bad moment.
+# Requests of operators during other faults.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """The quorum's leader is asked to step down, as a clean stop does."""
+    """The quorum's leader is asked to resign, as in a clean shutdown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeSnapshot:
-    """The node snapshots its state now, if it has anything new."""
+    """The node snapshots its state now, if it has new records."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoter:
-    """An operator asks for the node, with the disk it has, to become a voter."""
+    """An operator requests that the node, with its present disk, becomes a voter."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveVoter:
-    """An operator asks for the node to be no voter any more."""
+    """An operator requests that the node is removed from the voters."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoChanges:
-    """Two operators at once: the one adds, the other removes."""
+    """Two operators act at once: one adds a voter, the other removes one."""
 
     added: Target
     removed: Target
@@ -310,7 +311,7 @@ class TwoChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveListener:
-    """The node's process starts again and listens elsewhere."""
+    """The node's process restarts and listens on another address."""
 
     target: Target
 
@@ -333,7 +334,7 @@ OPERATIONS = (
     "unregister",
     "register-controller",
 )
-"""Every kind of operation of the controller that writes records."""
+"""All kinds of controller operations that write records."""
 
 MOMENTS = ("decided", "committed")
 """Between decision and commit, or between commit and reply."""
@@ -359,7 +360,7 @@ NodeFault = KillNode | RestartNode | PauseNode | ResumeNode
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
 LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown
 LiveFault = NodeFault | LinkFault | HealLinks
-"""Faults of processes that really run."""
+"""Faults that live runs support."""
 
 SimulatedFault = (
     StopNode
@@ -381,7 +382,8 @@ SimulatedFault = (
     | MoveListener
     | StrikeOperation
 )
-"""Faults that need a machine, a disk, a clock or a moment in the simulator's hands."""
+"""Faults that only the simulator supports, since they need control of a machine, a disk, a clock or
+a moment."""
 
 Fault = LiveFault | SimulatedFault
 
@@ -403,7 +405,7 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "heal": HealLinks,
 }
 
-#: Name of a fault that only the simulator can do -> class.
+#: Name of a fault that only the simulator supports -> class.
 SIMULATED_FAULTS: Mapping[str, type[SimulatedFault]] = {
     "stop": StopNode,
     "cut_power": CutPower,
@@ -435,7 +437,8 @@ def fault_name(fault: Fault) -> str:
 
 
 def duration_of(fault: Fault) -> int | None:
-    """Milliseconds until the back end undoes the fault, None when it lasts until told."""
+    """Milliseconds until the back end undoes the fault; None if it lasts until another fault undoes
+    it."""
     duration: int | None = getattr(fault, "duration_ms", None)
     return duration
 
@@ -466,7 +469,7 @@ def describe(fault: Fault) -> str:
 
 
 def _details(fault: Fault, left_out: tuple[str, ...]) -> list[str]:
-    """The fields of a fault that say something."""
+    """The fields of a fault that are set, except those in left_out."""
     values = {
         field.name: getattr(fault, field.name)
         for field in dataclasses.fields(fault)

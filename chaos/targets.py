@@ -1,9 +1,10 @@
-"""Whom a fault strikes: targets as written in an experiment, and how they become node names.
+"""Targets of faults as an experiment writes them, and how they resolve to node names.
 
 The words are Jepsen's (one, minority, majority, all) and Kafka's roles (active-controller,
-leader:topic/partition). A target is resolved at the moment of the fault: in a live run against a
-`ClusterView` (`resolve`), with the run's own random source; in the simulator against its world
-(`chaos.sim.quorum.nemesis`), which knows names, active-controller, brokers and all.
+leader:topic/partition). A target is resolved at the moment of the fault. A live run resolves it
+against a `ClusterView` (`resolve`), with the run's own random source. The simulator resolves it
+against its simulated cluster (`chaos.sim.quorum.nemesis`), which knows names, active-controller,
+brokers and all.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class TargetKind(enum.Enum):
     PAUSED = "paused"
 
 
-#: The client side of the brokers' listeners, usable as one end of a link.
+#: The clients of the brokers' listeners, usable as one end of a link.
 CLIENTS = "clients"
 
 _SCOPES = ("all", "controllers", "brokers")
@@ -49,7 +50,7 @@ _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})/([0-9]+)")
 
 
 class UnresolvableTarget(KvorumError):
-    """Nobody fits the target just now; the message says why."""
+    """No node matches the target at the moment; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """A partition as metadata shows it. `leader` is None while nobody leads."""
+    """A partition in the metadata. `leader` is None while it has no leader."""
 
     leader: str | None
     replicas: tuple[str, ...]
@@ -115,7 +116,7 @@ def parse_target(text: str) -> Target:
             raise ValueError(f"target {text!r} must be written {word}:TOPIC/PARTITION")
         return Target(kind=kind, topic=match[1], partition=int(match[2]))
     if kind in _SCOPED:
-        # A majority matters to the quorum; `one` may be anybody.
+        # `majority` and `minority` default to the controllers; `one` may be any node.
         scope = rest or ("all" if kind is TargetKind.ONE else "controllers")
         if scope not in _SCOPES:
             raise ValueError(f"target {text!r}: the scope is one of {', '.join(_SCOPES)}")
@@ -126,9 +127,10 @@ def parse_target(text: str) -> Target:
 
 
 def resolve(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
-    """The node names that the target means now, in a fixed order.
+    """The node names that the target matches now, in a fixed order.
 
-    `clients` resolves to the pseudo node of that name. Raises UnresolvableTarget when empty.
+    `clients` resolves to the pseudo node of that name. Raises UnresolvableTarget if no node
+    matches.
     """
     chosen = _candidates(target, view, rng)
     if not chosen:

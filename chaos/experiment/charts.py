@@ -1,4 +1,4 @@
-"""The report's picture: one SVG with faults, throughput, latency and silences over one time axis.
+"""The chart of the report: one SVG with faults, throughput, latency and gaps over one time axis.
 
 Pure text building; colours and fonts come from the page's style sheet.
 """
@@ -57,7 +57,7 @@ class _Canvas:
 
 
 def draw(timeline: Timeline) -> str:
-    """The whole picture as an <svg> element; empty text when there was no load."""
+    """The whole chart as an <svg> element; empty text if there was no load."""
     if not timeline.buckets:
         return ""
     ends = [fault.end_ms or fault.begin_ms for fault in timeline.faults]
@@ -116,7 +116,7 @@ def _throughput(canvas: _Canvas, timeline: Timeline, top: float) -> None:
         return top + _PANEL_HEIGHT * (1 - rate / high)
 
     _scale(canvas, [(0, "0"), (high / 2, f"{high / 2:g}"), (high, f"{high:g}")], y)
-    # The last bucket is cut short by the end of the load and would show a fall that was none.
+    # The end of the load truncates the last bucket, which would show a drop that did not happen.
     points = list(zip(timeline.buckets, rates, strict=True))[: max(1, len(rates) - 1)]
     outline = [f"M{canvas.x(points[0][0].begin_ms):.1f},{y(0):.1f}"]
     for bucket, rate in points:
@@ -183,7 +183,8 @@ def _lanes(canvas: _Canvas, timeline: Timeline, lanes: Sequence[int], top: float
 
 
 def _time_axis(canvas: _Canvas, bottom: float) -> None:
-    """Seconds of the run, as in the table of faults: the load begins somewhat later than it."""
+    """Seconds since the start of the run, as in the table of faults; the load begins somewhat
+    later."""
     length_s = (canvas.end_ms - canvas.begin_ms) / 1000
     step_s = next(
         (step for step in (1, 2, 5, 10, 30, 60, 300, 600) if length_s / step <= 14), 3_600

@@ -1,6 +1,7 @@
-"""Reading an experiment's text: YAML or JSON to plain values, with the line of every value.
+"""Parses an experiment's text: YAML or JSON to plain values, with the line of every value.
 
-Knows nothing of experiments. Problems are collected, so that a reader sees all of them at once.
+This module does not know the format of experiments. It collects problems, so that a user sees all
+of them at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(slots=True, kw_only=True)
 class Document:
-    """A parsed file, the line of each value, and what was found wrong so far."""
+    """A parsed file, the line of each value, and the problems found so far."""
 
     path: str
     value: Any = None
@@ -40,7 +41,8 @@ class Document:
 
 
 def parse_document(path: str, text: str) -> Document:
-    """Parse YAML; JSON is read the same way, being a subset for what experiments hold.
+    """Parse YAML; JSON is read in the same way, as it is a subset of YAML for the contents of
+    experiments.
 
     Raises ConfigError when the text is not well formed. Duplicate keys become problems.
     """

@@ -1,12 +1,12 @@
-"""A run's history as Parquet, for Spark and whatever else reads it.
+"""A run's history as Parquet, for Spark and other readers.
 
 Schemas are explicit and versioned: the file metadata carries `kvorum.schema.version`. A column is
 never changed in meaning; new ones are added at the end and the version is raised.
 
-history.parquet, one row per event, consume batches taken apart into one row per record:
+history.parquet has one row per event; consume batches are split into one row per record:
   run_id string, index int64, time_ms double, wall_ms int64, process string, type string, f string,
   partition int32?, value int64?, offset int64?, latency_ms double?, error string?
-faults.parquet, one row per injected fault:
+faults.parquet has one row per injected fault:
   run_id string, fault_id int32, name string, fault string, description string, target string,
   nodes list<string>, begin_ms double, end_ms double?, begin_wall_ms int64,
   led_partitions list<int32>, held_partitions list<int32>, is_active_controller bool,
@@ -182,7 +182,7 @@ def _write(path: str, schema: Any, rows: Iterator[dict[str, Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # Written beside and renamed: a reader never finds half a file.
+    # Written under another name and renamed, so that a reader never finds a partial file.
     beside = f"{path}.tmp"
     with pq.ParquetWriter(beside, schema, compression="zstd") as writer:
         batch: list[dict[str, Any]] = []
@@ -191,6 +191,6 @@ def _write(path: str, schema: Any, rows: Iterator[dict[str, Any]]) -> None:
             if len(batch) >= _ROWS_PER_GROUP:
                 writer.write_table(pa.Table.from_pylist(batch, schema=schema))
                 batch.clear()
-        # An empty group still makes a readable file with the schema.
+        # An empty group still makes a valid file with the schema.
         writer.write_table(pa.Table.from_pylist(batch, schema=schema))
     Path(beside).replace(path)

@@ -15,22 +15,23 @@ from kvorum.chaos.targets import Target, parse_target
 #: Longest duration that an experiment may ask for: a day.
 DURATION_MS_MAX = 86_400_000
 
-#: Arguments that must be at least one to mean anything.
+#: Arguments that must be at least 1.
 _POSITIVE = frozenset({"kilobytes_per_second", "slice_bytes", "limit_bytes", "duration_ms"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentProblem:
-    """A bad argument: `key` is where (empty for the fault as a whole), `message` what is wrong."""
+    """A bad argument: `key` names it (empty for the fault as a whole), `message` explains the
+    problem."""
 
     key: str
     message: str
 
 
 def build_fault(name: str, arguments: Mapping[str, object]) -> LiveFault | list[ArgumentProblem]:
-    """The fault of that name, or everything that is wrong with its arguments.
+    """The fault of that name, or every problem of its arguments.
 
-    Raises KeyError when no live fault has that name: callers look into LIVE_FAULTS first.
+    Raises KeyError if no live fault has that name: callers check LIVE_FAULTS first.
     """
     kind = LIVE_FAULTS[name]
     hints = typing.get_type_hints(kind)
@@ -57,7 +58,7 @@ def build_fault(name: str, arguments: Mapping[str, object]) -> LiveFault | list[
 
 
 def why_not_live(name: str) -> str | None:
-    """Why an experiment cannot have the fault of that name, None if it is no fault's name."""
+    """The reason why an experiment cannot use the fault of that name; None if no fault has it."""
     if name not in SIMULATED_FAULTS:
         return None
     return f"{name!r} can only be simulated (kvorum chaos sim): a live run has no hand on it"

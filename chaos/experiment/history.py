@@ -50,7 +50,7 @@ OBSERVER = "observer"
 
 Value = int | str | list[int] | dict[str, object] | None
 
-#: Bytes held back before the file is written to.
+#: Bytes that are buffered before they are written to the file.
 _BUFFER_BYTES = 1 << 18
 
 
@@ -74,7 +74,7 @@ class Event:
 class HistoryWriter:
     """Appends events to a file; may be called from several threads.
 
-    Lines are numbered and stamped under one lock, so that index order is time order.
+    Lines get their number and time under one lock, so that index order is time order.
     """
 
     def __init__(self, path: str) -> None:
@@ -89,14 +89,15 @@ class HistoryWriter:
         return (time.monotonic_ns() - self._start_ns) / 1e6
 
     def produce_invoked(self, process: str, partition: int, value: int) -> float:
-        """A record is handed to the client. Returns the event's time_ms, for its outcome."""
+        """Record that the load hands a record to the client. Returns the event's time_ms, for its
+        outcome."""
         tail = f'"{process}","type":"invoke","f":"produce","partition":{partition},"value":{value}'
         return self._write(tail)
 
     def produce_acknowledged(
         self, process: str, partition: int, value: int, offset: int, invoked_ms: float
     ) -> None:
-        """The cluster has promised the record at that offset."""
+        """Record that the cluster acknowledged the record at that offset."""
         head = f'"{process}","type":"ok","f":"produce","partition":{partition},"value":{value}'
         latency_ms = self.now_ms() - invoked_ms
         self._write(f'{head},"offset":{offset},"latency_ms":{latency_ms:.3f}')
@@ -113,7 +114,7 @@ class HistoryWriter:
         latency_ms: float | None = None,
         error: str | None = None,
     ) -> float:
-        """Any other event. Returns its time_ms."""
+        """Append any other event. Returns its time_ms."""
         fields: dict[str, object] = {"type": type, "f": f}
         for key, item in (
             ("partition", partition),
@@ -150,7 +151,8 @@ class HistoryWriter:
     def _write(self, tail: str) -> float:
         with self._lock:
             elapsed_ns = time.monotonic_ns() - self._start_ns
-            # Derived from one start, so that a step of the wall clock cannot reorder a history.
+            # Both times come from one start time, so that a step of the wall clock cannot reorder a
+            # history.
             wall_ms = (self._wall_start_ns + elapsed_ns) // 1_000_000
             self._file.write(
                 f'{{"index":{self._index},"time_ms":{elapsed_ns / 1e6:.3f},'
@@ -163,8 +165,8 @@ class HistoryWriter:
 def read_history(path: str) -> Iterator[Event]:
     """The events of a file, in order.
 
-    A last line without its newline is what a killed run leaves: it is skipped. Raises CorruptData
-    for any other line that is no event, with its number, from 1.
+    A last line without its newline is left by a killed run and is skipped. Raises CorruptData, with
+    the line number from 1, for any other line that is not an event.
     """
     position = 0
     with open(path, "rb") as file:

@@ -1,7 +1,7 @@
-"""What a run came to: report.json for programs, report.html for people, junit.xml for CI.
+"""The reports of a run: report.json for programs, report.html for people, junit.xml for CI.
 
-Everything is computed from the run's folder (run.json and history.jsonl), so a report can be made
-again at any time. The HTML is one file without outside references.
+Everything is computed from the run's folder (run.json and history.jsonl), so a report can be
+written again at any time. The HTML is one file without external references.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def build_report(
     harm: dict[str, int | None] = {}
     for name, check in (("lost", "lost"), ("duplicated", "duplicate"), ("reordered", "reordered")):
         count = broken.get(check, 0)
-        # A zero of what was never read is no zero.
+        # A count of zero means nothing if the data was not read.
         harm[name] = count if is_read or count else None
     return {
         "version": _REPORT_VERSION,
@@ -168,7 +168,7 @@ def build_report(
 
 
 _NEEDS_THE_END = ("unread:", "unseen:")
-"""How the reasons begin that only a run which went to its end can prove."""
+"""The prefixes of reasons that only a completed run can prove."""
 
 
 def judge(
@@ -176,8 +176,8 @@ def judge(
 ) -> tuple[str, list[str]]:
     """The verdict and the reasons for it.
 
-    Failed: a promise was broken, or the cluster did not come back. Inconclusive: nothing was
-    broken, but the run did not do what it set out to do, so that it proves little.
+    Failed: a guarantee was broken, or the cluster did not recover. Inconclusive: nothing was
+    broken, but a part of the run did not happen, so it proves little.
     """
     failures = [
         f"{check.check}: {check.count} times not so that {check.promise}"
@@ -190,7 +190,8 @@ def judge(
         failures.append("the cluster did not come back to full ISRs after healing")
     if is_run and not _holds(record["steady_state_after"]):
         failures.append("the steady state does not hold after the method")
-    # A run cut short stopped its readers and never reached its final read: that breaks no promise.
+    # An interrupted run stopped its readers and never reached its final read, which breaks no
+    # guarantee.
     if record["error"] is not None:
         failures = [reason for reason in failures if not reason.startswith(_NEEDS_THE_END)]
     if failures:
@@ -215,12 +216,12 @@ def _holds(measurements: Sequence[dict[str, Any]]) -> bool:
 
 
 def _is_read(record: dict[str, Any], broken: dict[str, int]) -> bool:
-    """The final read reached the end of every partition, and the history has it."""
+    """True if the final read reached the end of every partition, and the history has it."""
     return bool(record["is_final_read_complete"]) and not broken.get("unread", 0)
 
 
 def _count_text(name: str, count: int | None, *, is_read: bool) -> str:
-    """count: None if nothing was found, and not everything was read."""
+    """The count as text. count: None if nothing was found, but not everything was read."""
     if count is None:
         return f"{name} not known"
     return f"{count} {name}" if is_read else f"at least {count} {name}"
@@ -311,7 +312,7 @@ def _render(document: dict[str, Any], svg: str) -> str:
     )
     environment.filters.update(ms=_milliseconds, whole=lambda n: f"{n:,}", spread=_spread)
     template = environment.get_template("report.html.j2")
-    # The picture escapes every text that it takes from the run itself.
+    # The chart escapes every text of the run that it contains.
     return template.render(report=document, svg=Markup(svg))
 
 

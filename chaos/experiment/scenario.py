@@ -1,10 +1,11 @@
-"""Experiments: files in Chaos Toolkit's shape, read into plain data.
+"""Experiments: files in Chaos Toolkit's format, read into plain data.
 
 Top-level keys are Chaos Toolkit's (version, title, description, tags, configuration,
-steady-state-hypothesis, method, rollbacks). Actions and probes name `type: kvorum` as their
-provider; an action's `func` is a live fault of `chaos.faults` (or `storm`, which draws many
-from the seed), a probe's `func` is one of `PROBES`. Pauses are in seconds, as there; every other
-time is in milliseconds and says so. What is unknown or out of range is refused, all of it at once.
+steady-state-hypothesis, method, rollbacks). Actions and probes have `type: kvorum` as their
+provider. An action's `func` is a live fault of `chaos.faults` (or `storm`, which draws many faults
+from the seed), a probe's `func` is one of `PROBES`. Pauses are in seconds, as in Chaos Toolkit;
+every other time is in milliseconds, and its name says so. Unknown keys and values out of range are
+refused, and all of them are reported at once.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _STEP_KEYS = ("type", "name", "provider", "tolerance", "pauses", "background", "
 _PROVIDER_KEYS = ("type", "func", "arguments")
 _STORM_KEYS = ("count", "pause_ms_min", "pause_ms_max", "faults")
 
-#: Steps of one method, storms expanded.
+#: The number of steps of one method, with its storms expanded.
 STEPS_MAX = 2_000
 _PAUSE_SECONDS_MAX = 3_600.0
 
@@ -91,7 +92,7 @@ class WorkloadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Size of the cluster, its settings, the load, and how long to wait for what."""
+    """Size of the cluster, its settings, the load, and the time limits."""
 
     controllers: int
     brokers: int
@@ -107,7 +108,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """Which probe results are steady: equal to one of `values`, or within [low, high]."""
+    """The probe results that count as steady: one of `values`, or within [low, high]."""
 
     values: tuple[float, ...] = ()
     low: float | None = None
@@ -126,7 +127,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A measurement. Within the steady state `tolerance` says what is expected."""
+    """A measurement. In the steady state `tolerance` is the expected result."""
 
     name: str
     func: str
@@ -137,7 +138,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A fault. In the background the method goes on while the fault lasts."""
+    """A fault. If it runs in the background, the method continues while the fault lasts."""
 
     name: str
     fault: LiveFault
@@ -151,7 +152,7 @@ Step = Action | Probe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """A whole experiment. `method` has its storms expanded by the seed."""
+    """A whole experiment. The storms of `method` are already expanded with the seed."""
 
     title: str
     description: str
@@ -173,7 +174,7 @@ def load_experiment(path: str, *, seed: int | None = None) -> Experiment:
 
 
 def parse_experiment(path: str, text: str, *, seed: int | None = None) -> Experiment:
-    """As load_experiment, from text; `path` only names it in problems."""
+    """As load_experiment, but from text; `path` is only used in messages."""
     document = parse_document(path, text)
     if not isinstance(document.value, dict):
         document.problem((), "an experiment is a mapping with the keys " + ", ".join(_TOP_KEYS))
@@ -255,7 +256,7 @@ def _method_steps(document: Document, where: Path, item: Any, rng: random.Random
 
 
 def _step(document: Document, where: Path, item: Any) -> Step | None:
-    """One action or probe; None when it is too broken to build (the problem is noted)."""
+    """One action or probe; None if it is too invalid to build (its problem is recorded)."""
     section = Section(document, where, item, _STEP_KEYS)
     if not section.values:
         if item is None or item == {}:

@@ -1,8 +1,9 @@
-"""Figures over time from a history: throughput, latency, silence, recovery after each fault. Pure.
+"""Figures over time from a history: throughput, latency, gaps, recovery after each fault. Pure.
 
-Times are the history's `time_ms`. A silence is a stretch between two acknowledgements; recovery of
-a partition is the time from a fault's begin to the acknowledgement of a record that was *written
-after* it began: an acknowledgement already on its way when the fault struck proves nothing.
+Times are the history's `time_ms`. A silence is a time span between two acknowledgements. The
+recovery time of a partition runs from a fault's begin to the acknowledgement of a record that was
+*written after* that begin; an acknowledgement that was already under way when the fault began does
+not show recovery.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kvorum.chaos.experiment.history import (
     details_of,
 )
 
-#: Silences shorter than this are the load's own rhythm, not unavailability.
+#: Shorter silences come from the load's own rhythm and are not unavailability.
 SILENCE_MS_MIN = 200.0
 _SILENCES_KEPT_MAX = 20
 _BUCKET_WIDTHS_MS = (100, 250, 500, 1_000, 2_000, 5_000)
@@ -35,7 +36,7 @@ _BUCKET_WIDTHS_MS = (100, 250, 500, 1_000, 2_000, 5_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """One partition's way back after one fault. recovery_ms is None when it never came back."""
+    """The recovery of one partition after one fault. recovery_ms is None if it did not recover."""
 
     partition: int
     is_led: bool
@@ -44,7 +45,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSpan:
-    """One fault. end_ms is None when the run ended before it was undone."""
+    """One fault. end_ms is None if the run ended before the fault was undone."""
 
     fault_id: int
     name: str
@@ -61,7 +62,7 @@ class FaultSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """A stretch without an acknowledgement."""
+    """A time span without an acknowledgement."""
 
     begin_ms: float
     end_ms: float
@@ -73,7 +74,8 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """A slice of time. Latencies are of records acknowledged in it, None when there were none."""
+    """A slice of time. Latencies are those of records acknowledged in it; None if there are
+    none."""
 
     begin_ms: float
     acknowledged: int
@@ -154,7 +156,7 @@ def build_timeline(events: Iterable[Event], *, buckets_max: int = 240) -> Timeli
 
 
 def percentile(sorted_values: Sequence[float], share: float) -> float | None:
-    """The nearest-rank percentile of ascending values, None of nothing; share in (0, 1]."""
+    """The nearest-rank percentile of ascending values, None without values; share is in (0, 1]."""
     if not sorted_values:
         return None
     return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)]
@@ -223,7 +225,7 @@ def _silences(timeline: Timeline, gathered: _Gathered) -> None:
 
 
 def _gaps(times: Sequence[float], begin_ms: float, end_ms: float) -> list[Silence]:
-    """The stretches between neighbouring times, from begin to end."""
+    """The spans between neighbouring times, from begin to end."""
     edges = [begin_ms, *(time for time in times if begin_ms <= time <= end_ms), end_ms]
     return [Silence(begin_ms=a, end_ms=b) for a, b in itertools.pairwise(edges) if b > a]
 
@@ -299,7 +301,8 @@ def _span(event: Event, gathered: _Gathered) -> FaultSpan:
 
 
 def _first_after(outcomes: Sequence[tuple[float, float]], begin_ms: float) -> float | None:
-    """Time until the first outcome of what was invoked at begin_ms or later."""
+    """Time from begin_ms until the first outcome of an operation that was invoked at begin_ms or
+    later."""
     start = bisect_left(outcomes, (begin_ms,))
     later = (time_ms for time_ms, invoked_ms in outcomes[start:] if invoked_ms >= begin_ms)
     first = next(later, None)

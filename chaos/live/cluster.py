@@ -1,4 +1,5 @@
-"""A cluster under test: `kvorum dev` starts it, cluster.json shows it, signals strike it."""
+"""A cluster under test: `kvorum dev` starts it, cluster.json describes it, signals inject
+faults."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from kvorum.chaos.live.processes import (
 )
 from kvorum.runtime.errors import KvorumError
 
-#: Orderly stop of every node, snapshots and clean-shutdown markers included.
+#: Time for a clean stop of every node, with snapshots and clean-shutdown markers.
 _STOP_TIMEOUT_MS = 20_000
 _SIGNAL_TIMEOUT_MS = 5_000
 _RESTART_TIMEOUT_MS = 30_000
@@ -96,13 +97,13 @@ class LiveCluster:
         wait_until(is_ready, timeout_ms=timeout_ms, what="the cluster is ready")
 
     def stop(self) -> None:
-        """Stop everything; when this returns no process of the cluster is left."""
+        """Stop all nodes; when this returns no process of the cluster is left."""
         process = self._process
         if process is None:
             return
         nodes = self._nodes_if_any()
         for node in nodes:
-            # A stopped process keeps SIGTERM pending for ever.
+            # SIGTERM stays pending while a process is stopped by SIGSTOP.
             _send(node.pid, signal.SIGCONT)
         stop_process(process, timeout_ms=_STOP_TIMEOUT_MS)
         for node in nodes + self._nodes_if_any():
@@ -111,7 +112,7 @@ class LiveCluster:
         self._process = None
 
     def is_running(self) -> bool:
-        """True if the launcher is there; nodes may be dead."""
+        """True if the launcher runs; nodes may be dead."""
         return self._process is not None and self._process.poll() is None
 
     def nodes(self) -> list[Node]:
@@ -144,7 +145,7 @@ class LiveCluster:
         return None
 
     def died_unasked(self) -> list[str]:
-        """Nodes that are dead though no fault killed them."""
+        """Nodes that died although no fault killed them."""
         return [
             node.name
             for node in self.nodes()

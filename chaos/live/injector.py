@@ -1,8 +1,8 @@
-"""Carrying out faults: toxics on proxies, signals to processes; and undoing them exactly.
+"""Carries out faults with toxics on proxies and signals to processes, and undoes them exactly.
 
-Each injected fault is written to the history when it is whole (`fault-begin`) and when it is undone
-(`fault-end`), under one id. A fault that strikes brokers names the partitions it concerns, so that
-their fail-over can be told from the history alone.
+Each fault is written to the history when it is completely in force (`fault-begin`) and when it is
+undone (`fault-end`), under one id. A fault of brokers names the partitions that it affects, so that
+the history alone is enough to measure their fail-over.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from kvorum.runtime.errors import KvorumError
 
 @dataclass(slots=True, kw_only=True)
 class Injected:
-    """A fault in force. `undo` holds what reverses it, in order."""
+    """A fault in force. `undo` has the steps that reverse it, in order."""
 
     fault_id: int
     name: str
@@ -64,7 +64,7 @@ class Injected:
 
 
 class Injector:
-    """Applies faults to one cluster. Not for several threads."""
+    """Applies faults to one cluster. Not thread-safe."""
 
     def __init__(
         self,
@@ -88,10 +88,11 @@ class Injector:
         return list(self._active.values())
 
     def inject(self, name: str, fault: Fault) -> Injected | None:
-        """Strike. Returns what was done, or None for faults that only reverse others.
+        """Carry out a fault. Returns what was done, or None for faults that only reverse others.
 
-        Raises UnresolvableTarget when nobody fits a target now, and ToxiproxyError or KvorumError
-        when the means fail or the fault is one of the simulator's; then nothing stays half done.
+        Raises UnresolvableTarget if no node matches a target now. Raises ToxiproxyError or
+        KvorumError if a step fails or only the simulator supports the fault; then no part of the
+        fault stays in force.
         """
         match fault:
             case HealLinks():
@@ -118,7 +119,7 @@ class Injector:
                 raise KvorumError(f"a live run cannot do {fault_name(fault)}: it is simulated only")
 
     def end(self, injected: Injected) -> None:
-        """Undo one fault; one that is undone already is fine."""
+        """Undo one fault; undoing it twice has no effect."""
         if self._active.pop(injected.fault_id, None) is None:
             return
         for undo in injected.undo:
@@ -204,7 +205,7 @@ class Injector:
         else:
             left = resolve(fault.source, view, self._rng)
             right = resolve(fault.destination, view, self._rng)
-        # Between two overlapping sets, the members of the first are not parted from themselves.
+        # If the two sets overlap, the members of the first are not cut off from each other.
         if isinstance(fault, NetworkPartition):
             right = tuple(node for node in right if node not in left)
         return [(a, b) for a in left for b in right if a != b]
@@ -239,8 +240,8 @@ class Injector:
     def _begin(
         self, injected: Injected, view: ClusterView, begun_ms: float, *, links: Sequence[str]
     ) -> None:
-        # The begin is the moment the fault is whole: an acknowledgement that slipped through
-        # between the first and the last of its toxics says nothing about fail-over.
+        # The fault begins when all its toxics are set: an acknowledgement that passed between the
+        # first and the last of them says nothing about fail-over.
         led, held = _concerned(injected.nodes, view)
         self._history.append(
             process=NEMESIS,
@@ -264,7 +265,7 @@ class Injector:
 
 
 def _concerned(nodes: Sequence[str], view: ClusterView) -> tuple[list[int], list[int]]:
-    """Partitions led by the nodes, and partitions of which they hold a replica."""
+    """Partitions that the nodes lead, and partitions of which they have a replica."""
     led: list[int] = []
     held: list[int] = []
     for (_, number), partition in sorted(view.partitions.items()):
@@ -285,10 +286,10 @@ def _target_text(fault: Fault) -> str:
 
 
 def _toxic_of(fault: CutLink | NetworkPartition | ShapingFault) -> tuple[str, dict[str, int]]:
-    """Toxiproxy's name and attributes for a fault on a stream."""
+    """Toxiproxy's name and attributes for a fault of a stream."""
     match fault:
         case CutLink() | NetworkPartition():
-            # Time-out 0 swallows bytes and keeps the connection open.
+            # A timeout of 0 swallows bytes and keeps the connection open.
             return "timeout", {"timeout": 0}
         case Latency():
             return "latency", {"latency": fault.latency_ms, "jitter": fault.jitter_ms}

@@ -1,9 +1,10 @@
-"""Which proxies a cluster needs, and which of their streams carry bytes from A to B. Pure.
+"""The proxies that a cluster needs, and the streams through them that carry bytes from A to B.
+Pure.
 
-One proxy stands before each broker's listener, and its address is what the broker advertises: a
-client that follows metadata stays behind the proxies. One more stands on each directed link
-between nodes, used by the connections that its source opens. Bytes from A to B therefore travel
-upstream on the links that A opens to B, and downstream on those that B opens to A.
+One proxy is in front of each broker's listener. The broker advertises the proxy's address, so a
+client that follows metadata also connects through a proxy. One more proxy is on each directed link
+between nodes, used by the connections that the link's source opens. Bytes from A to B therefore
+travel upstream on the links that A opens to B, and downstream on those that B opens to A.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class LinkPlan:
     def streams(
         self, source: str, destination: str, *, both_ways: bool = False
     ) -> list[tuple[Link, Stream]]:
-        """Where bytes from source to destination flow; empty when the two never talk."""
+        """The streams on which bytes flow from source to destination; empty if the two never
+        connect."""
         found: list[tuple[Link, Stream]] = []
         for link in self.links:
             if (link.source, link.destination) == (source, destination):
@@ -120,7 +122,7 @@ def plan_links(
 
 
 def link_count(controllers: int, brokers: int) -> int:
-    """How many proxies plan_links makes."""
+    """The number of proxies that plan_links makes."""
     return (
         brokers + controllers * (controllers - 1) + brokers * controllers + brokers * (brokers - 1)
     )

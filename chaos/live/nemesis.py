@@ -1,7 +1,7 @@
-"""Runs a method: steps in order, faults that end by themselves, pauses between.
+"""Runs a method: steps in order, faults that end by themselves, pauses between them.
 
-One thread does it all. While a foreground fault lasts, or a pause, faults that were started in
-the background are undone when their time comes.
+One thread runs everything. During a foreground fault or a pause, it undoes background faults when
+their time is over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kvorum.chaos.live.probes import Measurement, Probes
 from kvorum.chaos.targets import UnresolvableTarget
 from kvorum.runtime.clock import monotonic_ms
 
-#: How long a step waits for somebody to fit its target (a leader to be elected, say).
+#: How long a step waits until a node matches its target (for example until a leader is elected).
 _TARGET_TIMEOUT_MS = 10_000
 _TICK_MS = 20
 
@@ -53,7 +53,7 @@ class Nemesis:
         self.measurements: list[Measurement] = []
 
     def run(self, steps: Sequence[Step]) -> None:
-        """All steps, then wait for the faults that still have to end by themselves."""
+        """Run all steps, then wait for the faults that still have to end by themselves."""
         for step in steps:
             self.wait(step.pause_before_ms)
             if isinstance(step, Probe):
@@ -71,7 +71,7 @@ class Nemesis:
         self._progress("all faults healed")
 
     def wait(self, duration_ms: int) -> None:
-        """Let time pass, undoing what falls due."""
+        """Wait, and undo the faults whose time is over."""
         until_ms = monotonic_ms() + duration_ms
         while True:
             self._check()

@@ -1,4 +1,4 @@
-"""Looking at a live cluster: who leads the quorum, who leads each partition, who is in its ISR."""
+"""Observes a live cluster: the quorum's leader, each partition's leader and ISR."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ METADATA_TIMEOUT_S = 3.0
 
 
 class NotObservable(KvorumError):
-    """The cluster did not answer; the message says which part."""
+    """The cluster did not answer; the message names the part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumStatus:
-    """One controller's answer. leader_id is -1 while it knows none."""
+    """One controller's answer. leader_id is -1 if it knows no leader."""
 
     leader_id: int
     leader_epoch: int
@@ -51,14 +51,14 @@ def quorum_status(listener: str) -> QuorumStatus:
 
 
 def _channel(listener: str) -> grpc.Channel:
-    # A proxy of the machine's environment has no business between the two.
+    # An HTTP proxy from the environment must not be used for this connection.
     return grpc.insecure_channel(listener, options=[("grpc.enable_http_proxy", 0)])
 
 
 def newest_status(cluster: LiveCluster) -> QuorumStatus:
-    """The answer with the newest epoch among the controllers that answer.
+    """The answer with the highest epoch among the controllers that answer.
 
-    A controller that is cut off may go on naming itself: its epoch is the older one.
+    A controller that is cut off may still name itself as leader, but with a lower epoch.
     """
     reasons: list[str] = []
 
@@ -70,7 +70,8 @@ def newest_status(cluster: LiveCluster) -> QuorumStatus:
             return None
 
     listeners = cluster.controller_listeners()
-    # All at once: one that hangs must not delay the fault that waits for this answer.
+    # All controllers are asked at once: one that hangs must not delay the fault that waits for
+    # this.
     with ThreadPoolExecutor(max_workers=max(1, len(listeners))) as pool:
         answers = list(pool.map(ask, listeners))
     led = [answer for answer in answers if answer is not None and answer.leader_id >= 0]
@@ -89,8 +90,8 @@ def active_controller(cluster: LiveCluster) -> str:
 
 
 def metadata_history(cluster: LiveCluster, *, timeout_s: float) -> MetadataHistory:
-    """All that the quorum's leader has committed, asked past its proxies. Raises NotObservable, and
-    KvorumError for metadata that cannot be read."""
+    """All metadata that the quorum's leader has committed; this request bypasses the proxies.
+    Raises NotObservable, and KvorumError for metadata that cannot be read."""
     name = active_controller(cluster)
     listener = next(node.listener for node in cluster.nodes() if node.name == name)
     with _channel(listener) as channel:
@@ -174,10 +175,10 @@ def view_of(cluster: LiveCluster, topic: str, state: TopicState | None) -> Clust
 
 
 class Observer(threading.Thread):
-    """Writes what it sees of the cluster to the history until told to stop.
+    """Writes observations of the cluster to the history until it is stopped.
 
-    The topic is looked at every topic_interval_ms and written when it changed; the quorum, which
-    costs a process to ask, every quorum_interval_ms, one controller after the other.
+    It reads the topic every topic_interval_ms and writes it if it changed. It asks the quorum,
+    which costs a process, every quorum_interval_ms, one controller after the other.
     """
 
     def __init__(
@@ -204,11 +205,11 @@ class Observer(threading.Thread):
         try:
             self._loop()
         except (KvorumError, OSError, ValueError, KeyError) as error:
-            # Reported by the runner: an observer that died saw nothing more.
+            # The runner reports it: after this error there are no more observations.
             self.failure = error
 
     def stop(self, *, timeout_ms: int) -> None:
-        """Ask it to end and wait for that."""
+        """Ask the thread to end and wait for it."""
         self._stop_wanted.set()
         self.join(timeout_ms / 1000)
 

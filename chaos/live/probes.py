@@ -17,7 +17,7 @@ _RATE_WINDOW_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A probe's result. `value` is None when the cluster gave no answer (see reason)."""
+    """A probe's result. `value` is None if the cluster did not answer (see reason)."""
 
     name: str
     func: str
@@ -43,7 +43,7 @@ class Probes:
         }
 
     def measure(self, probe: Probe) -> Measurement:
-        """One probe; without a tolerance every answer is accepted."""
+        """Measure one probe; without a tolerance every answer is accepted."""
         function = self._functions.get(probe.func)
         invariant(function is not None, f"probe {probe.func} was checked when it was read")
         tolerance = probe.tolerance
@@ -68,7 +68,8 @@ class Probes:
         return [self.measure(probe) for probe in probes]
 
     def _active_controllers(self) -> float:
-        """Distinct leaders of the newest epoch that controllers name; 0 when none is named."""
+        """The number of distinct leaders that controllers name in the highest epoch; 0 if none is
+        named."""
         statuses = []
         for listener in self._cluster.controller_listeners():
             try:

@@ -16,7 +16,7 @@ from typing import IO
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError
 
-#: Below every common ephemeral range, so that no outgoing connection sits on a chosen port.
+#: Below every common ephemeral range, so that no outgoing connection occupies a chosen port.
 PORT_LOW = 20_000
 PORT_HIGH = 23_999
 
@@ -55,10 +55,11 @@ def _is_free(host: str, port: int) -> bool:
 def start_process(
     command: Sequence[str], *, log_file: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own, both outputs appended to a file.
+    """Start a process in a session of its own, with both outputs appended to a file.
 
-    Its own session keeps a Ctrl-C at the terminal from reaching it before the run has healed. On
-    Linux it also gets SIGTERM when this process dies without a chance to clean up.
+    In its own session the process does not get a Ctrl-C at the terminal before the run has undone
+    its faults. On Linux the process also gets SIGTERM if this process dies without a chance to
+    clean up.
     """
     output: IO[bytes]
     with open(log_file, "ab") as output:
@@ -76,7 +77,7 @@ def start_process(
 def _die_with_parent() -> Callable[[], None] | None:
     if not sys.platform.startswith("linux"):
         return None
-    # Looked up before the fork: after it, in a threaded parent, little may be called safely.
+    # Loaded before the fork: after a fork in a threaded parent few calls are safe.
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def set_signal() -> None:
@@ -86,7 +87,7 @@ def _die_with_parent() -> Callable[[], None] | None:
 
 
 def stop_process(process: subprocess.Popen[bytes], *, timeout_ms: int) -> None:
-    """SIGTERM, wait, then SIGKILL for what is left of its session. The process is reaped."""
+    """SIGTERM, wait, then SIGKILL for the rest of its session. The process is reaped."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -105,7 +106,8 @@ def is_alive(pid: int) -> bool:
     """True if a process exists and is no zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The state follows the command name, which may hold any byte but ends at the last ).
+            # The state follows the command name, which may contain any byte but ends at the last
+            # `)`.
             return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except FileNotFoundError:
         if os.path.exists("/proc/self"):
@@ -118,7 +120,8 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_ms: int, what: str) -> None:
-    """Poll until the condition holds. Raises NotReached naming `what` after the deadline."""
+    """Poll until the condition is true. Raises NotReached, which names `what`, after the
+    deadline."""
     deadline_ms = monotonic_ms() + timeout_ms
     while not condition():
         if monotonic_ms() >= deadline_ms:

@@ -1,8 +1,8 @@
 """One live run, from an experiment file to a verdict.
 
 Order: toxiproxy, proxies, cluster, topic, load, steady state, method, heal, converge, steady state
-again, stop the load, final read, stop the cluster, report. Whatever happens, no process of the run
-is left when `run` returns or raises.
+again, stop the load, final read, stop the cluster, report. No process of the run is left when `run`
+returns or raises.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _PATIENCE_MS = 15_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """The outcome of a run. verdict: passed | failed | inconclusive; reasons: for any but the
-    first; summary: one line."""
+    """The outcome of a run. verdict: passed | failed | inconclusive; reasons: why it is not
+    `passed`; summary: one line."""
 
     verdict: str
     reasons: tuple[str, ...]
@@ -81,13 +81,13 @@ def run(
 ) -> RunResult:
     """Run an experiment on a fresh cluster and write everything into output_dir.
 
-    seed: takes the place of the file's own. Raises ConfigError for a bad experiment or an
-    output_dir that already holds a run, and KvorumError when the run could not be carried out; a
-    broken promise of the cluster is no exception but a verdict.
+    seed: replaces the file's own seed. Raises ConfigError for an invalid experiment or an
+    output_dir that already has a run, and KvorumError if the run could not be carried out. A broken
+    guarantee of the cluster is not an exception but a verdict.
     """
     experiment = load_experiment(experiment_path, seed=seed)
     run_dir = Path(output_dir)
-    # Before the folder is made: without a server the run cannot begin.
+    # Checked before the folder is created: without a toxiproxy server the run cannot begin.
     find_server()
     _make_room(run_dir)
     (run_dir / _LOGS).mkdir(parents=True, exist_ok=True)
@@ -101,9 +101,9 @@ def run(
 
 
 def _make_room(run_dir: Path) -> None:
-    """Remove what an attempt left that ended before its first event.
+    """Remove the files of an attempt that ended before its first event.
 
-    Raises ConfigError for a folder that holds a run.
+    Raises ConfigError for a folder that has a run.
     """
     history = run_dir / HISTORY_FILE
     if not history.exists():
@@ -116,7 +116,8 @@ def _make_room(run_dir: Path) -> None:
 
 
 def finish(run_dir: str) -> RunResult:
-    """Judge a run folder: checks, report, Parquet. Also for a folder of an earlier run."""
+    """Check a run folder and write its report and Parquet files. Also used for a folder of an
+    earlier run."""
     from kvorum.chaos.experiment.export import export_history
 
     export_history(run_dir)
@@ -258,7 +259,7 @@ class _Session:
     def _start_cluster(self, stack: ExitStack) -> tuple[LiveCluster, ToxiproxyServer]:
         controllers, brokers = self._configuration.controllers, self._configuration.brokers
         links = link_count(controllers, brokers)
-        # Where ports are free differs from machine to machine: no part of the seed's story.
+        # Free ports differ from machine to machine, so they are not drawn from the seed.
         first = free_ports(controllers + brokers + links + 1, random.Random())
         plan = plan_links(
             controllers,
@@ -368,7 +369,8 @@ class _Session:
         self._progress("converged: every partition led, every ISR full")
 
     def _catch_up(self, bootstrap: str, consumer: ConsumeLoad) -> None:
-        """Let the consumer reach the end, so that what it never saw counts against the cluster."""
+        """Wait until the consumer reaches the end, so that a record that it never gets is the
+        cluster's fault."""
         timeout_ms = self._patience_ms(self._configuration.convergence_timeout_ms)
         partitions = self._topic.partitions
         ends = end_offsets(
@@ -387,11 +389,12 @@ class _Session:
             self._note(str(error))
 
     def _patience_ms(self, timeout_ms: int) -> int:
-        """Less of it with a cluster that did not come back: what it will give it gives soon."""
+        """The time limit of a wait; shorter if the cluster did not recover, since more time would
+        not help then."""
         return timeout_ms if self._record["is_converged"] else min(timeout_ms, _PATIENCE_MS)
 
     def _note_deaths(self, cluster: LiveCluster) -> None:
-        """A node that no fault killed and that is dead all the same is a broken promise."""
+        """A node that died although no fault killed it counts as a broken guarantee."""
         now_ms = monotonic_ms()
         if now_ms < self._next_death_watch_ms:
             return
@@ -414,7 +417,8 @@ class _Session:
         self._progress("final read " + ("complete" if is_complete else "INCOMPLETE"))
 
     def _export_metadata(self, cluster: LiveCluster) -> None:
-        """The metadata log as Parquet, for the Spark job. Its absence is a note, no verdict."""
+        """Export the metadata log as Parquet, for the Spark job. A failure is only noted and does
+        not change the verdict."""
         try:
             history = metadata_history(cluster, timeout_s=_EXPORT_TIMEOUT_S)
             export_history(history, str(self._run_dir / "metadata"))
@@ -470,7 +474,7 @@ def _versions(toxiproxy: str) -> dict[str, str]:
 
 @contextmanager
 def _orderly_termination() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that the run cleans up; only the main thread may."""
+    """Turn SIGTERM into an exception, so that the run cleans up; only the main thread can do so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,9 +1,9 @@
 """The one adapter around the toxiproxy-python package.
 
-The package blocks without a time-out, holds host and port as class globals, and passes over
-errors other than 400, 404 and 409. So every call here sets the address under a lock, goes through
-a door that adds a time-out and refuses 5xx, and looks at what the server then says it has. Calls
-block for up to CALL_TIMEOUT_S: from an event loop run them in a thread.
+The package blocks without a timeout, holds host and port as class globals, and ignores errors other
+than 400, 404 and 409. So every call here sets the address under a lock, uses a session that adds a
+timeout and refuses 5xx, and then checks the server's state. Calls block for up to CALL_TIMEOUT_S:
+from an event loop run them in a thread.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.runtime.errors import KvorumError
 
-#: No answer of a local toxiproxy takes this long.
+#: A local toxiproxy answers within this time.
 CALL_TIMEOUT_S = 5.0
 
-#: The oldest server whose behaviour is known here (/populate answers, reset_peer exists).
+#: The oldest supported server (with /populate's answers and reset_peer).
 VERSION_MIN = (2, 6, 0)
 
 _LOCK = threading.RLock()
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class ToxiproxyError(KvorumError):
-    """The toxiproxy server did not do what it was asked."""
+    """The toxiproxy server did not carry out a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ class Toxiproxy:
         self._port = port
 
     def version(self) -> str:
-        """The server's version. Raises ToxiproxyError when it is too old.
+        """The server's version. Raises ToxiproxyError if it is too old.
 
-        A server built straight from the module says "git" and is taken as it is.
+        A server built directly from the Go module reports "git" and is accepted.
         """
         text = str(self._call(lambda api: api.get("/version").json()["version"]))
         if text == "git":
@@ -62,7 +62,7 @@ class Toxiproxy:
         return text
 
     def populate(self, links: Sequence[Link]) -> None:
-        """Create a proxy for every link, in one request, and see that all of them listen."""
+        """Create a proxy for every link, in one request, and check that all of them listen."""
         wanted = [
             {"name": link.name, "listen": link.listen, "upstream": link.upstream, "enabled": True}
             for link in links
@@ -80,7 +80,7 @@ class Toxiproxy:
         return {name: (proxy.listen, proxy.upstream) for name, proxy in have.items()}
 
     def add_toxic(self, link: Link, toxic: Toxic) -> None:
-        """Set a toxic on a proxy; new and existing connections feel it when this returns."""
+        """Set a toxic on a proxy; it affects new and existing connections when this returns."""
         self._call(
             lambda _: self._proxy(link).add_toxic(
                 name=toxic.name,
@@ -95,10 +95,10 @@ class Toxiproxy:
             raise ToxiproxyError(f"toxic {toxic.name} is missing on {link.name}: {sorted(have)}")
 
     def remove_toxic(self, link: Link, name: str) -> None:
-        """Take a toxic away; one that is not there is fine.
+        """Remove a toxic; a missing one is not an error.
 
-        Removing a black hole closes the connections it swallowed bytes of: what was lost inside a
-        TCP stream cannot be made good.
+        Removing a black hole closes the connections whose bytes it swallowed, since bytes that are
+        lost inside a TCP stream cannot be replaced.
         """
         if name not in self.toxics(link):
             return
@@ -112,7 +112,7 @@ class Toxiproxy:
         return {name: toxic.type for name, toxic in have.items()}
 
     def set_enabled(self, link: Link, *, enabled: bool) -> None:
-        """Disabled, a proxy closes its connections and stops listening."""
+        """A disabled proxy closes its connections and stops listening."""
 
         def act(_: Any) -> None:
             proxy = self._proxy(link)
@@ -170,7 +170,7 @@ class _BoundedRequests:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        # A proxy configured for the web must not get between us and loopback.
+        # An HTTP proxy from the environment must not be used for loopback.
         self._session.trust_env = False
 
     def get(self, **arguments: Any) -> Any:
@@ -184,7 +184,7 @@ class _BoundedRequests:
 
     @staticmethod
     def _checked(response: Any) -> Any:
-        # 400, 404 and 409 are told apart by the package itself.
+        # The package itself handles 400, 404 and 409.
         if response.status_code not in (400, 404, 409):
             response.raise_for_status()
         return response

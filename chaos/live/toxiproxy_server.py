@@ -12,7 +12,7 @@ from kvorum.chaos.live.processes import ProcessFailed, start_process, stop_proce
 from kvorum.chaos.live.toxiproxy import Toxiproxy, ToxiproxyError
 from kvorum.runtime.errors import ConfigError
 
-#: Names an executable that is used instead of a search.
+#: The environment variable that names an executable and replaces the search.
 SERVER_VARIABLE = "KVORUM_TOXIPROXY_SERVER"
 SERVER_NAME = "toxiproxy-server"
 
@@ -23,7 +23,7 @@ _STOP_TIMEOUT_MS = 5_000
 def find_server() -> str:
     """The executable: from the environment, from the checkout's .tools, or from PATH.
 
-    Raises ConfigError saying how to get one.
+    Raises ConfigError, which explains how to install one.
     """
     named = os.environ.get(SERVER_VARIABLE)
     if named:
@@ -43,14 +43,14 @@ def find_server() -> str:
 
 
 def _way_to_get_one(checkout: Path) -> str:
-    """The set-up of a checkout makes one. An installed wheel has no set-up."""
+    """How to install a server: a checkout's set-up builds one; an installed wheel has no set-up."""
     if (checkout / "deploy" / "setup.sh").exists():
         return "run make setup, put one on PATH"
     return "put one on PATH (github.com/Shopify/toxiproxy has releases)"
 
 
 class ToxiproxyServer:
-    """A toxiproxy server of our own; use as a context manager."""
+    """A toxiproxy server that this process starts and stops; use as a context manager."""
 
     def __init__(self, *, port: int, log_file: str, host: str = "127.0.0.1") -> None:
         self._host = host
@@ -61,7 +61,8 @@ class ToxiproxyServer:
         self.api = Toxiproxy(host, port)
 
     def start(self) -> None:
-        """Return when the server answers. Raises ProcessFailed with its last words otherwise."""
+        """Return when the server answers. Raises ProcessFailed with the end of its log
+        otherwise."""
         command = [find_server(), "-host", self._host, "-port", str(self._port)]
         process = self._process = start_process(command, log_file=self._log_file)
 

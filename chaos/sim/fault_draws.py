@@ -1,8 +1,8 @@
-"""How the faults of a schedule are drawn, by the name of the draw.
+"""Draws the faults of a schedule, by the name of each draw.
 
-A draw of the quorum's means any node by its id, or the active controller; one of brokers counts
-through them, modulo their number. `chaos.sim.schedule` makes schedules of them, the nemeses of the
-worlds carry them out.
+A draw of the quorum's faults targets any node by its id, or the active controller. A draw of the
+brokers' faults targets brokers by number, modulo their count. `chaos.sim.schedule` makes schedules
+of the drawn faults, and the worlds' nemeses carry them out.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ Draw = Callable[[random.Random, Sequence[int]], Fault]
 """Draws a fault of one kind for nodes with these ids."""
 
 ACTIVE_CONTROLLER = Target(kind=TargetKind.ACTIVE_CONTROLLER)
-"""The leader of the newest epoch when the fault comes, nobody if there is none."""
+"""The leader of the newest epoch when the fault begins; no node if there is no leader."""
 
 ALL = Target(kind=TargetKind.ALL)
 BROKERS = Target(kind=TargetKind.BROKERS)
 
 LOG_PARTS = (".log", ".index", "leader-epoch", "checkpoint", "partition.metadata", "t0", "t1", "")
-"""Parts of paths below which a broker's disk fails."""
+"""Parts of the paths on a broker's disk whose calls fail."""
 
 
 def nodes(*node_ids: int) -> Target:
@@ -59,11 +59,11 @@ def nodes(*node_ids: int) -> Target:
 
 
 def brokers(*numbers: int) -> Target:
-    """The brokers with these numbers, counted through from 0, modulo how many there are."""
+    """The brokers with these numbers, from 0, modulo the number of brokers."""
     return Target(kind=TargetKind.NODE, nodes=tuple(f"broker-{number}" for number in numbers))
 
 
-# Of any node.
+# Faults of any node.
 
 
 def _any_node(rng: random.Random, ids: Sequence[int]) -> Target:
@@ -181,7 +181,7 @@ def _move_listener(rng: random.Random, ids: Sequence[int]) -> Fault:
     return MoveListener(target=_any_node(rng, ids))
 
 
-# Of operations and brokers.
+# Faults of operations and brokers.
 
 
 def _strike(rng: random.Random, _: Sequence[int]) -> Fault:
@@ -212,7 +212,7 @@ def _flap(rng: random.Random, _: Sequence[int]) -> Fault:
     return FlapLink(target=target, duration_ms=rng.choice((500, 2_000, 5_000)))
 
 
-# Of brokers with logs.
+# Faults of brokers with logs.
 
 
 def _crash_brokers(rng: random.Random, _: Sequence[int]) -> Fault:
@@ -268,10 +268,10 @@ QUORUM_DRAWS: Mapping[str, Draw] = {
     "wipe-disk": _wipe_disk,
     "move-listener": _move_listener,
 }
-"""Draws that every world knows."""
+"""Draws that every world supports."""
 
 VOTER_DRAWS = frozenset({"add-voter", "remove-voter", "two-changes", "wipe-disk", "move-listener"})
-"""Those that need dynamic voters."""
+"""The draws that need dynamic voters."""
 
 CONTROLLER_DRAWS: Mapping[str, Draw] = {
     "strike-operation": _strike,

@@ -1,4 +1,4 @@
-"""Many seeds at once, on several processors, and what they came to together."""
+"""Runs many seeds on several processors, and sums up their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kvorum.chaos.sim.quorum.world import QuorumOutcome
 from kvorum.chaos.sim.worlds import QUORUM, run_seed
 
 SEEDS_TOGETHER = 4
-"""Seeds handed to a process at a time."""
+"""Seeds that a process gets at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Summary:
     failures: dict[int, SeedFailed] = field(default_factory=dict)
 
     def add(self, result: SeedResult) -> None:
-        """One more seed."""
+        """Add the result of one more seed."""
         self.seeds += 1
         if result.failure is not None:
             self.failures[result.seed] = result.failure
@@ -62,7 +62,7 @@ class Summary:
         self.tally.update(outcome.tally)
 
     def lines(self, wall_s: float) -> list[str]:
-        """For people. wall_s: seconds that the run took."""
+        """The summary as text. wall_s: seconds that the run took."""
         rate = self.seeds / wall_s if wall_s > 0 else 0.0
         lines = [
             f"seeds      {self.seeds} in {wall_s:.1f} s, {rate:.1f} a second",
@@ -101,9 +101,9 @@ def _results(seeds: Sequence[int], jobs: int, world: str) -> Iterator[SeedResult
     if jobs == 1 or len(seeds) == 1:
         yield from map(run, seeds)
         return
-    # spawn: a forked child would inherit threads of whoever calls this, locks included.
+    # spawn: a forked child would inherit the caller's threads and their locks.
     context = multiprocessing.get_context("spawn")
-    # The logs of simulated nodes about injected faults are for a person who looks at one seed.
+    # The logs of simulated nodes about injected faults help only a person who examines one seed.
     with context.Pool(min(jobs, len(seeds)), logging.disable, (logging.CRITICAL,)) as pool:
         yield from pool.imap_unordered(run, seeds, chunksize=SEEDS_TOGETHER)
 
@@ -114,8 +114,8 @@ def _result(world: str, seed: int) -> SeedResult:
     except SeedFailed as failure:
         return SeedResult(seed=seed, failure=failure)
     finally:
-        # A world is few objects, in cycles, that hold all its disks: the collector, which counts
-        # objects, lets 1,500 of them come to 2 GB.
+        # A world is few objects, in reference cycles, that hold all its disks. The collector counts
+        # objects, so 1,500 worlds grow to 2 GB before it runs by itself.
         gc.collect()
 
 

@@ -1,6 +1,6 @@
-"""The faults of a run: what happens and when, drawn from the seed beforehand.
+"""The faults of a run and their times, drawn from the seed before the run.
 
-A schedule is data: it can be written as JSON, made smaller (`chaos.sim.shrink`) and run again.
+A schedule is data: it can be written as JSON, shrunk (`chaos.sim.shrink`) and run again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NAME = re.compile(r"(node|broker)-[0-9]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledFault:
-    """A fault and the virtual time at which it comes. kind: of its draw, under which summaries
-    count it; empty for the fault's own name."""
+    """A fault and the virtual time at which it begins. kind: the name of its draw, under which
+    summaries count it; empty to use the fault's own name."""
 
     at_ms: int
     fault: Fault
@@ -39,7 +39,7 @@ def draw_schedule(
     duration_ms: int,
     interval_ms: int,
 ) -> tuple[ScheduledFault, ...]:
-    """Faults of these kinds, one every interval_ms on average, none for no kinds."""
+    """Faults of these kinds, one every interval_ms on average; none if there are no kinds."""
     schedule: list[ScheduledFault] = []
     at_ms = rng.randint(1, 2 * interval_ms)
     while kinds and at_ms < duration_ms:
@@ -61,7 +61,7 @@ def to_json(scheduled: ScheduledFault) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> ScheduledFault:
-    """The inverse of `to_json`. Raises ConfigError naming what is wrong."""
+    """The inverse of `to_json`. Raises ConfigError, which names the problem."""
     fields = dict(data)
     try:
         at_ms, kind = int(fields.pop("at_ms")), str(fields.pop("kind"))
@@ -82,8 +82,8 @@ def from_json(data: Mapping[str, Any]) -> ScheduledFault:
 
 
 def _target(text: str) -> Target:
-    """A target as `Target.text` writes it. Nodes of the simulator are `node-3`, or, counted through
-    the brokers, `broker-0`; several stand with commas between them."""
+    """A target as `Target.text` writes it. Simulated nodes are `node-3`, by id, or `broker-0`, by
+    the broker's number; several are separated by commas."""
     names = tuple(text.split(","))
     if all(map(_NAME.fullmatch, names)):
         return Target(kind=TargetKind.NODE, nodes=names)

@@ -1,8 +1,8 @@
-"""Makes a failing scenario smaller: what still fails with the same name is kept.
+"""Makes a failing scenario smaller, as long as it still fails under the same name.
 
-First the schedule of faults, by delta debugging (Zeller's ddmin: drop halves, quarters, ... single
-ones); then a shorter run, fewer nodes, a gentler world. Every step is a whole run, so the number of
-runs is bounded.
+First it shrinks the schedule of faults by delta debugging (Zeller's ddmin: drop halves, quarters,
+... single faults). Then it tries a shorter run, fewer nodes, and less delay and loss. Every step is
+a whole run, so the number of runs is limited.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _GENTLER: tuple[tuple[str, Any], ...] = (
     ("snapshot_chunk_bytes", WHOLE_SNAPSHOT),
     ("retention_bytes", 0),
 )
-"""Tried in this order if it is less than the scenario has; see _GREATER."""
+"""Values to try, in this order, if they are less than the scenario's; see _GREATER."""
 
 _GREATER = frozenset({"propose_interval_ms", "snapshot_chunk_bytes"})
-"""Of these more is gentler."""
+"""Fields of which a greater value makes the scenario simpler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrunk:
-    """The smallest scenario found, its failure, and how many runs that took."""
+    """The smallest scenario found, its failure, and the number of runs."""
 
     scenario: Scenario
     failure: SeedFailed
@@ -66,7 +66,8 @@ class _Search:
         self._note = note
 
     def take(self, **changes: Any) -> bool:
-        """Try the best scenario with these changes; keep it if it still fails in the same way."""
+        """Run the best scenario with these changes; keep it if it still fails under the same
+        name."""
         candidate = dataclasses.replace(self.best, **changes)
         if candidate == self.best or self.runs >= RUNS_MAX:
             return False
@@ -87,9 +88,9 @@ class _Search:
 
 
 def shrink(scenario: Scenario, note: Callable[[str], None]) -> Shrunk | None:
-    """The smallest scenario found that fails as this one does; None if this one does not fail.
+    """The smallest scenario found that fails like this one; None if this one does not fail.
 
-    note: told of every step forward.
+    note: is called with a line about every improvement.
     """
     try:
         run_scenario(scenario)
@@ -99,7 +100,7 @@ def shrink(scenario: Scenario, note: Callable[[str], None]) -> Shrunk | None:
         return None
     is_smaller = True
     while is_smaller:
-        # A gentler world may do with fewer faults, and the other way round.
+        # A simpler scenario may need fewer faults, and fewer faults may allow a simpler scenario.
         is_smaller = _fewer_faults(search)
         is_smaller |= _shorter(search)
         for field, value in _GENTLER:
@@ -120,7 +121,7 @@ def _fewer_faults(search: _Search) -> bool:
 
 
 def _without_each_chunk(search: _Search, size: int) -> Iterator[tuple[Any, ...]]:
-    # From the end: what came late is most often beside the point.
+    # From the end: late faults are most often irrelevant.
     faults = search.best.faults
     for end in range(len(faults), 0, -size):
         yield faults[: max(end - size, 0)] + faults[end:]

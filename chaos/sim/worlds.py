@@ -35,22 +35,22 @@ NAMES = tuple(_WORLDS)
 
 
 def scenario_of(seed: int, world: str = QUORUM) -> Scenario:
-    """The scenario that a seed stands for in this world."""
+    """The scenario that a seed determines in this world."""
     return _WORLDS[world].scenario_of(seed)
 
 
 def run_seed(seed: int, world: str = QUORUM) -> QuorumOutcome:
-    """Run the scenario that a seed stands for. Raises SeedFailed."""
+    """Run the scenario that a seed determines. Raises SeedFailed."""
     return run_scenario(scenario_of(seed, world))
 
 
 def run_scenario(scenario: Scenario) -> QuorumOutcome:
-    """Run a scenario in the world that it is of. Raises SeedFailed."""
+    """Run a scenario in its own world. Raises SeedFailed."""
     return quorum.run_scenario(scenario, _WORLDS[scenario.WORLD].world_type)
 
 
 def from_json(text: str) -> Scenario:
-    """A scenario of any world. Raises ConfigError naming what is wrong."""
+    """A scenario of any world. Raises ConfigError, which names the problem."""
     return scenarios.from_json(
         text, {CONTROLLER: ControllerScenario, PARTITIONS: PartitionScenario}
     )

@@ -1,1 +1,1 @@
-"""The load: real clients (librdkafka) that write everything they do to the history."""
+"""The load: real clients (librdkafka) that write all their operations to the history."""

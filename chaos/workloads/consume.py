@@ -1,7 +1,7 @@
 """Reads records: a consumer that keeps reading during the faults, and one final read after them.
 
-Both assign every partition by hand, from offset 0, without a group. `auto.offset.reset=error`:
-an offset out of range must show up in the history and never be papered over by a jump.
+Both assign every partition by hand, from offset 0, without a group. With `auto.offset.reset=error`
+an offset out of range appears in the history, and the client never jumps silently.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WATERMARK_TIMEOUT_S = 2.0
 
 
 class ConsumeLoad(threading.Thread):
-    """The reading thread. `next_offsets` tells how far it is, for those who wait for it."""
+    """The reading thread. `next_offsets` shows its progress to threads that wait for it."""
 
     def __init__(
         self, *, bootstrap: str, topic: str, partitions: int, history: HistoryWriter
@@ -55,7 +55,7 @@ class ConsumeLoad(threading.Thread):
             consumer.close()
 
     def stop(self, *, timeout_ms: int) -> None:
-        """Ask it to end and wait for that."""
+        """Ask the thread to end and wait for it."""
         self._stop_wanted.set()
         self.join(timeout_ms / 1000)
 
@@ -90,10 +90,10 @@ class _Batch:
 def final_read(
     *, bootstrap: str, topic: str, partitions: int, history: HistoryWriter, timeout_ms: int
 ) -> bool:
-    """Read every partition from its start to its high watermark of now, into the history.
+    """Read every partition from its start to its present high watermark, into the history.
 
-    Returns whether all of it was read in time. How far it came is observed per partition either
-    way, so that the checks can tell "gone" from "not read".
+    Returns True if everything was read in time. The history gets the progress of each partition in
+    any case, so that the checks can distinguish a lost record from one that was not read.
     """
     deadline_ms = monotonic_ms() + timeout_ms
     consumer = _open(bootstrap)
@@ -146,7 +146,7 @@ def _bounds(
                     TopicPartition(topic, partition), timeout=_WATERMARK_TIMEOUT_S
                 )
             except KafkaException:
-                # Asked again until the deadline; a partition that never answers stays out.
+                # Retried until the deadline; a partition that never answers is left out.
                 continue
             bounds[partition] = (low, high)
     return bounds
@@ -162,7 +162,7 @@ def _open(bootstrap: str) -> Any:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
-            # librdkafka wants a group name even where no group is used.
+            # librdkafka requires a group id even if no group is used.
             "group.id": "chaos-reader",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,

@@ -1,7 +1,7 @@
 """A load on the active controller: small topics, created one after the other.
 
-Each creation is a write to the metadata log; the longest pause between two acknowledged ones is
-the controller's unavailability, as an administrator would see it.
+Each creation is a write to the metadata log. The longest gap between two acknowledged creations is
+the controller's unavailability from the view of an administrator.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kvorum.chaos.experiment.history import CREATE_TOPIC, FAIL, INFO, INVOKE, OK
 _REQUEST_TIMEOUT_S = 10.0
 _TOPICS_MAX = 5_000
 PROCESS = "topic-creator"
-#: Answers that say for certain that no topic was made.
+#: Errors after which the topic certainly does not exist.
 _CERTAIN_FAILURES = ("INVALID_REPLICATION_FACTOR", "POLICY_VIOLATION", "INVALID_TOPIC_EXCEPTION")
 
 
@@ -56,7 +56,7 @@ class CreateTopicsLoad(threading.Thread):
             self._create(admin, number)
 
     def stop(self) -> None:
-        """Ask it to end and wait for the request in flight."""
+        """Ask the thread to end and wait for the request in flight."""
         self._stop_wanted.set()
         self.join(_REQUEST_TIMEOUT_S + 5)
 
@@ -76,7 +76,7 @@ class CreateTopicsLoad(threading.Thread):
             )[name].result()
         except KafkaException as error:
             reason = error.args[0].name()
-            # A retried request finds the topic that its first try made.
+            # A retried request may find the topic that its first try created.
             kind = FAIL if reason in _CERTAIN_FAILURES else INFO
             if reason == "TOPIC_ALREADY_EXISTS":
                 kind = OK

@@ -1,8 +1,8 @@
 """Writes records at a steady rate with an idempotent acks=all producer.
 
-Every partition gets the values 0, 1, 2, .. from this one thread, so a value is unique in its
+This one thread writes the values 0, 1, 2, .. to each partition, so a value is unique in its
 partition and offsets must rise with values. A record that timed out is `info`: it may be in the
-log. Only errors that are certain to have kept it out are `fail`.
+log. Only errors that certainly kept the record out of the log are `fail`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kvorum.chaos.experiment.scenario import WorkloadPlan
 from kvorum.chaos.workloads.records import encode
 from kvorum.runtime.errors import KvorumError
 
-#: Records in the client's queue before the load waits: 30 s of the fastest load would be 600,000.
+#: Records in the client's queue before the load waits: 30 s of the fastest load are 600,000.
 _QUEUE_RECORDS_MAX = 500_000
-#: The load makes up for at most this much of a stall, so that healing brings no flood.
+#: The load catches up on at most this much of a stall, so that healing causes no burst.
 _BACKLOG_MS_MAX = 1_000
 _TICK_S = 0.005
 _REOPENINGS_MAX = 100
@@ -61,18 +61,20 @@ class ProduceLoad(threading.Thread):
         try:
             self._loop()
         except (KvorumError, OSError, ValueError, RuntimeError) as error:
-            # Reported by the runner, which ends the experiment: without load it means nothing.
+            # The runner reports it and ends the experiment, which is meaningless without load.
             self.failure = error
 
     def stop(self) -> None:
-        """No more records; returns when each has its outcome or its delivery time-out is over."""
+        """Send no more records; returns when each has its outcome or its delivery timeout is
+        over."""
         self._stop_wanted.set()
         self.join(self._plan.delivery_timeout_ms / 1000 + 10)
         if self.is_alive():
             self.failure = KvorumError("the producer did not end after its delivery time-out")
 
     def abandon(self) -> None:
-        """End at once; what is in flight stays unknown. For runs that are given up."""
+        """End at once; the outcome of records in flight stays unknown. For runs that are
+        aborted."""
         self._abandoned.set()
         self._stop_wanted.set()
         self.join(_ABANDON_TIMEOUT_S)
@@ -99,7 +101,7 @@ class ProduceLoad(threading.Thread):
                 sent += 1
             producer.poll(_TICK_S)
         if self._fatal:
-            # Queued records never left, or are in doubt; the callbacks say which.
+            # Purged records were never sent, or their outcome is unknown; the callbacks say which.
             producer.purge(in_queue=True, in_flight=True, blocking=True)
         deadline = time.monotonic() + self._plan.delivery_timeout_ms / 1000 + 5
         while producer.flush(_FLUSH_SLICE_S) and time.monotonic() < deadline:
@@ -178,7 +180,8 @@ class ProduceLoad(threading.Thread):
         )
 
     def _on_error(self, error: Any) -> None:
-        # A fatal error (say, a sequence gap) closes this producer for good: a new one takes over.
+        # A fatal error (such as a sequence gap) closes this producer for good: a new one replaces
+        # it.
         if error.fatal():
             self._fatal = True
             self._history.append(

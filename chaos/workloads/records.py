@@ -9,6 +9,6 @@ def encode(value: int, record_bytes: int) -> bytes:
 
 
 def decode(data: bytes | None) -> int:
-    """The value of a record's bytes, -1 for bytes that encode never made."""
+    """The value of a record's bytes, -1 for bytes that encode did not make."""
     number, colon, _ = (data or b"").partition(b":")
     return int(number) if colon and number.isdigit() else -1

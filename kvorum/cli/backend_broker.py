@@ -12,22 +12,22 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO, uuid_text
 
 PARTITIONS_PER_ANSWER = 2_000
-"""Of one answer to a description; a cluster with more is read in pieces."""
+"""Partitions in one answer to a DescribeTopicPartitions; more are read in several requests."""
 BROKER_SHARE = 0.8
-"""Part of a command's time that the broker may use up."""
+"""The share of a command's timeout that the broker may use for a forwarded request."""
 
 
 class BrokerBackend:
-    """Through any broker.
+    """Requests through any broker.
 
-    timeout_ms: what the broker is given for a request that it forwards.
+    timeout_ms: the time that the broker has for a request that it forwards.
     """
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         from kvorum.cli.kafka_client import KafkaConnection
 
         self.connection = KafkaConnection(addresses, timeout_s)
-        # The broker must give up, and say why, before this end does.
+        # The broker must time out, and report why, before the command does.
         self.timeout_ms = int(timeout_s * 1000 * BROKER_SHARE)
         self._has_warned = False
 
@@ -231,7 +231,7 @@ class BrokerBackend:
             flexible=True,
         )
         if not reply.results:
-            # Where there are rows, they say more than the one error of the whole request.
+            # If the answer has rows, their errors say more than the one error of the whole request.
             check(reply.error_code, reply.error_message, "update features")
         return [
             {
@@ -269,7 +269,8 @@ class BrokerBackend:
         }
 
     def controllers(self) -> tuple[list[tuple[str, int]], str | None]:
-        """The controllers' addresses, and what is wrong with their quorum, if anything is."""
+        """The controllers' addresses, and what the broker reports as wrong with their quorum (or
+        None)."""
         reply = self._describe_quorum()
         message = reply.error_message or ""
         no_quorum = quorum_report.without_age(message) if _is_no_quorum(reply) else None
@@ -291,14 +292,15 @@ class BrokerBackend:
         )
 
     def _warn_without_leader(self) -> None:
-        """Brokers answer from their own image; without a leader it may be an old one."""
+        """Brokers answer from their own image, which may be stale while the quorum has no
+        leader."""
         if self._has_warned:
             return
         self._has_warned = True
         try:
             reply = self._describe_quorum()
         except CommandFailed:
-            return  # a broker that cannot say it; the answer itself has come
+            return  # this broker cannot report it; the answer itself has arrived
         if _is_no_quorum(reply):
             warn(f"{reply.error_message}: this is its view")
 
@@ -320,7 +322,7 @@ def _replica(replica: Any) -> Row:
 
 
 def _timestamp(value: Any) -> int:
-    """Milliseconds since 1970, whichever way the schema reads them; -1 for never."""
+    """Milliseconds since 1970, from either type that kio's schemas use for it; -1 for never."""
     if value is None:
         return -1
     if isinstance(value, int):

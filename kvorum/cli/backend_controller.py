@@ -35,7 +35,8 @@ from kvorum.runtime.ids import UUID_ZERO, uuid_text
 
 
 class ControllerBackend:
-    """Through any controller: requests to the leader, reads from whoever answers."""
+    """Requests through any controller: changes go to the leader, reads to any controller that
+    answers."""
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         self.client = BlockingControllerClient(addresses, timeout_s)
@@ -43,7 +44,8 @@ class ControllerBackend:
     def request(
         self, call: ControllerCall[Request, Reply], request: Request, subject: str
     ) -> Reply:
-        """The active controller's reply. Raises CommandFailed, about the subject, if it refuses."""
+        """The active controller's reply. Raises CommandFailed, which names the subject, if it
+        refuses."""
         reply = self.client.request(call, request)
         if isinstance(reply, Rejected):
             raise refusal(reply.code, reply.message, subject)

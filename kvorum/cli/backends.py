@@ -36,7 +36,8 @@ class Backend(Protocol):
         assignment: Sequence[Sequence[int]] = (),
         validate_only: bool = False,
     ) -> Row:
-        """assignment: the replicas of each partition, preferred leader first; the counts are -1."""
+        """assignment: the replicas of each partition, preferred leader first; both counts are then
+        -1."""
 
     def delete_topics(self, names: list[str]) -> list[Row]: ...
 
@@ -74,7 +75,8 @@ def open_backend(
 def open_controllers(
     bootstrap_server: str | None, bootstrap_controller: str | None, timeout_s: float
 ) -> BlockingControllerClient:
-    """A client of the controllers themselves; a broker, if that is given, names them."""
+    """A client of the controllers themselves. If the options name a broker, it is asked for their
+    addresses."""
     from kvorum.cli.controller_client import BlockingControllerClient
 
     kind, addresses = bootstrap_of(bootstrap_server, bootstrap_controller)

@@ -36,7 +36,7 @@ def list_brokers(**options: Any) -> None:
 @click.argument("broker_id", type=click.IntRange(0, INT32_MAX))
 @cluster_options
 def describe(broker_id: int, **options: Any) -> None:
-    """One broker, with what it leads and holds."""
+    """One broker, with the partitions that it leads and its replicas."""
     from kvorum.cli.backends import open_backend
 
     backend = open_backend(
@@ -63,7 +63,8 @@ def describe(broker_id: int, **options: Any) -> None:
 @click.argument("broker_id", type=click.IntRange(0, INT32_MAX))
 @cluster_options
 def unregister(broker_id: int, **options: Any) -> None:
-    """Forget a broker that is gone for good. Refused while it lives or alone has data."""
+    """Remove the registration of a broker that is gone for good. Refused while the broker is alive
+    or is a partition's only in-sync replica."""
     from kvorum.cli.backends import open_backend
 
     backend = open_backend(

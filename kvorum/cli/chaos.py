@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.world import QuorumOutcome
 
 PROGRESS_S = 5.0
-"""How often many seeds say how far they are."""
+"""Seconds between two lines of progress when many seeds run."""
 
 
 @click.group()
@@ -80,7 +80,7 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
     show_default=True,
     help="The quorum alone; with controller and brokers; with partitions, logs and clients too.",
 )
-@click.option("--shrink", is_flag=True, help="Make the failing seed's scenario small; print it.")
+@click.option("--shrink", is_flag=True, help="Shrink the failing scenario; print it.")
 @click.option(
     "--scenario",
     type=click.Path(exists=True, dir_okay=False),
@@ -123,7 +123,7 @@ class _Run:
 
 def _run_seeds(seeds: range, run: _Run, *, is_verbose: bool) -> None:
     if len(seeds) == 1:
-        # In this process, so that a debugger gets at it.
+        # A single seed runs in this process, so that a debugger can be attached.
         from kvorum.chaos.sim.worlds import run_seed
 
         click.echo(_seed_line(_run_one(lambda: run_seed(seeds[0], run.world))))

@@ -42,7 +42,8 @@ class CommandFailed(Exception):
 
 
 def refused(error: ConfigError | CorruptData) -> CommandFailed:
-    """For what a node would refuse: usage, unless a disk or what lies on it is to blame."""
+    """The failure for an error that a node's start would report too: a usage error, unless a disk
+    or its files are the cause."""
     is_disk = isinstance(error, CorruptData | DirectoryUnusable)
     return CommandFailed(str(error), EXIT_FAILED if is_disk else EXIT_USAGE)
 
@@ -67,12 +68,12 @@ def refusal(code: int, message: str | None, subject: str) -> CommandFailed:
     parts = [subject, name, message or ""]
     item = re.escape(subject.rpartition(" ")[2])
     if message and re.search(rf"(?<![\w.-]){item}(?![\w.-])", message):
-        del parts[0]  # the message says itself what it is about
+        del parts[0]  # the message itself names the subject
     return CommandFailed(": ".join(filter(None, parts)), exit_code)
 
 
 def warn(text: str) -> None:
-    """A line on stderr of a command that answers all the same."""
+    """Print a line on stderr; the command continues."""
     click.echo(f"kvorum: {text}", err=True)
 
 
@@ -81,7 +82,7 @@ output_option = click.option(
     "--output",
     type=click.Choice(["table", "json"]),
     default="table",
-    help="Form of the answer.",
+    help="Format of the output.",
 )
 
 
@@ -116,7 +117,7 @@ def bootstrap_of(
 ) -> tuple[str, list[tuple[str, int]]]:
     """("broker" or "controller", addresses), in the order of precedence of the options.
 
-    Raises click.UsageError for both options at once or an address that is none.
+    Raises click.UsageError if both options are given or an address is invalid.
     """
     if bootstrap_server and bootstrap_controller:
         raise click.UsageError("give --bootstrap-server or --bootstrap-controller, not both")
@@ -158,11 +159,11 @@ def show(output: str, data: Any, columns: Sequence[str] | None = None) -> None:
 def show_outcomes(
     output: str, rows: Sequence[dict[str, Any]], columns: Sequence[str], *, done: str
 ) -> None:
-    """Print what became of each thing that was asked for.
+    """Print the result of each item of a request.
 
-    columns: the first names the thing; the others come behind the result. A row's `error` is NONE
-    where it was done. JSON has it like that; a table says `done` there, as an ERROR of NONE reads
-    like a failure.
+    columns: the first names the item; the others are shown after the result. A row's `error` is
+    NONE if the item succeeded. JSON prints NONE; a table prints `done` instead, since NONE in an
+    ERROR column reads like a failure.
     """
     if output == "json":
         show(output, list(rows))

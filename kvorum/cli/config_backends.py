@@ -1,7 +1,7 @@
 """Configs and quotas of a cluster, reached through a broker or a controller.
 
-Both give the same rows. A controller knows what is set in the metadata and no broker's file, so
-that `--all` needs a broker.
+Both give the same rows. A controller knows the values in the metadata but no broker's file, so
+`--all` needs a broker.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ class ConfigBackend(Protocol):
     """The requests of `kvorum configs` to a cluster."""
 
     def describe_configs(self, kind: str, name: str | None, *, is_all: bool) -> list[Row]:
-        """kind: topic or broker. name: None is every one, "" the default of all brokers."""
+        """kind: topic or broker. name: None for all of them, "" for the default of all brokers."""
 
     def alter_configs(
         self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
     ) -> str:
-        """Returns the entity as text. Raises CommandFailed for what is refused."""
+        """Returns the entity as text. Raises CommandFailed for a refused change."""
 
     def describe_quotas(self, entity: QuotaEntity, types: Sequence[str]) -> list[Row]:
-        """Of one entity or, where that is empty, of all with a part of each of the types."""
+        """Quotas of one entity; if entity is empty, of all entities that have a part of each of the
+        types."""
 
     def alter_quotas(
         self, entity: QuotaEntity, quotas: Sequence[tuple[str, float | None]], *, dry_run: bool
     ) -> str:
-        """Returns the entity as text. Raises CommandFailed for what is refused."""
+        """Returns the entity as text. Raises CommandFailed for a refused change."""
 
 
 def open_config_backend(

@@ -27,7 +27,7 @@ _SET_SOURCES = {
 
 
 class BrokerConfigs(BrokerBackend):
-    """Through any broker; a broker's own configs through that broker."""
+    """Requests through any broker; a broker's own configs are read from that broker."""
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         super().__init__(addresses, timeout_s)

@@ -24,7 +24,8 @@ from kvorum.metadata.rpc.calls import ALTER_CLIENT_QUOTAS, ALTER_CONFIGS
 
 
 class ControllerConfigs(ControllerBackend):
-    """Through any controller: changes to the leader, reads from whoever answers."""
+    """Requests through any controller: changes go to the leader, reads to any controller that
+    answers."""
 
     def describe_configs(self, kind: str, name: str | None, *, is_all: bool) -> list[Row]:
         if is_all:
@@ -66,7 +67,8 @@ class ControllerConfigs(ControllerBackend):
 
 
 def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:
-    """The values that the metadata has: a broker's own before the default of all brokers."""
+    """The values in the metadata: a broker's own values before those of the default of all
+    brokers."""
     levels: list[tuple[Mapping[str, str], Source]] = []
     if kind == "topic":
         if image.topic(name) is None:

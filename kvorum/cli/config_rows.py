@@ -1,4 +1,4 @@
-"""Configs and quotas as the commands give and print them: requests of changes, rows of values."""
+"""Configs and quotas in the form of the commands: requests for changes, and rows of values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Change = tuple[str, str, str | None]
 
 
 def alteration(kind: str, name: str, changes: Sequence[Change], *, dry_run: bool) -> AlterConfigs:
-    """The request of these changes."""
+    """The IncrementalAlterConfigs request for these changes."""
     return AlterConfigs(
         resources=(
             ConfigAlteration(
@@ -53,14 +53,14 @@ def alteration(kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
 def quota_alteration(
     entity: QuotaEntity, quotas: Sequence[tuple[str, float | None]], *, dry_run: bool
 ) -> AlterClientQuotas:
-    """The request of these changes."""
+    """The AlterClientQuotas request for these changes."""
     operations = tuple(QuotaOperation(key=key, value=value) for key, value in quotas)
     entry = QuotaAlteration(entity=entity, operations=operations)
     return AlterClientQuotas(entries=(entry,), validate_only=dry_run)
 
 
 def filter_of(entity: QuotaEntity, types: Sequence[str]) -> tuple[QuotaFilter, ...]:
-    """The filter that finds this entity, of any name where only a type is given."""
+    """The filter that finds this entity; a type without a name matches any name."""
     exact = tuple(
         QuotaFilter(
             entity_type=kind, match_type=MATCH_DEFAULT if name is None else MATCH_EXACT, match=name
@@ -108,6 +108,6 @@ def quota_rows(entity: QuotaEntity, quotas: Any) -> list[Row]:
 
 
 def _source_name(number: int) -> str:
-    # Sources that only Apache Kafka has: loggers, client metrics, groups.
+    # Sources that only Apache Kafka has, such as loggers, client metrics and groups.
     known = number in set(Source)
     return f"{Source(number).name}_CONFIG" if known else str(number)

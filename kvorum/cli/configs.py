@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 DEFAULT_NAME = "<default>"
-"""Stands for the default entity wherever a name may stand."""
+"""Means the default entity in place of a name."""
 
 _RESOURCES = ("topic", "broker")
 _ENTITIES = (*_RESOURCES, "client", "user", "ip")
@@ -36,7 +36,7 @@ def entity_options(command: CommandT) -> CommandT:
             "--name",
             "names",
             multiple=True,
-            help=f"Of the entity; {DEFAULT_NAME} is the default one.",
+            help=f"Name of the entity; {DEFAULT_NAME} is the default entity.",
         ),
         click.option(
             "--entity",
@@ -44,7 +44,7 @@ def entity_options(command: CommandT) -> CommandT:
             multiple=True,
             required=True,
             type=click.Choice(_ENTITIES),
-            help="What NAME is. A user and a client may be given together, each with its name.",
+            help="Kind of the entity. A user and a client may be given together, with a name each.",
         ),
     ):
         command = option(command)
@@ -57,7 +57,8 @@ def configs() -> None:
 
 
 class _InOrder(click.Command):
-    """Notes in which order its options came: a name belongs to the entity before it."""
+    """A command that records the order of its options, since a --name belongs to the --entity
+    before it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, _, order = self.make_parser(ctx).parse_args(list(args))
@@ -67,7 +68,7 @@ class _InOrder(click.Command):
 
 @configs.command(cls=_InOrder)
 @entity_options
-@click.option("--all", "is_all", is_flag=True, help="Defaults and the broker's file as well.")
+@click.option("--all", "is_all", is_flag=True, help="Include defaults and the broker's file.")
 @cluster_options
 def describe(
     entities: tuple[str, ...],
@@ -76,9 +77,8 @@ def describe(
     is_all: bool,
     **options: Any,
 ) -> None:
-    """What is set; without a name, of every entity of that kind: --entity user --name alice
-    --entity client shows all clients of that user.
-    """
+    """Show the configs that are set. Without a name: of every entity of that kind. For example
+    --entity user --name alice --entity client shows all clients of that user."""
     if entities[0] in _RESOURCES:
         resource = _one_resource(entities, names, is_default)
         rows = _backend(options).describe_configs(*resource, is_all=is_all)
@@ -96,10 +96,20 @@ def describe(
 
 @configs.command()
 @entity_options
-@click.option("--set", "to_set", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
-@click.option("--delete", "to_delete", multiple=True, metavar="KEY", help="Back to the default.")
-@click.option("--append", "to_append", multiple=True, metavar="KEY=ITEMS", help="To a list.")
-@click.option("--subtract", "to_subtract", multiple=True, metavar="KEY=ITEMS", help="From a list.")
+@click.option(
+    "--set", "to_set", multiple=True, metavar="KEY=VALUE", help="Set a value. Repeatable."
+)
+@click.option("--delete", "to_delete", multiple=True, metavar="KEY", help="Remove a value.")
+@click.option(
+    "--append", "to_append", multiple=True, metavar="KEY=ITEMS", help="Add items to a list."
+)
+@click.option(
+    "--subtract",
+    "to_subtract",
+    multiple=True,
+    metavar="KEY=ITEMS",
+    help="Remove items from a list.",
+)
 @click.option("--dry-run", is_flag=True, help="Check only; change nothing.")
 @cluster_options
 def alter(
@@ -141,7 +151,7 @@ def alter(
 def _one_resource(
     entities: tuple[str, ...], names: tuple[str, ...], is_default: bool
 ) -> tuple[str, str | None]:
-    """(topic or broker, name); "" is the default of all brokers, None every one."""
+    """(topic or broker, name); "" is the default of all brokers, None all entities."""
     kind = entities[0]
     if len(entities) > 1 or len(names) > 1:
         raise click.UsageError(f"give one --entity {kind} and one --name")
@@ -183,13 +193,14 @@ def _quota_entity(
         raise click.UsageError("give as many --name as --entity, in the same order")
     places = range(len(names)) if len(names) == len(types) else _places(names)
     parts = zip((types[at] for at in places), names, strict=True)
-    # In the order in which quotas are kept, so that every answer names them alike.
+    # In the order in which the metadata keeps quotas, so that every answer prints an entity alike.
     named = tuple((t, None if name == DEFAULT_NAME else name) for t, name in sorted(parts))
     return named, tuple(t for at, t in enumerate(types) if at not in places)
 
 
 def _places(names: tuple[str, ...]) -> list[int]:
-    """Of fewer names than entities: which entity each stands behind."""
+    """For each name, the index of the entity that it follows, if there are fewer names than
+    entities."""
     places: list[int] = []
     at = -1
     for option in click.get_current_context().meta[_ORDER]:

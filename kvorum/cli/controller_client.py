@@ -20,13 +20,14 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.text import address_text
 
 UNREACHABLE_AFTER_S = 0.6
-"""Silence of every controller for so long; a refused connection needs no waiting."""
+"""A client gives up after this many seconds without an answer from any controller; after refused
+connections it gives up at once."""
 
 LEADER_WAIT_S = quorum_report.LEADER_WAIT_MS / 1000
 PROBE_TIMEOUT_S = quorum_report.PROBE_TIMEOUT_MS / 1000
 RETRY_PAUSE_S = 0.02
 
-#: gRPC's own pause before it connects again is a second and more.
+#: By default gRPC waits a second or more before it reconnects.
 _CHANNEL_OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 20),
@@ -37,10 +38,10 @@ Replies = dict[int, pb.DescribeQuorumReply]
 
 
 class BlockingControllerClient:
-    """Finds the leader from any controller; says what is missing if there is none.
+    """Finds the leader through any controller; if there is none, explains why.
 
-    no_quorum: what a broker that named these controllers said of their quorum; the answer if
-    none of them can be reached from here either.
+    no_quorum: the error about the quorum from the broker that named these controllers. It becomes
+    the command's error if no controller can be reached from here either.
     """
 
     def __init__(
@@ -61,8 +62,8 @@ class BlockingControllerClient:
         return self._leader_within(time.monotonic() + LEADER_WAIT_S)
 
     def address_of(self, node_id: int) -> str:
-        """host:port at which a controller answered or that another one named. Raises CommandFailed
-        if neither has happened."""
+        """The controller's host:port, from its own answer or from another controller's. Raises
+        CommandFailed if neither is known."""
         address = self._address_by_id.get(node_id)
         if address is None:
             known = ", ".join(map(str, sorted(self._address_by_id)))
@@ -70,7 +71,8 @@ class BlockingControllerClient:
         return address
 
     def request(self, call: ControllerCall[Request, Reply], request: Request) -> Reply | Rejected:
-        """The active controller's reply to a call of the table, or why it refuses."""
+        """The active controller's reply to a call of the table of calls. Raises CommandFailed if it
+        refuses."""
         message = call.encode_request(request)
         start = time.monotonic()
         deadline = start + self._timeout_s
@@ -89,10 +91,11 @@ class BlockingControllerClient:
             time.sleep(RETRY_PAUSE_S)
 
     def read_metadata_log(self, from_offset: int = 0) -> MetadataCopy:
-        """All committed metadata from an offset on; all of it if the log does not reach back.
+        """All committed metadata from an offset on; the whole log if that offset has been trimmed.
 
-        Of the leader, so that what was just acknowledged is among them. Without one it is what
-        some controller has committed, the most that any has; stderr says so and how old it is.
+        The leader is asked, so that records that were just acknowledged are included. Without a
+        leader the copy comes from the reachable controller with the highest committed offset;
+        stderr says so, and how old the copy is.
         """
         replies, leader = self._await_leader(time.monotonic() + LEADER_WAIT_S)
         source = leader or max(replies.values(), key=lambda reply: reply.high_watermark)
@@ -115,8 +118,8 @@ class BlockingControllerClient:
     def read_timelines(self, only_id: int | None = None) -> list[tuple[int, int, str]]:
         """(milliseconds since 1970, node, text) of every reachable controller, by time.
 
-        only_id: of this controller alone. stderr names those that could not be asked. Raises
-        CommandFailed if that is all, or if nobody knows only_id.
+        only_id: lines of this controller alone. stderr names the controllers that did not answer.
+        Raises CommandFailed if none answered, or if no controller knows only_id.
         """
         lines: list[tuple[int, int, str]] = []
         replies = self._probe(is_leader_enough=False)
@@ -147,7 +150,7 @@ class BlockingControllerClient:
         return sorted(lines, key=lambda line: line[0])
 
     def read_flight_record(self, node_id: int) -> Iterator[bytes]:
-        """The flight record of one controller, in pieces. Raises CommandFailed."""
+        """The flight record of one controller, in chunks. Raises CommandFailed."""
         self._probe(is_leader_enough=False)
         address = self.address_of(node_id)
         try:
@@ -167,8 +170,8 @@ class BlockingControllerClient:
         return leader
 
     def _await_leader(self, deadline: float) -> tuple[Replies, pb.DescribeQuorumReply | None]:
-        """The controllers' answers, and the leader if there is one by then; an outage is not waited
-        for."""
+        """The controllers' answers, and the leader if one is known before the deadline. If no
+        controller can be reached, returns without waiting."""
         answered: Replies = {}
         while True:
             replies = self._probe()
@@ -181,14 +184,15 @@ class BlockingControllerClient:
             time.sleep(RETRY_PAUSE_S)
 
     def _probe(self, *, is_leader_enough: bool = True) -> Replies:
-        """Answers of the given controllers and of those they name. Raises CommandFailed if none."""
+        """Answers of the given controllers and of those that they name. Raises CommandFailed if
+        none answers."""
         start = time.monotonic()
         while True:
             replies, problems, is_silent = self._probe_round(is_leader_enough)
             if replies:
                 return replies
             waited_s = time.monotonic() - start
-            # A broker that has said what is wrong has waited for them already.
+            # A broker that reported an error of the quorum has already waited for the controllers.
             is_hopeless = not is_silent or self._no_quorum is not None
             if is_hopeless or waited_s > min(self._timeout_s, UNREACHABLE_AFTER_S):
                 break
@@ -197,7 +201,8 @@ class BlockingControllerClient:
         raise CommandFailed(f"no controller reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
 
     def _probe_round(self, is_leader_enough: bool) -> tuple[Replies, list[str], bool]:
-        """All at once: (answers, who failed and why, whether somebody was merely silent)."""
+        """Asks all controllers at once. Returns (answers, failures with reasons, True if a
+        controller only did not answer in time)."""
         replies: Replies = {}
         problems: list[str] = []
         is_silent = False
@@ -224,7 +229,7 @@ class BlockingControllerClient:
                 problems.append(f"{address} ({_details(error)})")
                 continue
             replies[reply.node_id] = reply
-            # Where it answered, which may be another way than the one it names itself.
+            # The address at which it answered, which may differ from the one that it advertises.
             self._address_by_id[reply.node_id] = address
             if is_leader_enough and quorum_report.leader_of(list(replies.values())) is not None:
                 break

@@ -1,4 +1,5 @@
-"""`kvorum demo`: the whole path on real parts, with a verdict at its end (`make demo`)."""
+"""`kvorum demo`: an experiment on a real cluster, its report and the Spark job, with a verdict
+(`make demo`)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import click
 from kvorum.cli.common import EXIT_FAILED, CommandFailed
 from kvorum.cli.report import no_pass
 
-# Not resolved: the wheel has chaos/ below kvorum/, a checkout a link to it.
+# The path is not resolved: the wheel has chaos/ inside kvorum/, a checkout a symbolic link to it.
 EXPERIMENT = Path(__file__).parents[1] / "chaos" / "experiments" / "first-light.yaml"
 RUNS_KEPT = 5
 
@@ -27,7 +28,7 @@ RUNS_KEPT = 5
     type=click.Path(file_okay=False),
     default="demo-data",
     show_default=True,
-    help="Where runs are kept; the newest few stay.",
+    help="Folder of the runs; old runs are removed.",
 )
 @click.option("--seed", type=int, default=None, help="In place of the experiment's own seed.")
 def demo(out: str, seed: int | None) -> None:
@@ -40,7 +41,7 @@ def demo(out: str, seed: int | None) -> None:
     from importlib.util import find_spec
 
     if find_spec("pyspark") is None:
-        # Now, and not after the run.
+        # Checked before the run and not after it.
         raise CommandFailed("the demo ends in a Spark job: pip install 'kvorum[chaos,spark]'")
     from kvorum.chaos.live.runner import run
     from kvorum.runtime.errors import KvorumError

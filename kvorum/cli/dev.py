@@ -35,7 +35,7 @@ DEFAULT_DATA_DIR = "./kvorum-data"
     type=click.Path(readable=False),
     default=DEFAULT_DATA_DIR,
     show_default=True,
-    help="Where the cluster keeps its data; made if missing.",
+    help="Folder of the cluster's data; created if missing.",
 )
 @click.option(
     "--port",
@@ -55,27 +55,27 @@ DEFAULT_DATA_DIR = "./kvorum-data"
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A node property under Kafka's name, for every node that knows it. Repeatable.",
+    help="A property with Kafka's name, for every node that has it. Repeatable.",
 )
 @click.option(
     "--links",
     type=click.Path(dir_okay=False, exists=True),
-    help="JSON file of addresses to use in place of the plain ones (proxies).",
+    help="JSON file of proxies' addresses, which replace the nodes' own.",
 )
 @click.option(
     "--ready-file",
     type=click.Path(dir_okay=False),
-    help="Holds the bootstrap address from when the cluster is usable until it stops.",
+    help="File with the bootstrap address; it exists while the cluster is usable.",
 )
 @output_option
 @click.pass_context
 def dev(ctx: click.Context, /, **options: Any) -> None:
     """Start controllers and brokers as processes of this machine.
 
-    Prints a line per node and, as soon as an acks=all write to a topic with three replicas would
-    succeed, the bootstrap address; with -o json that is one line of JSON on stdout, and the other
-    lines go to stderr. Ctrl-C or SIGTERM stops everything in good order. Started again on the same
-    directory, the cluster comes back with its data.
+    Prints a line for each node. Prints the bootstrap address as soon as an acks=all write to a
+    topic with three replicas would succeed; with -o json that is one line of JSON on stdout, and
+    the other lines go to stderr. Ctrl-C or SIGTERM stops all nodes with a controlled shutdown. A
+    cluster that is started again on the same directory has its data.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -114,7 +114,7 @@ def dev(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
-    """The cluster, checked. held: is given the sockets that keep its free ports.
+    """The validated plan of the cluster. held: receives the sockets that reserve its free ports.
 
     Raises ConfigError, CorruptData.
     """
@@ -154,7 +154,7 @@ def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> 
     else:
         _say(f"bootstrap: {plan.bootstrap}")
     if ready_file is not None:
-        # As a whole: somebody polls for it.
+        # Written as a whole and renamed, since other programs poll for it.
         temporary = f"{ready_file}.tmp"
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(f"{plan.bootstrap}\n")
@@ -162,7 +162,7 @@ def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> 
 
 
 def _forget(ready_file: str | None) -> None:
-    """One of an earlier run would tell of a cluster that is not there."""
+    """Remove the file of an earlier run, which would announce a cluster that does not run."""
     if ready_file is None:
         return
     with suppress(FileNotFoundError):
@@ -190,8 +190,8 @@ def restart(
 ) -> None:
     """Start each dead NODE (a name like broker-101, or its id) again, on its data.
 
-    Returns once all are ready. The exit status is 1 if one died again or was not ready in time;
-    which, and why, is said.
+    Returns once all are ready. The exit status is 1 if a node died again or was not ready in time;
+    the command prints which node, and why.
     """
     from kvorum.launch.control import (
         LauncherDidNotAnswer,

@@ -1,4 +1,4 @@
-"""`kvorum features`: the levels that are finalised, and moving them (KIP-584)."""
+"""`kvorum features`: show the finalised levels, and change them (KIP-584)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kvorum.cli.common import INT16_MAX, CommandFailed, cluster_options, show, s
 
 @click.group()
 def features() -> None:
-    """Feature levels of the cluster: what its nodes can do, and what is in force."""
+    """Feature levels of the cluster: the levels that nodes support, and the finalised ones."""
 
 
 @features.command()
@@ -19,8 +19,8 @@ def features() -> None:
 def describe(**options: Any) -> None:
     """Each feature: the levels that the nodes support, and the finalised one.
 
-    Through a broker the levels are those of that broker, through a controller those that every
-    registered node supports.
+    Through a broker the supported levels are those of that broker; through a controller, those that
+    every registered node supports.
     """
     rows = _backend(options).features()
     show(options["output"], rows, ["feature", "min_level", "max_level", "finalized_level"])
@@ -32,9 +32,9 @@ _FEATURE = click.option(
     multiple=True,
     required=True,
     metavar="NAME=LEVEL",
-    help="Level to finalise; 0 switches the feature off. Repeatable: all come true or none.",
+    help="Level to finalise; 0 disables the feature. Repeatable: all are made or none.",
 )
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check and show, change nothing.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check and show; change nothing.")
 
 
 @features.command()
@@ -48,11 +48,11 @@ def upgrade(assignments: tuple[str, ...], dry_run: bool, **options: Any) -> None
 
 @features.command()
 @_FEATURE
-@click.option("--unsafe", is_flag=True, help="Also if metadata would be lost; refused as yet.")
+@click.option("--unsafe", is_flag=True, help="Even if metadata is lost; not supported yet.")
 @_DRY_RUN
 @cluster_options
 def downgrade(assignments: tuple[str, ...], unsafe: bool, dry_run: bool, **options: Any) -> None:
-    """Go back to lower levels. Refused if metadata would be lost."""
+    """Lower the levels. Refused if metadata would be lost."""
     kind = "UNSAFE_DOWNGRADE" if unsafe else "SAFE_DOWNGRADE"
     _update(options, assignments, kind, dry_run)
 

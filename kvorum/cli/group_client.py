@@ -1,4 +1,5 @@
-"""The requests of `kvorum groups`, each group at its coordinator. Apache Kafka answers them too."""
+"""The requests of `kvorum groups`, each group at its coordinator. They work against Apache Kafka
+too."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _MOVING = frozenset(
         ErrorCode.NOT_COORDINATOR,
     )
 )
-"""A coordinator is being made or changes: asked again until the command's time is over."""
+"""Errors of a coordinator that is being created or is moving: the request is retried until the
+command's timeout."""
 
 
 class GroupClient:
@@ -39,7 +41,7 @@ class GroupClient:
             connection.close()
 
     def list_groups(self, states: list[str]) -> list[Row]:
-        """group, type, protocol_type, state; of every broker that is in service."""
+        """group, type, protocol_type, state of the groups of every unfenced broker."""
         rows = []
         for broker in self._backend.brokers():
             if broker["is_fenced"]:
@@ -51,8 +53,8 @@ class GroupClient:
         """group, state, type, protocol_type, protocol, coordinator, members, offsets.
 
         members: member_id, group_instance_id, client_id, client_host, partitions (`topic-0`; null
-        if the members do not say it in Kafka's way). offsets: topic, partition, committed_offset,
-        end_offset, lag, metadata, member_id (who has the partition).
+        if the assignment is not in Kafka's format). offsets: topic, partition, committed_offset,
+        end_offset, lag, metadata, member_id (of the member that has the partition).
         """
         return [self._describe(name) for name in names]
 
@@ -92,7 +94,7 @@ class GroupClient:
         ]
 
     def _has_time(self) -> bool:
-        """Pause before the next try; False if there is none."""
+        """Pause before the next try. Returns False if there is no time left for one."""
         if time.monotonic() + _RETRY_PAUSE_S > self._deadline_s:
             return False
         time.sleep(_RETRY_PAUSE_S)
@@ -146,7 +148,7 @@ class GroupClient:
         }
 
     def _describe_consumer(self, name: str) -> Row | None:
-        """A group of the consumer protocol; None if there is none of that name."""
+        """A group of the consumer protocol; None if no such group has that name."""
         values: Row = {"group_ids": [name], "include_authorized_operations": False}
         coordinator, reply = self._ask(name, "consumer_group_describe", 69, 1, values)
         found = reply.groups[0]
@@ -199,14 +201,14 @@ class GroupClient:
     # --- leaders -----------------------------------------------------------------------------
 
     def _end_offsets(self, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """High watermarks; partitions without a leader, or gone, are left out."""
+        """High watermarks; partitions without a leader, or deleted ones, are left out."""
         brokers = {b["broker_id"]: b for b in self._backend.brokers() if not b["is_fenced"]}
         by_leader: dict[int, dict[str, list[int]]] = {}
         for topic in sorted({topic for topic, _ in partitions}):
             try:
                 (described,) = self._backend.topics([topic])
             except CommandFailed:
-                continue  # deleted: its offsets go soon
+                continue  # the topic was deleted: its offsets will be removed soon
             for row in described["partitions"]:
                 if (topic, row["partition"]) in partitions and row["leader"] in brokers:
                     wanted = by_leader.setdefault(row["leader"], {})

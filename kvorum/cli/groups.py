@@ -43,7 +43,7 @@ def list_groups(states: tuple[str, ...], **options: Any) -> None:
 
 @groups.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--members", is_flag=True, help="A row a member, not a row an offset.")
+@click.option("--members", is_flag=True, help="A row for each member, not for each offset.")
 @cluster_options
 def describe(names: tuple[str, ...], members: bool, **options: Any) -> None:
     """Offsets and lag of groups NAMES, or their members."""
@@ -55,7 +55,7 @@ def describe(names: tuple[str, ...], members: bool, **options: Any) -> None:
     rows = [
         {"group": group["group"], "state": group["state"], **row}
         for group in found
-        # A group that has none is shown all the same.
+        # A group without rows is shown too.
         for row in (group[key] or [{}])
     ]
     columns = ["topic", "partition", "committed_offset", "end_offset", "lag", "member_id"]

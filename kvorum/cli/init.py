@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False))
-@click.option("--controllers", type=int, default=3, show_default=True, help="First voters.")
-@click.option("--brokers", type=int, default=3, show_default=True, help="Brokers.")
-@click.option("--host", default=None, help="Where all of them listen.  [default: 127.0.0.1]")
+@click.option(
+    "--controllers",
+    type=int,
+    default=3,
+    show_default=True,
+    help="Number of controllers; all are voters.",
+)
+@click.option("--brokers", type=int, default=3, show_default=True, help="Number of brokers.")
+@click.option("--host", default=None, help="Host on which all nodes listen.  [default: 127.0.0.1]")
 @click.option(
     "--controller",
     "controller_places",
@@ -33,39 +39,41 @@ if TYPE_CHECKING:
     help="A broker on its own host, in place of --brokers and --host. Repeatable.",
 )
 @click.option(
-    "--rack", "racks", multiple=True, help="broker.rack, once for each broker in their order."
+    "--rack", "racks", multiple=True, help="broker.rack; give it once for each broker, in order."
 )
-@click.option("--port", type=int, default=None, help="Of the first broker.  [default: 9092]")
+@click.option("--port", type=int, default=None, help="Port of the first broker.  [default: 9092]")
 @click.option(
     "--controller-port",
     type=int,
     default=None,
-    help="Of the first controller.  [default: --port + 100]",
+    help="Port of the first controller.  [default: --port + 100]",
 )
 @click.option("--static", "is_static", is_flag=True, help="A voter set that never changes.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For every node.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A property for every node."
+)
 @click.option(
     "--add",
     type=click.Choice(["controller", "broker"]),
     default=None,
-    help="One more node for the cluster whose files lie in FOLDER.",
+    help="Add a node to the cluster whose files are in FOLDER.",
 )
 @click.option(
     "--again",
     type=int,
     metavar="ID",
     default=None,
-    help="Prepare the empty directory of controller ID, which lost its disk, once more.",
+    help="Prepare a new directory for controller ID, which lost its disk.",
 )
 @output_option
 @click.pass_context
 def init(context: click.Context, /, folder: str, **options: Any) -> None:
-    """Write one TOML file a node into FOLDER and prepare the controllers' directories.
+    """Write a TOML file for each node into FOLDER and prepare the controllers' directories.
 
-    Start each node with kvorum controller|broker --config FILE. For several hosts name each node
-    with --controller and --broker, then copy to each host its file, and a controller's directory,
-    at the same path. An added controller follows the quorum until kvorum quorum add-voter makes
-    it a voter.
+    Start each node with kvorum controller|broker --config FILE. For several hosts, name each node
+    with --controller and --broker, then copy each node's file, and a controller's directory, to the
+    same path on its host. A controller that was added with --add follows the quorum until kvorum
+    quorum add-voter makes it a voter.
     """
     from kvorum.runtime.errors import ConfigError, CorruptData
 
@@ -86,7 +94,7 @@ def init(context: click.Context, /, folder: str, **options: Any) -> None:
 
 
 def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[NewNode]:
-    """Do it. Raises ConfigError, CorruptData, OSError."""
+    """Write the files. Raises ConfigError, CorruptData, OSError."""
     import random
 
     from kvorum.launch.init import add_node, init_cluster, prepare_again
@@ -142,7 +150,8 @@ def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
 
 
 def _refuse_what_is_settled(context: click.Context, free: tuple[str, ...]) -> None:
-    """Refuse options that only a new cluster can take. free: names of those that fit."""
+    """Refuse options that can only be given for a new cluster. free: names of the options that are
+    allowed."""
     from kvorum.runtime.errors import ConfigError
 
     kept = ("folder", "add", "again", "output", *free)

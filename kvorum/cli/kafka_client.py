@@ -16,22 +16,23 @@ from kvorum.runtime.text import address_text
 
 CLIENT_ID = b"kvorum-cli"
 ANSWER_SLACK_S = 1.0
-"""Waited past the time that the cluster was given: its word that time is up (there is no quorum)
-says more than our own silence would."""
+"""Added to the timeout that the cluster was given: the broker's own timeout error (there is no
+quorum) says more than no answer."""
 
 
-#: ApiVersions v0; of its answer only that it comes is of interest.
+#: An ApiVersions v0 request; it only shows that the broker answers.
 _VERSIONS = struct.pack(">hhih", 18, 0, 0, len(CLIENT_ID)) + CLIENT_ID
 
 ALIVE_WITHIN_S = 1.0
-"""A broker that does not even tell its versions for so long hangs; the next one is asked."""
+"""A broker that does not answer ApiVersions within this time hangs, and the next one is asked."""
 
 
 class KafkaConnection:
-    """Opens to the first address where a broker answers; the last one need only be reachable.
+    """Connects to the first address at which a broker answers; the last address need only accept
+    the connection.
 
-    Raises CommandFailed (unreachable) if none is. A broker that hangs is passed over before it is
-    asked for anything: a change that was sent to it might still come true.
+    Raises CommandFailed (unreachable) if none does. A broker that hangs is skipped before a request
+    is sent to it, since it might still carry out a change later.
     """
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
@@ -63,17 +64,18 @@ class KafkaConnection:
         flexible: bool,
         is_header_flexible: bool = True,
     ) -> Any:
-        """Send one request, return kio's entity of its answer.
+        """Send one request; returns the answer as kio's entity.
 
-        is_header_flexible: False for ApiVersions, whose answer never has tagged fields in front.
+        is_header_flexible: False for ApiVersions, whose response header never has tagged fields.
 
-        Raises CommandFailed (unreachable) on silence past the time-out or a closed connection.
+        Raises CommandFailed (unreachable) if no answer comes within the timeout or the connection
+        is closed.
         """
         from kio.serial import entity_reader
 
         from kvorum.wire.kio_codec import message_class
 
-        # Behind the header's empty tagged section, if it has one.
+        # Skip the header's empty tagged fields, if it has any.
         start = int(flexible and is_header_flexible)
         answer = self.ask(name, key, version, values, flexible=flexible)
         entity, _ = entity_reader(message_class(name, version, "response"))(answer, start)
@@ -82,7 +84,8 @@ class KafkaConnection:
     def ask(
         self, name: str, key: int, version: int, values: Mapping[str, Any], *, flexible: bool
     ) -> bytes:
-        """Send one request; its answer behind the correlation id. Raises CommandFailed."""
+        """Send one request; returns the bytes of the answer after the correlation id. Raises
+        CommandFailed."""
         from kvorum.wire.kio_codec import encode_request
 
         self._correlation_id += 1
@@ -92,7 +95,7 @@ class KafkaConnection:
         try:
             body = bytes(encode_request(name, version, values))
         except (struct.error, OverflowError) as error:
-            # All that a user gives as a number, and no option bounds, ends here.
+            # Every number of a user that no option limits ends here if it does not fit its field.
             raise CommandFailed(f"a number is too large for Kafka's protocol: {error}") from error
         try:
             return self._send(head + body)[4:]

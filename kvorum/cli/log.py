@@ -17,10 +17,10 @@ def log() -> None:
 
 @log.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
-@click.option("--deep-iteration", is_flag=True, help="A line for each record as well.")
+@click.option("--deep-iteration", is_flag=True, help="Print a line for each record too.")
 @click.option("--print-data-log", is_flag=True, help="The same, with keys and values.")
-@click.option("--index-sanity-check", is_flag=True, help="Of indexes: would a start take them?")
-@click.option("--verify-index-only", is_flag=True, help="Of indexes: do they agree with the log?")
+@click.option("--index-sanity-check", is_flag=True, help="For indexes: would a start accept them?")
+@click.option("--verify-index-only", is_flag=True, help="For indexes: do they agree with the log?")
 @click.option("--offsets-decoder", is_flag=True, hidden=True)
 @click.option(
     "--transaction-log-decoder", is_flag=True, help="Print records of __transaction_state."
@@ -34,10 +34,10 @@ def dump(
     offsets_decoder: bool,
     transaction_log_decoder: bool,
 ) -> None:
-    """Print what kafka-dump-log prints for PATHS.
+    """Print the same as kafka-dump-log for PATHS.
 
-    Takes .log, .index, .timeindex, .txnindex, .snapshot (of producers) and leader-epoch-checkpoint
-    files. What is damaged or does not fit together goes to stderr, and the exit status is 1 then.
+    Reads .log, .index, .timeindex, .txnindex, .snapshot (of producers) and leader-epoch-checkpoint
+    files. Damage and contradictions are reported on stderr, and the exit status is then 1.
     """
     from kvorum.raft.control_text import control_text
     from kvorum.runtime.disk import OsDisk
@@ -90,12 +90,12 @@ def _transaction_text(key: bytes, value: bytes | None) -> tuple[str, str]:
 def verify(directories: tuple[str, ...]) -> None:
     """Check all files of the logs in DIRECTORIES, each the folder of one partition.
 
-    Every batch and its CRC, the order of offsets and epochs, indexes against batches, transaction
-    indexes, producer snapshots, leader epochs. Prints a line per problem and a sum per folder; the
-    exit status is 1 if there was a problem.
+    Checks every batch and its CRC, the order of offsets and epochs, indexes against batches,
+    transaction indexes, producer snapshots, leader epochs. Prints a line for each problem and a
+    summary for each folder; the exit status is 1 if there was a problem.
 
-    For folders that nobody writes to: while a broker runs on them, what it writes or removes looks
-    like damage.
+    Use it on folders that no process writes to: while a broker runs on them, its writes and
+    deletions look like damage.
     """
     from kvorum.launch.identity import is_locked
     from kvorum.runtime.disk import OsDisk

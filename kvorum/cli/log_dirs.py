@@ -1,4 +1,4 @@
-"""`kvorum brokers log-dirs`: the data directories of brokers, as they themselves tell."""
+"""`kvorum brokers log-dirs`: the data directories of brokers, as each broker reports them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _COLUMNS = [
 @click.argument("broker_ids", nargs=-1, type=click.IntRange(0, INT32_MAX), metavar="[BROKER_ID]...")
 @cluster_options
 def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
-    """Data directories of all brokers or of these, and which are offline. Replicas that are offline
-    by themselves, as damage leaves them, are counted and named.
+    """Data directories of all brokers, or of the given ones, and which are offline. Damaged
+    replicas, which are offline in a healthy directory, are counted and named.
 
-    Exit code 1 if one is, or if a broker cannot be asked.
+    Exit code 1 if a directory or replica is offline, or if a broker does not answer.
     """
     from kvorum.cli.backends import open_backend
 
@@ -61,7 +61,7 @@ def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[d
         answer = connection.ask("describe_log_dirs", 35, 4, {"topics": None}, flexible=True)
     finally:
         connection.close()
-    error, found = read_answer(answer[1:])  # behind the header's empty tagged section
+    error, found = read_answer(answer[1:])  # skip the header's empty tagged fields
     check(error, None, f"broker {broker_id}")
     rows = []
     for directory in found:

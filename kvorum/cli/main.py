@@ -1,4 +1,5 @@
-"""The command's root. `--help` must not import grpc, pyspark or a schema: nouns load lazily."""
+"""The root of the command line. Commands are imported lazily, so that `--help` imports no grpc,
+pyspark or schema."""
 
 from __future__ import annotations
 
@@ -27,14 +28,14 @@ _NOUNS = {
     "groups": ("kvorum.cli.groups:groups", "List, describe, delete consumer groups."),
     "configs": ("kvorum.cli.configs:configs", "Dynamic configs and client quotas."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),
-    "quorum": ("kvorum.cli.quorum:quorum", "Status and replication of the metadata quorum."),
+    "quorum": ("kvorum.cli.quorum:quorum", "Status and voters of the metadata quorum."),
     "raft": ("kvorum.cli.raft:raft", "Flight records of the quorum's nodes: fetch, replay."),
-    "metadata": ("kvorum.cli.metadata:metadata", "Look into the cluster metadata, export it."),
-    "snapshot": ("kvorum.cli.snapshot:snapshot", "Look into snapshot files on disk."),
-    "log": ("kvorum.cli.log:log", "Look into log segments on disk."),
-    "chaos": ("kvorum.cli.chaos:chaos", "Run an experiment against a real cluster."),
-    "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, prove it, analyse it."),
-    "report": ("kvorum.cli.report:report", "Write the report of an experiment's run again."),
+    "metadata": ("kvorum.cli.metadata:metadata", "Inspect the cluster metadata; export it."),
+    "snapshot": ("kvorum.cli.snapshot:snapshot", "Inspect snapshot files on disk."),
+    "log": ("kvorum.cli.log:log", "Inspect and verify logs on disk."),
+    "chaos": ("kvorum.cli.chaos:chaos", "Run experiments on a real cluster, or simulations."),
+    "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, check it, analyse it."),
+    "report": ("kvorum.cli.report:report", "Check a run again and rewrite its report."),
 }
 
 
@@ -46,11 +47,12 @@ _EXTRAS = {
     "yaml": "chaos",
     "pyarrow": "export",
 }
-"""Packages that only some commands need, and the extra of this package that brings each."""
+"""Packages that only some commands need, with the extra of this package that installs each."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called; help needs none of them."""
+    """A group whose commands are imported only when they are called; --help imports none of
+    them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_NOUNS)
@@ -114,8 +116,8 @@ def main() -> None:
         click.echo(f"kvorum: this needs {package}: pip install 'kvorum[{extra}]'", err=True)
         sys.exit(1)
     except BrokenPipeError:
-        # The reader has seen enough (`| head`). The rest of the buffer goes nowhere; otherwise the
-        # flush at the exit would fail once more.
+        # The reader closed the pipe early (`| head`). Discard the rest of the buffer; otherwise the
+        # flush at exit would fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

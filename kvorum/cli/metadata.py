@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def metadata() -> None:
-    """Look into the cluster metadata: live, in a checkpoint file, or in a node's folder."""
+    """Inspect the cluster metadata: live, in a checkpoint file, or in a node's folder."""
 
 
 @metadata.command()
@@ -49,7 +49,7 @@ def ls(path: str, **options: Any) -> None:
 @click.argument("path")
 @source_options
 def cat(path: str, **options: Any) -> None:
-    """All that lies at or below PATH, as JSON."""
+    """All values at or below PATH, as JSON."""
     from kvorum.metadata.inspect.tree import content
 
     with in_a_sentence():
@@ -59,12 +59,10 @@ def cat(path: str, **options: Any) -> None:
 
 @metadata.command()
 @click.argument("path", default="/")
-@click.option(
-    "--depth", type=click.IntRange(min=1), help="Levels to open; all of them if not given."
-)
+@click.option("--depth", type=click.IntRange(min=1), help="Levels to show; all if not given.")
 @source_options
 def tree(path: str, depth: int | None, **options: Any) -> None:
-    """PATH and all below it, a line each."""
+    """PATH and everything below it, a line each."""
     from kvorum.metadata.inspect.tree import resolve, root
     from kvorum.metadata.inspect.tree_queries import tree_content, tree_lines
 
@@ -80,13 +78,13 @@ def tree(path: str, depth: int | None, **options: Any) -> None:
 @metadata.command()
 @click.argument("pattern")
 @click.option("--start", default="/", help="Look only below this path.")
-@click.option("--value", metavar="TEXT", help="Only values that have TEXT in them.")
+@click.option("--value", metavar="TEXT", help="Only values that contain TEXT.")
 @source_options
 def find(pattern: str, start: str, value: str | None, **options: Any) -> None:
     """Paths that match PATTERN.
 
-    A PATTERN without a slash is a name at any depth; else it is a path in which *, ? and [...]
-    stand for characters of a name, ** for any number of names. Quote it against your shell.
+    A PATTERN without a slash is a name at any depth. Otherwise it is a path in which *, ? and [...]
+    stand for characters of a name and ** for any number of names. Quote it against your shell.
     """
     from kvorum.metadata.inspect.tree import root
     from kvorum.metadata.inspect.tree_queries import find as find_in
@@ -106,10 +104,10 @@ def find(pattern: str, start: str, value: str | None, **options: Any) -> None:
 @click.argument("after")
 @place_options
 def diff(before: str, after: str, **options: Any) -> None:
-    """What differs between BEFORE and AFTER.
+    """Differences between BEFORE and AFTER.
 
-    Each is an offset of the source that the options name, or a source with its offset: a
-    checkpoint file or a node's folder, `live` for the cluster, with @N behind it as of offset N.
+    Each is an offset of the source that the options name, or a source of its own: a checkpoint
+    file, a node's folder, or `live` for the cluster; @N behind it means at offset N.
     """
     from dataclasses import asdict
 
@@ -148,7 +146,7 @@ def dump(start: int | None, stop: int | None, **options: Any) -> None:
     "--out",
     required=True,
     type=click.Path(file_okay=False),
-    help="Folder for the tables; made if missing.",
+    help="Folder for the tables; created if missing.",
 )
 @click.option(
     "--format",
@@ -156,7 +154,7 @@ def dump(start: int | None, stop: int | None, **options: Any) -> None:
     type=click.Choice(["parquet", "jsonl"]),
     default="parquet",
     show_default=True,
-    help="Form of the tables.",
+    help="Format of the tables.",
 )
 @click.option(
     "--rows-per-file",
@@ -190,7 +188,7 @@ def export(out: str, form: str, rows_per_file: int, **options: Any) -> None:
     "--out",
     required=True,
     type=click.Path(file_okay=False),
-    help="Folder for the snapshot file; made if missing.",
+    help="Folder for the snapshot file; created if missing.",
 )
 @source_options
 def snapshot(out: str, **options: Any) -> None:
@@ -215,7 +213,8 @@ def snapshot(out: str, **options: Any) -> None:
 @metadata.command()
 @source_options
 def shell(**options: Any) -> None:
-    """Walk through the metadata: `help` says how. Without a terminal, stdin is a script."""
+    """Browse the metadata; `help` lists the commands. If stdin is not a terminal, it is a
+    script."""
     from kvorum.cli.metadata_shell import run_shell
 
     with in_a_sentence():
@@ -225,7 +224,7 @@ def shell(**options: Any) -> None:
 def _two_images(
     before: str, after: str, options: dict[str, Any]
 ) -> tuple[ClusterImage, ClusterImage]:
-    """Both sides of a diff; a source that both name is read once."""
+    """The images of both sides of a diff; a source that is on both sides is read once."""
     from kvorum.metadata.inspect.history import MetadataHistory
 
     held: dict[str, MetadataHistory] = {}

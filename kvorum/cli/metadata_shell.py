@@ -1,6 +1,6 @@
 """The terminal of the metadata shell: prompt, completion and history of lines; or a script.
 
-readline does it, which Python brings along; where it was built without, lines are read plainly.
+Uses Python's readline; a Python built without it reads plain lines.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _HISTORY_FILE = "metadata_shell_history"
 
 
 def run_shell(source: Source, *, at_offset: int | None) -> None:
-    """Until exit or the end of the input. With a terminal an error is told and the session goes
-    on; in a script the first one ends it. Raises CommandFailed, KvorumError."""
+    """Run lines until `exit` or the end of the input. On a terminal an error is printed and the
+    session continues; in a script the first error ends it. Raises CommandFailed, KvorumError."""
     shell = Shell(source.read, source.read_on, at_offset=at_offset)
     for note in shell.history.notes:
         warn(note)
@@ -36,7 +36,7 @@ def run_shell(source: Source, *, at_offset: int | None) -> None:
 
 
 def history_path() -> str:
-    """Where the lines typed are kept: in the user's state folder (XDG base directories)."""
+    """The file of the typed lines, in the user's state folder (XDG base directories)."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(base, "kvorum", _HISTORY_FILE)
 
@@ -85,7 +85,7 @@ def _line_editing(shell: Shell) -> Iterator[None]:
     _read_lines(readline, path)
     readline.set_completer_delims(" \t\n")
     readline.set_completer(_Completer(shell, readline))
-    # libedit, which stands in for readline on macOS, has words of its own.
+    # libedit, which replaces readline on macOS, has other configuration commands.
     is_libedit = "libedit" in (readline.__doc__ or "")
     readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
     try:
@@ -109,7 +109,7 @@ class _Completer:
             try:
                 self._found = self._shell.complete(line.lstrip())
             except KvorumError:
-                # The command itself reports the fault when the line is run.
+                # The command itself reports the error when the line is run.
                 self._found = []
         return self._found[state] if state < len(self._found) else None
 

@@ -1,6 +1,6 @@
-"""Where the metadata commands read from: the cluster, a checkpoint file, or a node's folder.
+"""The sources of the metadata commands: the cluster, a checkpoint file, or a node's folder.
 
-All of them only read. What a reader must know of a source goes to stderr.
+All sources are only read. Warnings about a source go to stderr.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LIVE_WORD = "live"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """read: all that is there. read_on: the history with what has come since; for a source that
-    grows, else None."""
+    """read: the whole history. read_on: the history with the records that have been added since;
+    None if the source does not grow."""
 
     read: Callable[[], MetadataHistory]
     read_on: Callable[[MetadataHistory], MetadataHistory] | None = None
@@ -38,7 +38,7 @@ def source_options(command: CommandT) -> CommandT:
         "--at-offset",
         type=click.IntRange(min=0),
         metavar="N",
-        help="As the records below offset N say.",
+        help="Show the metadata at offset N (exclusive).",
     )
     return at_offset(place_options(command))
 
@@ -50,7 +50,7 @@ def place_options(command: CommandT) -> CommandT:
         click.option(
             "--directory",
             type=click.Path(exists=True, file_okay=False),
-            help="Read a node's data directory, a copy or one in use.",
+            help="Read a node's data directory; the node may be running.",
         ),
         click.option(
             "--snapshot",
@@ -65,7 +65,7 @@ def place_options(command: CommandT) -> CommandT:
 def open_source(options: dict[str, Any]) -> Source:
     """The source that a command's options name; the cluster if they name none.
 
-    Raises click.UsageError for two at once.
+    Raises click.UsageError if they name two.
     """
     named = [
         name
@@ -106,7 +106,7 @@ def _live(options: dict[str, Any]) -> Source:
 
 
 def read_history(options: dict[str, Any]) -> MetadataHistory:
-    """All that the source of a command holds; its notes go to stderr."""
+    """The whole history of a command's source; warnings go to stderr."""
     history = open_source(options).read()
     for note in history.notes:
         warn(note)
@@ -114,13 +114,13 @@ def read_history(options: dict[str, Any]) -> MetadataHistory:
 
 
 def read_image(options: dict[str, Any]) -> ClusterImage:
-    """The image that a command is about."""
+    """The image that the command's options select."""
     return read_history(options).image_at(options["at_offset"])
 
 
 @contextlib.contextmanager
 def in_a_sentence() -> Iterator[None]:
-    """Ends the command with one sentence for an error of a source or a path."""
+    """Ends the command with one sentence if a source or a path is wrong."""
     from kvorum.runtime.errors import KvorumError
 
     try:

@@ -1,7 +1,7 @@
-"""Throttles of a move, as kafka-reassign-partitions sets and clears them (KIP-73).
+"""Throttles of a reassignment, as kafka-reassign-partitions sets and clears them (KIP-73).
 
-The topics' configs name who is held back: on the leaders' side the replicas that there are, on the
-followers' side those that are being added. The rates stand at the brokers.
+The topics' configs list the throttled replicas: on the leaders' side the present replicas, on the
+followers' side those that are being added. The brokers' configs have the rates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SIDES = ("leader", "follower")
 
 
 def throttled_lists(current: Assignment, wanted: Assignment) -> dict[str, tuple[str, str]]:
-    """By topic (leaders' side, followers' side), each as the config's value. Pure."""
+    """By topic (leaders' list, followers' list), each in the form of the config's value. Pure."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for (topic, partition), target in sorted(wanted.items()):
         there = current.get((topic, partition), ())
@@ -32,7 +32,7 @@ def throttled_lists(current: Assignment, wanted: Assignment) -> dict[str, tuple[
 def set_throttles(
     configs: ConfigBackend, current: Assignment, wanted: Assignment, bytes_per_second: int
 ) -> None:
-    """Hold what `wanted` adds to a rate at each broker. Raises CommandFailed."""
+    """Throttle the replicas that `wanted` adds to a rate at each broker. Raises CommandFailed."""
     lists = throttled_lists(current, wanted)
     brokers = sorted(
         {
@@ -45,7 +45,7 @@ def set_throttles(
     rates: list[Change] = [
         ("set", f"{side}.replication.throttled.rate", str(bytes_per_second)) for side in SIDES
     ]
-    # The rates first: a topic that names replicas without one is not held back at all.
+    # The rates first: replicas that a topic lists are not throttled while no rate is set.
     for broker_id in brokers:
         configs.alter_configs("broker", str(broker_id), rates, dry_run=False)
     for topic, values in lists.items():
@@ -57,11 +57,11 @@ def set_throttles(
 
 
 def clear_throttles(configs: ConfigBackend, topics: list[str], brokers: list[int]) -> bool:
-    """Take throttles away from the topics, and the rates from the brokers.
+    """Remove the throttles of the topics and the rates of the brokers.
 
-    Returns whether a topic had any. The brokers are not asked what they have, as one of them may
-    be away; to delete what is not set does nothing. They may have rates though no topic says so
-    any more: it may have been deleted. Raises CommandFailed.
+    Returns True if a topic had any. The brokers are not asked for their rates, since one of them
+    may be down, and deleting a rate that is not set has no effect. A broker may have a rate
+    although no topic has a throttle, since the topic may have been deleted. Raises CommandFailed.
     """
     keys = {f"{side}.replication.throttled.replicas" for side in SIDES}
     throttled = {
@@ -73,7 +73,7 @@ def clear_throttles(configs: ConfigBackend, topics: list[str], brokers: list[int
     rates: list[Change] = [("delete", f"{side}.replication.throttled.rate", None) for side in SIDES]
     for broker_id in brokers:
         configs.alter_configs("broker", str(broker_id), rates, dry_run=False)
-    # Last: as long as they are there, a clearing that failed half-way is begun again.
+    # Last: if the command fails before, the lists are still there and the next call clears again.
     for topic in sorted(throttled):
         changes: list[Change] = [("delete", key, None) for key in sorted(keys)]
         configs.alter_configs("topic", topic, changes, dry_run=False)

@@ -1,7 +1,7 @@
-"""What `kvorum partitions` asks of a cluster, through a broker or through a controller.
+"""The requests of `kvorum partitions` to a cluster, through a broker or through a controller.
 
-The same plain values either way, as in `backends`. A refusal of a whole request ends the command;
-what happened to each item is in its row.
+Both give the same plain values, as in `backends`. If a whole request is refused the command ends;
+otherwise each item's row has its result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kvorum.metadata.rpc.calls import (
 from kvorum.runtime.errors import ErrorCode
 
 ITEMS_PER_REQUEST_MAX = 5_000
-"""Partitions in one request; half of what a controller takes."""
+"""Partitions in one request; half of the number that a controller accepts."""
 
 Target = tuple[str, int]
 Assignments = tuple[tuple[int, ...], ...]
@@ -47,7 +47,7 @@ class PartitionBackend(Protocol):
         """Raises CommandFailed with the cluster's reason."""
 
     def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
-        """None in place of replicas cancels."""
+        """None in place of replicas cancels the partition's reassignment."""
 
     def reassignments(self) -> list[Row]:
         """topic, partition, replicas, adding_replicas, removing_replicas."""
@@ -57,7 +57,7 @@ class PartitionBackend(Protocol):
 
 
 def partitions_of(backend: Backend) -> PartitionBackend:
-    """The same cluster, asked about partitions."""
+    """The partition requests for the same cluster."""
     if isinstance(backend, ControllerBackend):
         return _ThroughController(backend)
     if isinstance(backend, BrokerBackend):
@@ -138,7 +138,7 @@ class _ThroughBroker:
         }
         reply = self._call("elect_leaders", 43, 2, values, flexible=True)
         if reply.error_code:
-            # The answer has no place for the reason; without a leader of the quorum that is it.
+            # The answer has no field for the reason; a quorum without a leader is the likely one.
             _, no_quorum = self._backend.controllers()
             check(reply.error_code, no_quorum, "elect leaders")
         return [

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from kvorum.cli.reassignment_file import Assignment
 
 _ACTIONS = {
-    "generate": "Propose; FILE names topics.",
-    "execute": "Begin what FILE says.",
-    "verify": "How far FILE has come.",
-    "cancel": "Give up what FILE began.",
-    "list": "What is under way; needs no FILE.",
+    "generate": "Propose a plan for the topics in FILE.",
+    "execute": "Start the moves in FILE.",
+    "verify": "Show the progress of the moves in FILE.",
+    "cancel": "Cancel the moves in FILE.",
+    "list": "List the moves under way; needs no FILE.",
 }
 _OUTCOME = ["topic", "partition", "result", "message"]
 _ONGOING = ["topic", "partition", "replicas", "adding_replicas", "removing_replicas"]
@@ -53,19 +53,19 @@ partitions.add_command(restore)
     "count",
     type=click.IntRange(1, INT32_MAX),
     required=True,
-    help="How many partitions the topic shall have in all.",
+    help="Total number of partitions of the topic.",
 )
 @click.option(
     "--assignment",
     metavar="ID:ID,ID:ID",
-    help="Replicas of each new partition; else the controller places them.",
+    help="Replicas of each new partition; by default the controller places them.",
 )
-@click.option("--validate-only", is_flag=True, help="Say whether it could be done.")
+@click.option("--validate-only", is_flag=True, help="Check the request; change nothing.")
 @cluster_options
 def add(
     topic: str, count: int, assignment: str | None, validate_only: bool, **options: Any
 ) -> None:
-    """Give TOPIC more partitions; those that there are stay as they are."""
+    """Give TOPIC more partitions; its present partitions do not change."""
     assignments = _assignments(assignment)
     _, asked = _open(options)
     asked.add(topic, count, assignments, validate_only=validate_only)
@@ -78,11 +78,11 @@ def add(
 @click.option(
     "--unclean",
     is_flag=True,
-    help="Where no replica in sync is left take one that is not: committed records may be lost.",
+    help="Elect an out-of-sync replica if none is in sync: committed records may be lost.",
 )
 @cluster_options
 def elect(targets: tuple[str, ...], is_all: bool, unclean: bool, **options: Any) -> None:
-    """Give leadership to the preferred replica, the first of each partition's list."""
+    """Make the preferred replica, the first of each partition's list, the leader."""
     from kvorum.cli.partition_backends import PREFERRED, UNCLEAN
 
     if is_all == bool(targets):
@@ -104,20 +104,20 @@ def _action_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("file", type=click.File("r", encoding="utf-8"), required=False)
 @_action_options
 @click.option("--broker-list", metavar="ID,ID", help="For --generate: the brokers to use.")
-@click.option("--disable-rack-aware", is_flag=True, help="For --generate: forget the racks.")
+@click.option("--disable-rack-aware", is_flag=True, help="For --generate: ignore the racks.")
 @click.option(
-    "--additional", is_flag=True, help="For --execute: although others are under way already."
+    "--additional", is_flag=True, help="For --execute: even if other moves are under way."
 )
 @click.option(
     "--throttle",
     type=click.IntRange(1, INT64_MAX),
     metavar="BYTES",
-    help="For --execute: bytes a second that each broker sends, and takes, of what is moved.",
+    help="For --execute: bytes per second of moved data that each broker sends and receives.",
 )
 @click.option(
     "--preserve-throttles",
     is_flag=True,
-    help="For --verify and --cancel: leave the throttles of the topics and all brokers there.",
+    help="For --verify and --cancel: keep the throttles of the topics and brokers.",
 )
 @cluster_options
 def reassign(
@@ -129,7 +129,8 @@ def reassign(
     preserve_throttles: bool,
     **options: Any,
 ) -> None:
-    """Move partitions to other brokers, by a FILE of kafka-reassign-partitions (- is stdin)."""
+    """Move partitions to other brokers, as FILE says (in kafka-reassign-partitions' format; - is
+    stdin)."""
     actions = [name for name in _ACTIONS if options.pop(f"is_{name}")]
     if len(actions) != 1:
         raise click.UsageError("give one of --generate, --execute, --verify, --cancel, --list")
@@ -155,7 +156,7 @@ def reassign(
             _execute(options, backend, asked, text, additional, throttle)
         case "verify":
             failed = _verify(output, backend, asked, text)
-            # Of moves that failed as well: nobody else takes them away.
+            # Also for moves that failed, since no other command removes their throttles.
             if not preserve_throttles and not asked.reassignments():
                 _clear_throttles(options, backend, text, moving=set())
             if failed:
@@ -230,7 +231,7 @@ def _execute(
     current = _current(backend, asked, list(dict.fromkeys(topic for topic, _ in wanted)))
     before = write_assignment({key: current[key] for key in wanted if key in current})
     if throttle is not None:
-        # Before the move, or its first second would be as fast as it can.
+        # Set before the move, which would otherwise run unthrottled for its first second.
         set_throttles(_configs(options), current, wanted, throttle)
         note = f"throttled to {throttle} bytes a second; --verify takes that away in the end"
         click.echo(note, err=True)
@@ -255,8 +256,9 @@ def _configs(options: dict[str, Any]) -> ConfigBackend:
 def _clear_throttles(
     options: dict[str, Any], backend: Backend, text: str, *, moving: set[str]
 ) -> None:
-    """Of the topics in the file and of all brokers, as kafka-reassign-partitions does; but what
-    moves still under way go by stays: the brokers' rates, and the lists of the topics `moving`."""
+    """Remove the throttles of FILE's topics and of all brokers, as kafka-reassign-partitions does,
+    except those that moves still under way need: the brokers' rates, and the lists of the topics
+    `moving`."""
     from kvorum.cli.move_throttle import clear_throttles
     from kvorum.cli.reassignment_file import read_assignment
 
@@ -268,8 +270,8 @@ def _clear_throttles(
 
 
 def _replicas_there(backend: Backend, topics: list[str]) -> Assignment:
-    """As `_replicas`, of those topics that there are: one may have been deleted since FILE was
-    begun. Only then are all asked for."""
+    """As `_replicas`, for those topics that exist: one may have been deleted since FILE was
+    executed. If one is missing, all topics are requested."""
     try:
         return _replicas(backend, topics) if topics else {}
     except CommandFailed:
@@ -281,12 +283,13 @@ def _replicas_there(backend: Backend, topics: list[str]) -> Assignment:
 
 
 def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -> list[str]:
-    """Show how far each partition is; those whose move failed."""
+    """Show the progress of each partition. Returns those whose move failed."""
     from kvorum.cli.reassignment_file import read_assignment
 
     wanted = read_assignment(text)
     ongoing = {(row["topic"], row["partition"]) for row in asked.reassignments()}
-    # Asked after the list: what had ended by then shows its end here.
+    # Read after the list of reassignments, so that a move that has left the list shows its final
+    # replicas.
     found = _replicas_there(backend, list(dict.fromkeys(topic for topic, _ in wanted)))
     rows = []
     for (topic, partition), target in sorted(wanted.items()):
@@ -340,7 +343,8 @@ def _replicas(backend: Backend, topics: list[str]) -> Assignment:
 
 
 def _current(backend: Backend, asked: PartitionBackend, topics: list[str]) -> Assignment:
-    """Where the partitions are; those being moved, where they were before."""
+    """The present replicas of the partitions; for those being moved, the replicas before the
+    move."""
     adding = {
         (row["topic"], row["partition"]): row["adding_replicas"] for row in asked.reassignments()
     }

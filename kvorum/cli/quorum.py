@@ -1,5 +1,5 @@
-"""`kvorum quorum`: status and replication, in kafka-metadata-quorum's own words; the timeline of
-elections, in ours."""
+"""`kvorum quorum`: status and replication, in kafka-metadata-quorum's format; the timeline of
+elections, in Kvorum's own."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def status(**options: Any) -> None:
 
 
 def _in_words(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
-    """A replica as kafka-metadata-quorum shows it: its disk and listeners as far as known."""
+    """A replica in kafka-metadata-quorum's format, with its directory id and listeners if they are
+    known."""
     known = _identity(replica, described)
     shown: dict[str, Any] = {"id": known["node_id"]}
     if known["directory_id"] is not None:

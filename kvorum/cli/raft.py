@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from kvorum.raft.flight_recorder import ReplayDifference
 
 EVENT_CHARACTERS_MAX = 2_000
-"""Of one event or effect in a table; JSON output has them whole."""
+"""Length of one event or effect in a table; JSON output has it whole."""
 
 
 @click.group()
 def raft() -> None:
-    """Flight records: what a node of the quorum was told and what it did."""
+    """Flight records: the events that a node of the quorum received, and its effects."""
 
 
 @raft.command()
@@ -103,7 +103,8 @@ def replay(file: str, output: str) -> None:
 
 
 def _print(difference: ReplayDifference) -> None:
-    """The event, then what was recorded (-) and what happens now (+); neither: both."""
+    """Print the event, then the recorded (-) and the present (+) effects; lines with neither mark
+    are in both."""
     where = f"line {difference.line_number}, at {difference.at_ms} ms"
     if difference.event:
         click.echo(f"{where}: {_short(difference.event)}")

@@ -1,7 +1,7 @@
 """The files of kafka-reassign-partitions: read, checked, written. Pure.
 
-Two shapes, both of version 1: `{"topics": [{"topic": "t"}]}` names topics to move, and
-`{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}` says where to.
+There are two formats, both of version 1: `{"topics": [{"topic": "t"}]}` names topics to move, and
+`{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}` gives the target replicas.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Assignment = dict[tuple[str, int], tuple[int, ...]]
 
 
 def read_topics(text: str) -> list[str]:
-    """The topics to move. Raises CommandFailed with what is wrong."""
+    """The topics to move. Raises CommandFailed if the file is invalid."""
     rows = _rows(text, "topics")
     names = [row.get("topic") if isinstance(row, Mapping) else None for row in rows]
     for name in names:
@@ -32,7 +32,7 @@ def read_topics(text: str) -> list[str]:
 
 
 def read_assignment(text: str) -> Assignment:
-    """Where to move partitions. Raises CommandFailed with what is wrong."""
+    """The target replicas of the partitions. Raises CommandFailed if the file is invalid."""
     found: Assignment = {}
     for row in _rows(text, "partitions"):
         key, replicas = _partition(row)
@@ -69,10 +69,10 @@ def write_assignment(assignment: Assignment) -> str:
 def usable_brokers(
     chosen: Sequence[int], known: Mapping[int, Mapping[str, Any]], *, with_racks: bool
 ) -> list[UsableBroker]:
-    """The chosen ones of the brokers known, as `generate` wants them.
+    """The chosen brokers, in the form that `generate` needs.
 
-    Raises CommandFailed for ids that nobody has registered, and, with racks, where only some of
-    the brokers have one, as Kafka's tool does.
+    Raises CommandFailed for ids that are not registered. With racks it also raises, as Kafka's tool
+    does, if only some of the brokers have a rack.
     """
     unknown = [broker_id for broker_id in chosen if broker_id not in known]
     if unknown:
@@ -92,7 +92,7 @@ def usable_brokers(
 def generate(
     current: Assignment, brokers: Sequence[UsableBroker], rng: random.Random
 ) -> Assignment:
-    """All partitions placed anew on these brokers, each topic with the factor it has.
+    """A new placement of all partitions on these brokers; each topic keeps its replication factor.
 
     Raises CommandFailed when the brokers are too few.
     """

@@ -1,4 +1,5 @@
-"""`kvorum quorum recover`: one survivor goes on alone after a majority is gone for good."""
+"""`kvorum quorum recover`: one survivor becomes the only voter after a majority is lost for
+good."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from kvorum.cli.common import EXIT_FAILED, CommandFailed, output_option, refused
     type=click.Path(dir_okay=False),
     help="TOML file of the surviving controller, which must be stopped.",
 )
-@click.option("--unsafe", is_flag=True, help="Do it. Without it nothing is changed.")
+@click.option("--unsafe", is_flag=True, help="Make the change. Without it nothing is changed.")
 @output_option
 def recover(path: str, unsafe: bool, output: str) -> None:
     """Make a stopped controller the only voter, when a majority of the voters is gone for good.
 
-    First without --unsafe: it shows what would be kept and what cannot be known. Of several
+    Run it first without --unsafe: it shows what would be kept and what cannot be known. Of several
     survivors take the one with the greatest epoch, then the greatest offset.
     """
     from kvorum.launch.properties import controller_config

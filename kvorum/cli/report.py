@@ -1,4 +1,4 @@
-"""`kvorum report`: judge a run's folder again and write its report."""
+"""`kvorum report`: check a run's folder again and write its report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def report(run_dir: str, output: str) -> None:
 
 
 def show_result(result: Any, output: str) -> None:
-    """Print a run's outcome. Raises CommandFailed unless the verdict is `passed`."""
+    """Print a run's result. Raises CommandFailed unless the verdict is `passed`."""
     if output == "json":
         show("json", dataclasses.asdict(result))
     else:
@@ -44,7 +44,7 @@ def show_result(result: Any, output: str) -> None:
 
 
 def no_pass(result: Any) -> CommandFailed:
-    """For a run whose verdict is another than `passed`, with the reason."""
+    """The failure, with the reason, for a run whose verdict is not `passed`."""
     first, *more = result.reasons or ("no reason is known",)
     rest = f" (and {len(more)} more; see the report)" if more else ""
     return CommandFailed(f"the verdict is {result.verdict}: {first}{rest}", EXIT_VERDICT_FAILED)

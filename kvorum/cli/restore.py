@@ -1,4 +1,5 @@
-"""`kvorum partitions restore`: a damaged replica begins anew and fetches from the leader."""
+"""`kvorum partitions restore`: replaces a damaged replica by an empty one, which fetches from the
+leader."""
 
 from __future__ import annotations
 
@@ -20,19 +21,20 @@ _NO_LEADER = -1
     type=click.Path(dir_okay=False),
     help="TOML file of the broker that has the damaged replica, which must be stopped.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and whether it may be.")
+@click.option("--dry-run", is_flag=True, help="Check and show; change nothing.")
 @click.option(
     "--unsafe",
     is_flag=True,
-    help="Also if no other replica is in sync: what it held is given up, and what others hold goes "
-    "too, for it leads with nothing. `partitions elect --unclean` keeps what another one holds.",
+    help="Even if no other replica is in sync: its records are lost, and the other replicas "
+    "truncate theirs, since it leads empty. `partitions elect --unclean` keeps another's records.",
 )
 @cluster_options
 def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any) -> None:
-    """Put the folder of a damaged replica aside; at its next start the broker fetches it anew.
+    """Rename the folder of a damaged replica; at its next start the broker fetches the replica
+    anew.
 
-    The broker must be stopped and the cluster reachable: it is refused unless another replica is
-    in sync. The folder is renamed and never removed.
+    The broker must be stopped and the cluster reachable. Refused unless another replica is in sync.
+    The folder is renamed and never removed.
     """
     from kvorum.cli.backends import open_backend
     from kvorum.launch.properties import broker_config
@@ -94,8 +96,8 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
 def _others_in_sync(
     partition: dict[str, Any], target: str, broker_id: int, unsafe: bool
 ) -> list[int]:
-    """The other in-sync replicas. Raises CommandFailed if there are none, unless that is
-    accepted."""
+    """The other in-sync replicas. Raises CommandFailed if there are none and --unsafe is not
+    given."""
     if broker_id not in partition["replicas"]:
         raise CommandFailed(
             f"broker {broker_id} has no replica of {target}: {partition['replicas']} have"

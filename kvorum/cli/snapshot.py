@@ -13,19 +13,19 @@ from kvorum.runtime.text import address_text
 
 @click.group()
 def snapshot() -> None:
-    """Look into snapshot files on disk; reads only, needs no cluster."""
+    """Inspect snapshot files on disk; reads only, needs no cluster."""
 
 
 @snapshot.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option(
-    "--records", "with_records", is_flag=True, help="A JSON line for each record as well."
+    "--records", "with_records", is_flag=True, help="Print a JSON line for each record too."
 )
 @output_option
 def inspect(file: str, with_records: bool, output: str) -> None:
-    """Check every byte of checkpoint FILE and say what it holds.
+    """Verify every byte of checkpoint FILE and show its contents.
 
-    With --records and -o json every line of the answer is one JSON value, the summary first.
+    With --records and -o json every line of the output is one JSON value, the summary first.
     """
     import asyncio
 
@@ -33,7 +33,8 @@ def inspect(file: str, with_records: bool, output: str) -> None:
     from kvorum.runtime.errors import CorruptData
 
     try:
-        # The whole file is checked before the first line: no half answers about damaged files.
+        # The whole file is checked before the first line is printed, so a damaged file gives no
+        # partial output.
         summary = asyncio.run(_summary(file))
     except CorruptData as error:
         raise CommandFailed(str(error)) from error

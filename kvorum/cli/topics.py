@@ -24,14 +24,18 @@ def topics() -> None:
 @topics.command()
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Number of partitions.")
-@click.option("--replication-factor", type=click.IntRange(1, INT16_MAX), help="Replicas of each.")
+@click.option(
+    "--replication-factor", type=click.IntRange(1, INT16_MAX), help="Replicas of each partition."
+)
 @click.option(
     "--replica-assignment",
     metavar="1:2:3,2:3:1",
-    help="The replicas of each partition by hand, preferred leader first, in place of counts.",
+    help="The replicas of each partition, preferred leader first, in place of the counts.",
 )
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
-@click.option("--validate-only", is_flag=True, help="Say whether it could be done.")
+@click.option(
+    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic config. Repeatable."
+)
+@click.option("--validate-only", is_flag=True, help="Check the request; change nothing.")
 @cluster_options
 def create(
     name: str,
@@ -42,7 +46,7 @@ def create(
     validate_only: bool,
     **options: Any,
 ) -> None:
-    """Create topic NAME; counts not given are the cluster's defaults."""
+    """Create topic NAME; without counts the cluster's defaults apply."""
     from kvorum.runtime.config import parse_assignment
     from kvorum.runtime.errors import ConfigError
 

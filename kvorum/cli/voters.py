@@ -1,4 +1,5 @@
-"""`kvorum quorum add-voter` and `remove-voter`: the leader knows all but the node's id."""
+"""`kvorum quorum add-voter` and `remove-voter`: the user gives the node's id, the leader knows the
+rest."""
 
 from __future__ import annotations
 
@@ -20,16 +21,17 @@ from kvorum.runtime.text import split_address
 
 ASK_AGAIN_S = 0.2
 NEW_LEADER_S = 0.6
-"""An observer finds a new leader within such a time."""
+"""Time within which an observer finds a new leader."""
 
 _ID = click.option(
-    "--id", "node_id", type=click.IntRange(0, (1 << 31) - 1), required=True, help="Of the node."
+    "--id", "node_id", type=click.IntRange(0, (1 << 31) - 1), required=True, help="Id of the node."
 )
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check and show, change nothing.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check and show; change nothing.")
 
 
 class NotFollowing(CommandFailed):
-    """The leader does not see the node fetch; a new leader may only have to wait a moment."""
+    """The node does not fetch from the leader; after an election the node may only need a
+    moment."""
 
 
 @click.command("add-voter")
@@ -39,8 +41,8 @@ class NotFollowing(CommandFailed):
 def add_voter(node_id: int, dry_run: bool, **options: Any) -> None:
     """Make a controller that follows the quorum one of its voters.
 
-    Waits, showing how far it has come, until it has caught up; then the change is made, and the
-    command ends when the new voters have committed it.
+    Waits until the controller has caught up, and shows its progress. Then the change is made, and
+    the command ends when the new voter set has committed it.
     """
     change(options, lambda leader: _add_request(leader, node_id, dry_run), "AddVoter", dry_run)
 
@@ -50,9 +52,9 @@ def add_voter(node_id: int, dry_run: bool, **options: Any) -> None:
 @_DRY_RUN
 @cluster_options
 def remove_voter(node_id: int, dry_run: bool, **options: Any) -> None:
-    """Take a voter out of the quorum. It goes on following the log, and stays removed.
+    """Remove a voter from the quorum. The node continues to follow the log as an observer.
 
-    If it leads, it hands over first.
+    If the node is the leader, it first hands over.
     """
     change(
         options, lambda leader: _remove_request(leader, node_id, dry_run), "RemoveVoter", dry_run
@@ -64,8 +66,8 @@ def change(
 ) -> None:
     """Send a change of the voter set to the leader until it is made or refused for good.
 
-    A refusal that may pass, as of a node that still catches up, is tried again as long as there
-    is progress within the time allowed.
+    A temporary refusal, such as that of a node that has not caught up, is retried within the
+    timeout as long as there is progress.
     """
     from kvorum.cli.backends import open_controllers
     from kvorum.runtime.errors import ErrorCode
@@ -81,7 +83,7 @@ def change(
         try:
             leader = client.describe()
         except CommandFailed as error:
-            # Not at the first question: without a leader a command says so at once.
+            # Not for the first request: without a leader the command fails at once.
             is_passing = has_begun and error.exit_code == EXIT_NO_QUORUM
             if not is_passing or time.monotonic() > deadline:
                 raise
@@ -123,7 +125,7 @@ def change(
 
 
 def _call(client: Any, leader: Any, method: str, request: Any, timeout_s: float) -> Any:
-    """The leader's answer, None if it went away before it gave one."""
+    """The leader's answer, None if the connection was lost before it came."""
     import grpc
 
     from kvorum.rpc import raft_pb2_grpc as pb_grpc
@@ -187,14 +189,14 @@ def _remove_request(leader: Any, node_id: int, dry_run: bool) -> Any:
 
 
 class _Progress:
-    """How far a replica that is to vote has come, said on stderr when that changes."""
+    """The progress of a replica that is to become a voter, printed on stderr when it changes."""
 
     def __init__(self) -> None:
         self._said = ""
         self._most = -1
 
     def show(self, leader: Any, request: Any) -> bool:
-        """Say it if it is new; whether the replica has come further."""
+        """Print the progress if it changed. Returns True if the replica has advanced."""
         voter = getattr(request, "voter", None)
         if voter is None:
             return False
@@ -209,7 +211,8 @@ class _Progress:
             if text != self._said:
                 self._said = text
                 click.echo(text, err=True)
-            # The leader's end moves on under load; that is no progress of the replica.
+            # The leader's end offset advances under load; only the replica's own counts as
+            # progress.
             has_moved = bool(have > self._most)
             self._most = max(self._most, have)
             return has_moved

@@ -1,4 +1,4 @@
-"""Checks: pure functions over a history that say which promises were broken."""
+"""Checks: pure functions over a history that report broken guarantees."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Promises about who leads and what is committed, from observations.
+"""Guarantees about leaders and committed records, from observations.
 
-Observations used, by their field `what`:
+The observations, by their field `what`:
   quorum     leader_id, leader_epoch, high_watermark: as answered by a controller
   partition  leader, leader_epoch, high_watermark of the event's partition
   watermark  high_watermark of the event's partition as a client saw it
@@ -44,12 +44,13 @@ def two_leaders(evidence: Evidence) -> CheckResult:
 
 
 def high_watermark_back(evidence: Evidence) -> CheckResult:
-    """What was committed is committed no more.
+    """A high watermark went back: a committed record is no longer committed.
 
-    Within one epoch a high watermark never falls. The quorum's, once a new leader states it, is
-    never below an older epoch's: it moves only over an entry of the leader's own epoch, behind
-    which all older commits lie. A partition's may lag for a moment after a fail-over (KIP-207),
-    but after healing it is at least what any client has seen.
+    Within one epoch a high watermark never falls. The quorum's high watermark, once a new leader
+    reports one, is never below that of an older epoch: it moves only past an entry of the leader's
+    own epoch, which comes after all older commits. A partition's high watermark may lag for a
+    moment after a fail-over (KIP-207), but after healing it is at least the highest one that a
+    client has seen.
     """
     found = Findings("high-watermark-back", "what is committed stays committed")
     in_epoch: dict[tuple[int | None, int], int] = {}
@@ -70,7 +71,7 @@ def high_watermark_back(evidence: Evidence) -> CheckResult:
             continue
         end_offset = whole(details.get("end_offset"))
         if end_offset < 0:
-            # The partition gave no answer: that is for `unread` to say.
+            # The partition gave no answer: the check `unread` reports that.
             continue
         found.examined += 1
         highest = _highest_promised(evidence, event.partition, seen)
@@ -93,7 +94,8 @@ def _check_epoch(
         return
     found.examined += 1
     scope = event.partition
-    # An answer from an older epoch is a deposed leader's: it may be behind, but not behind itself.
+    # An answer with an older epoch comes from a deposed leader: it may be behind others, but not
+    # behind its own earlier answers.
     floor = in_epoch.get((scope, epoch), -1)
     if scope is None:
         older = (mark for (key, at), mark in in_epoch.items() if key is None and at < epoch)

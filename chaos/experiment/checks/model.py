@@ -1,7 +1,7 @@
-"""What checks look at and what they say.
+"""The inputs and results of checks.
 
-A check is a pure function from `Evidence` (a history, indexed) to a `CheckResult`. It never knows
-how the history came about. The simulator has checks of its own, which see more than clients do.
+A check is a pure function from `Evidence` (an indexed history) to a `CheckResult`. It does not know
+how the history was produced. The simulator has checks of its own, which see more than clients do.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from kvorum.chaos.experiment.history import (
     records_of,
 )
 
-#: Findings kept in words for each check; the count goes on beyond them.
+#: Findings that each check keeps as text; the count continues beyond them.
 FINDINGS_KEPT_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One broken promise. `value` and `offset` as in the history, None where they mean nothing."""
+    """One broken guarantee. `value` and `offset` are those of the history, None if they do not
+    apply."""
 
     check: str
     message: str
@@ -41,8 +42,8 @@ class Finding:
 class CheckResult:
     """The outcome of one check.
 
-    count: how many things are wrong, 0 is good; findings: the first of them, in words;
-    examined: how many things were looked at: a check that saw nothing proves nothing.
+    count: the number of violations, 0 is good; findings: the first of them, as text; examined: the
+    number of items that the check looked at: a check that examined none proves nothing.
     """
 
     check: str
@@ -57,7 +58,7 @@ class CheckResult:
 
 
 class Findings:
-    """Gathers what one check finds, up to FINDINGS_KEPT_MAX in words."""
+    """Collects the findings of one check, the first FINDINGS_KEPT_MAX as text."""
 
     def __init__(self, check: str, promise: str) -> None:
         self.check = check
@@ -98,9 +99,9 @@ class Findings:
 
 @dataclass(slots=True, kw_only=True)
 class FinalRead:
-    """How far the read after healing came: offsets [start_offset, end_offset) were to be read.
+    """The result of the read after healing, whose goal was the offsets [start_offset, end_offset).
 
-    end_offset is -1 when the partition did not answer.
+    end_offset is -1 if the partition did not answer.
     """
 
     start_offset: int
@@ -114,7 +115,7 @@ class FinalRead:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionEvidence:
-    """All that a history says about one partition. Pairs are (value, offset)."""
+    """All events of one partition in a history. Pairs are (value, offset)."""
 
     #: Acknowledged records with the process that wrote them, in the order acknowledged.
     acknowledged: list[tuple[int, int, str]] = field(default_factory=list)
@@ -189,5 +190,5 @@ def _observe(evidence: Evidence, event: Event) -> None:
 
 
 def whole(value: object) -> int:
-    """The int of an observation's field, -1 when it holds none."""
+    """The int in an observation's field, -1 if it has none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1

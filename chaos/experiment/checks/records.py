@@ -1,6 +1,7 @@
-"""Promises about records: none lost, doubled, moved, invented; readers go forward and see all.
+"""Guarantees about records: none is lost, duplicated, moved or invented; consumers move forward and
+see all.
 
-The names and meanings follow Jepsen's Kafka checks. Every check is linear in the history.
+Names and meanings follow Jepsen's Kafka checks. Every check is linear in the history.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from kvorum.chaos.experiment.checks.model import CheckResult, Evidence, Findings
 def lost(evidence: Evidence) -> CheckResult:
     """An acknowledged record is missing from the final read.
 
-    Where the final read stopped early, records from there on are left to `unread`.
+    If the final read stopped early, the check `unread` covers the records from there on.
     """
     found = Findings("lost", "every acknowledged record is in the log after healing")
     for number, partition in _sorted(evidence):
@@ -34,7 +35,8 @@ def lost(evidence: Evidence) -> CheckResult:
 
 
 def unread(evidence: Evidence) -> CheckResult:
-    """The final read did not reach the high watermark, or the log ends below what was promised."""
+    """The final read did not reach the high watermark, or the log ends below an acknowledged
+    record."""
     found = Findings("unread", "after healing every partition can be read to its end")
     for number, partition in _sorted(evidence):
         found.examined += 1
@@ -53,7 +55,7 @@ def unread(evidence: Evidence) -> CheckResult:
 
 
 def duplicate(evidence: Evidence) -> CheckResult:
-    """One value stands at two offsets."""
+    """One value is at two offsets."""
     found = Findings("duplicate", "no record is in the log twice")
     for number, partition in _sorted(evidence):
         first_at: dict[int, int] = {}
@@ -71,7 +73,7 @@ def duplicate(evidence: Evidence) -> CheckResult:
 
 
 def reordered(evidence: Evidence) -> CheckResult:
-    """Two acknowledged records of one producer lie in the log in the other order.
+    """Two acknowledged records of one producer are in the log in the wrong order.
 
     A producer writes rising values to a partition, so offsets must rise with the values.
     """
@@ -115,7 +117,7 @@ def inconsistent_offset(evidence: Evidence) -> CheckResult:
 
 
 def nonmonotonic_poll(evidence: Evidence) -> CheckResult:
-    """A consumer that was never told to seek went back or stood still."""
+    """A consumer that did not seek went back or read an offset twice."""
     found = Findings("nonmonotonic-poll", "a consumer only goes forward")
     for number, partition in _sorted(evidence):
         for process, records in sorted(partition.polled.items()):
@@ -134,7 +136,7 @@ def nonmonotonic_poll(evidence: Evidence) -> CheckResult:
 
 
 def skipped_poll(evidence: Evidence) -> CheckResult:
-    """A consumer jumped over a record that is in the log."""
+    """A consumer skipped a record that is in the log."""
     found = Findings("skipped-poll", "a consumer leaves nothing out")
     for number, partition in _sorted(evidence):
         for process, records in sorted(partition.polled.items()):
@@ -156,7 +158,7 @@ def skipped_poll(evidence: Evidence) -> CheckResult:
 
 
 def unseen(evidence: Evidence) -> CheckResult:
-    """An acknowledged record never reached a continuous consumer that read from the start."""
+    """A continuous consumer that read from the start did not get an acknowledged record."""
     found = Findings("unseen", "what is acknowledged reaches a consumer that keeps reading")
     for number, partition in _sorted(evidence):
         for process, records in sorted(partition.polled.items()):
@@ -174,7 +176,8 @@ def unseen(evidence: Evidence) -> CheckResult:
 
 
 def phantom(evidence: Evidence) -> CheckResult:
-    """A value was read that nobody wrote, or whose write certainly failed (aborted read, G1a)."""
+    """A consumer read a value that no producer wrote, or whose write certainly failed (aborted
+    read, G1a)."""
     found = Findings("phantom", "only written records are read, no failed ones")
     for number, partition in _sorted(evidence):
         reads = [("the final read", partition.final), *sorted(partition.polled.items())]

@@ -1,1 +1,1 @@
-"""The ground of every world of the simulator: virtual time, clocks, disks, a network, a loop."""
+"""The base of every simulated world: virtual time, clocks, disks, a network, an event loop."""

@@ -1,8 +1,8 @@
 """Coroutines over a MemoryDisk in virtual time: no event loop, no thread, no clock.
 
-Every call of a `SimAsyncDisk` gives way first, by yielding a `Pause` to whoever drives the
-coroutine, and acts when it is resumed. The simulator resumes it after some virtual time, or never:
-a crash can come between any two disk calls, and during a call as `MemoryDisk.cut_power_after` says.
+Every call of a `SimAsyncDisk` first yields a `Pause` to the code that drives the coroutine, and
+acts when it is resumed. The simulator resumes it after some virtual time, or never. So a crash can
+happen between any two disk calls, and during a call (`MemoryDisk.cut_power_after`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A coroutine stands before this disk call; resume it to let the call happen."""
+    """A coroutine is about to make this disk call; resume the coroutine to make it."""
 
     operation: str
     path: str
@@ -29,7 +29,7 @@ class Pause:
 
 @types.coroutine
 def pause(operation: str, path: str) -> Generator[Pause, None, None]:
-    """Give way to whoever drives the coroutine."""
+    """Yield to the code that drives the coroutine."""
     yield Pause(operation=operation, path=path)
 
 
@@ -52,8 +52,8 @@ class SimAsyncFile:
         self._file.sync()
 
     async def close(self) -> None:
-        # The one call without a pause: it changes nothing on the disk, and it stands in `finally`,
-        # where a coroutine that a crash threw away (SimTask.drop) may not give way any more.
+        # The one call without a pause. It changes nothing on the disk, and it is in `finally`,
+        # where a coroutine that a crash closed (SimTask.drop) may not yield any more.
         self._file.close()
 
 
@@ -108,17 +108,17 @@ class SimAsyncDisk:
         invariant(life == self.disk.crash_count, f"a coroutine outlived a crash: {operation}")
 
     def _existing(self, path: str) -> MemoryFile:
-        # MemoryDisk.open makes what is missing, as storage wants it; reading must not.
+        # MemoryDisk.open creates a missing file, as storage needs it; a read must not.
         if not self.disk.exists(path):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return self.disk.open(path)
 
 
 class SimTask(Generic[T]):
-    """One coroutine and how far it got.
+    """One coroutine and its progress.
 
-    result: what it returned; error: the OSError or KvorumError it ended with. A power cut, a broken
-    invariant and any other error are the simulator's to see and leave through `step`.
+    result: its return value; error: the OSError or KvorumError that it ended with. `step` raises a
+    power cut, a broken invariant and any other error, for the simulator to handle.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
@@ -126,15 +126,15 @@ class SimTask(Generic[T]):
         self.is_finished = False
         self.result: T | None = None
         self.error: OSError | KvorumError | None = None
-        #: The disk call it stands before; None before the first step and after the last.
+        #: The disk call that it is about to make; None before the first step and after the last.
         self.pause: Pause | None = None
 
     def step(self) -> bool:
-        """Run to the next pause; False once the coroutine has ended."""
+        """Run to the next pause. Returns False if the coroutine has ended."""
         if self.is_finished:
             return False
         self.pause = None
-        # Whatever leaves below, the coroutine has ended.
+        # If an exception leaves the lines below, the coroutine has ended too.
         self.is_finished = True
         try:
             self.pause = self._coroutine.send(None)
@@ -148,14 +148,15 @@ class SimTask(Generic[T]):
         return not self.is_finished
 
     def drop(self) -> None:
-        """Throw it away, as a crash does: nothing of it runs any more."""
+        """Close it, as a crash does: no more of it runs."""
         self.is_finished = True
         self.pause = None
         self._coroutine.close()
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Drive a coroutine to its end at once, without regard to its pauses; raises what it raises."""
+    """Drive a coroutine to its end at once, without waiting at its pauses; raises the coroutine's
+    exceptions."""
     while True:
         try:
             coroutine.send(None)

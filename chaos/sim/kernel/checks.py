@@ -1,7 +1,7 @@
-"""How a check of the simulator fails, and what a failure is called.
+"""The failure of a simulator's check, and the name of a failure.
 
-The name decides whether a smaller scenario still shows the same failure (`chaos.sim.shrink`), so
-it must not depend on offsets, times or ids.
+The name decides if a smaller scenario still shows the same failure (`chaos.sim.shrink`), so it must
+not depend on offsets, times or ids.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kvorum.runtime.errors import InvariantViolated
 
 
 class CheckFailed(InvariantViolated):
-    """A check saw what must never be. name: of the check; message: what it saw."""
+    """A check found a violation. name: of the check; message: the facts that it found."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -20,10 +20,9 @@ class CheckFailed(InvariantViolated):
 
 
 class SeedFailed(InvariantViolated):
-    """A run ended in a failure. name: of the check, or of the place of an error that none expects.
+    """A run failed. name: of the check, or of the place of an unexpected error.
 
-    The message says what was seen, how to run it again and how to shrink it, and ends with the
-    trace.
+    The message has the finding, the commands that run it again and shrink it, and the trace.
     """
 
     def __init__(self, name: str, message: str) -> None:
@@ -31,7 +30,7 @@ class SeedFailed(InvariantViolated):
         self.name = name
 
     def __reduce__(self) -> tuple[type[SeedFailed], tuple[str, str]]:
-        # Exceptions are pickled by their args alone, which lack the name.
+        # Exceptions are pickled by their args alone, which do not include the name.
         return SeedFailed, (self.name, str(self))
 
 
@@ -42,7 +41,7 @@ def check(condition: object, name: str, message: str) -> None:
 
 
 def failure_name(error: BaseException) -> str:
-    """Name of what went wrong: the check, or the error's type and the function that raised it."""
+    """The name of a failure: the check, or the error's type and the function that raised it."""
     if isinstance(error, CheckFailed | SeedFailed):
         return error.name
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,7 +1,7 @@
-"""A node's own clock and alarm: it runs a little fast or slow, and may jump forward.
+"""A node's own clock and alarm: the clock runs slightly fast or slow, and may jump forward.
 
-Monotonic, as the clock of a real driver is: it never goes back. Whole milliseconds only, so that
-no rounding differs between machines.
+It is monotonic, as a real driver's clock is. It has whole milliseconds only, so that no rounding
+differs between machines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kvorum.chaos.sim.kernel.timeline import Timeline
 
 RATE_EXACT = 1000
-"""Rate of a clock that is right: local milliseconds in 1000 milliseconds of virtual time."""
+"""Rate of an exact clock: local milliseconds in 1000 milliseconds of virtual time."""
 
 
 class LocalClock:
@@ -35,7 +35,7 @@ class LocalClock:
         return max(self._base_ms + elapsed_ms - now_ms, 0)
 
     def change(self, now_ms: int, *, jump_ms: int = 0, rate: int | None = None) -> None:
-        """Jump forward, run at another rate, or both, from now on."""
+        """From now on run at another rate, after a jump forward, or both."""
         local_ms = self.local_ms(now_ms) + jump_ms
         self._base_ms, self._local_base_ms = now_ms, local_ms
         if rate is not None:
@@ -43,18 +43,18 @@ class LocalClock:
 
 
 LOCAL_START_MS_MAX = 1_000_000
-"""A machine's clock counts from some moment of its own."""
+"""Greatest start value of a clock; each machine's clock starts at a value of its own."""
 
 
 def drawn_clock(rng: random.Random, drift: int) -> LocalClock:
-    """Some machine's clock, off by up to `drift` thousandths."""
+    """A random machine's clock, whose rate is wrong by up to `drift` thousandths."""
     rate = RATE_EXACT + rng.randint(-drift, drift)
     return LocalClock(now_ms=0, local_ms=rng.randrange(LOCAL_START_MS_MAX), rate=rate)
 
 
 class Alarm:
-    """One alarm by a local clock. Set to a later time it still rings at the earlier one: whoever
-    hears it looks whether anything is due, and sets it again."""
+    """One alarm on a local clock. If it is set to a later time it still rings at the earlier one:
+    the callback checks if anything is due, and sets the alarm again."""
 
     __slots__ = ("_at_ms", "_clock", "_ring", "_serial", "_timeline")
 
@@ -66,7 +66,7 @@ class Alarm:
         self._serial = 0
 
     def set(self, deadline_ms: int) -> None:
-        """Ring when the clock shows deadline_ms, at the latest."""
+        """Ring when the clock shows deadline_ms, or earlier."""
         now_ms = self._timeline.now_ms
         delay_ms = self._clock.delay_ms(deadline_ms, now_ms)
         if 0 <= self._at_ms <= now_ms + delay_ms:

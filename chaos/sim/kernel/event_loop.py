@@ -1,9 +1,9 @@
-"""An asyncio loop in virtual time: the drivers of `broker` run on it as they are.
+"""An asyncio loop in virtual time, on which the drivers of `broker` run unchanged.
 
-Tasks, futures, timeouts and events are asyncio's own. Only what lies below a loop is replaced: time
-is the node's clock, callbacks run as events of the timeline (so a process that stands still runs
-none), sockets are `chaos.sim.kernel.sockets`, a thread is a call some time later. A process
-that ends leaves its tasks as they are: nothing of it runs any more.
+Tasks, futures, timeouts and events are asyncio's own. Only the parts below a loop are replaced:
+time is the node's clock, callbacks run as events of the timeline (so a paused process runs none),
+sockets are `chaos.sim.kernel.sockets`, and a thread is a call some time later. A process that ends
+leaves its tasks as they are: no more of them runs.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from kvorum.chaos.sim.kernel.sockets import SimSocket
 
 TURN_CALLS_MAX = 200
-"""Callbacks in one event; the rest wait for their turn."""
+"""Callbacks that run in one event; the rest wait for the next."""
 
 WAYS_OUT_MAX = 20
-"""How often a task may wait for something more on its way out."""
+"""How often a cancelled task may await something before it ends."""
 
 ROUNDING_MS = 1e-6
-"""Seconds are floats: 0.02 s shall not be 20.0000001 ms."""
+"""Tolerance for seconds as floats: 0.02 s must not become 20.0000001 ms."""
 
 Call = Callable[..., object]
 
 
 class LoopWorld(Protocol):
-    """The part of a world that decides when things happen."""
+    """The part of a world that decides the times of events."""
 
     @property
     def timeline(self) -> Timeline: ...
 
     def fsync_ms(self) -> int:
-        """How long the next fsync takes."""
+        """The duration of the next fsync."""
 
 
 class LoopHost(Host, Protocol):
@@ -65,13 +65,13 @@ class LoopHost(Host, Protocol):
     def disk(self) -> MemoryDisk: ...
 
     def die(self, error: OSError | PowerCut) -> None:
-        """End the process: its disk has failed, or its power is gone."""
+        """End the process, since its disk has failed or its machine has lost power."""
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """Of one process. on_turn: called after everything that ran on it.
+    """The loop of one process. on_turn: called after each turn of callbacks.
 
-    sockets: by descriptor, those that the process has open.
+    sockets: the open sockets of the process, by descriptor.
     """
 
     def __init__(self, node: LoopHost, on_turn: Callable[[], None]) -> None:
@@ -113,19 +113,19 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._set_alarm()
 
     def on_readable(self, descriptor: int) -> None:
-        """Something came in at a socket."""
+        """Bytes, or the end of the connection, arrived at a socket."""
         if descriptor in self._readers and self.is_alive:
             self.call_soon(self._read, descriptor)
 
     def stop_all(self) -> None:
-        """End the process. The last actions of its tasks reach nothing any more; left to the
-        collector, the tasks would end whenever that comes."""
+        """End the process. The last actions of its tasks have no effect any more. Without this call
+        the garbage collector would end the tasks at some later time."""
         disk = self._node.disk
         disk.is_withdrawn = True
         events._set_running_loop(self)
         try:
             while self._tasks:
-                # Some begin another on their way out.
+                # Some tasks start another one while they end.
                 _dispose(self._tasks.popitem()[0])
         finally:
             events._set_running_loop(None)
@@ -169,12 +169,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's: a cancelled timer stays where it is until its time comes."""
+        """Called by asyncio: a cancelled timer stays in the queue until its time comes."""
 
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """The call happens at once, some time later: threads meet the loop only at their ends."""
+        """The call runs as a whole at a later virtual time: threads interact with the loop only at
+        their start and end."""
         future = self.create_future()
         if not self.is_alive:
             return future
@@ -213,9 +214,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks.pop(task, None)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A bug, or a disk that failed where nobody expects it. Ends the process, or the run."""
+        """An exception that no task handled: a bug, or an unexpected disk failure. Ends the run, or
+        the process."""
         error = context.get("exception")
-        # A complaint at the end of an object's life comes whenever the collector does.
+        # Warnings from the end of an object's life come at the time of garbage collection, which is
+        # random.
         if error is not None and "never retrieved" not in context.get("message", ""):
             self._failure = self._failure or error
 
@@ -244,7 +247,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def add_writer(  # type: ignore[override]
         self, fd: Any, callback: Call, *args: Any
     ) -> None:
-        # Sockets take all that they are given, so this is only asked for after an error.
+        # Simulated sockets accept all bytes, so this is only called after an error.
         self.call_soon(callback, *args)
 
     def remove_writer(self, fd: Any) -> bool:
@@ -282,7 +285,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
-                    # Now, for the next call may take a leadership away and what was said in it.
+                    # Called now, since the next callback may end a leadership that this turn's
+                    # answers belong to.
                     self._on_turn()
         finally:
             events._set_running_loop(None)
@@ -291,11 +295,11 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _after_turn(self) -> None:
         failure, self._failure = self._failure, None
         if failure is None and self._node.disk.has_lost_power:
-            # Somebody down there took it for a failed call.
+            # Some code on the stack took the power cut for a failed call.
             failure = PowerCut("noticed late")
         if failure is not None and not isinstance(failure, OSError | PowerCut):
             raise failure
-        # Also if it dies of this turn: what it has sent until then, it has sent.
+        # Also if the process dies in this turn: the bytes that it sent before are on their way.
         self._on_turn()
         if failure is not None:
             self._node.die(failure)

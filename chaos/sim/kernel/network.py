@@ -1,7 +1,7 @@
-"""The network between simulated machines: delay, overtaking, loss, duplication, cuts.
+"""The network between simulated machines: delay, reordering, loss, duplication, cuts.
 
-It says how long a message takes and what becomes of it. Those that carry messages ask it: the
-quorum's transport, calls and streams (`chaos.sim.kernel.wire`), sockets.
+It decides the delay and the fate of each message. The carriers of messages ask it: the quorum's
+transport, calls and streams (`chaos.sim.kernel.wire`), sockets.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 SPIKE_MS_MAX = 1_000
-"""How much longer a message takes that is hit by a spike."""
+"""The longest extra delay of a message that is hit by a spike."""
 
 Link = tuple[int, int]
 """Sender and receiver."""
 
 
 class Roughness(Protocol):
-    """How rough a network is (`chaos.sim.quorum.scenario.Scenario`). delay_ms_max: delays are drawn
-    from [0, max]. spike, loss, duplication: probabilities, per message."""
+    """The disturbances of a network (`chaos.sim.quorum.scenario.Scenario`). delay_ms_max: delays
+    are drawn from [0, max]. spike, loss, duplication: probabilities for each message."""
 
     @property
     def delay_ms_max(self) -> int: ...
@@ -36,8 +36,8 @@ class Roughness(Protocol):
 
 
 class Host(Protocol):
-    """A machine with one process on the network. is_dark: down with its whole machine, so that
-    peers are not even refused. incarnation: of its process, or of the last one."""
+    """A machine with one process on the network. is_dark: the whole machine is down, so that
+    connections to it are not even refused. incarnation: of its present or last process."""
 
     @property
     def node_id(self) -> int: ...
@@ -52,13 +52,13 @@ class Host(Protocol):
     def is_dark(self) -> bool: ...
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Let a call happen now, or once the process goes on; never if it stops before."""
+        """Run a call now, or when the paused process is resumed; never if it stops before."""
 
 
 class Network:
-    """is_rough: loss, duplication and spikes happen; cuts hold in any case.
+    """is_rough: loss, duplication and spikes happen; cuts apply in any case.
 
-    on_break: those who carry messages; each hears of nodes whose connections break.
+    on_break: the carriers of messages; each is called for a node whose connections break.
     """
 
     def __init__(self, rng: random.Random, roughness: Roughness) -> None:
@@ -71,14 +71,14 @@ class Network:
     # The methods that carriers of messages call.
 
     def delay_ms(self) -> int:
-        """How long the next message takes."""
+        """The delay of the next message."""
         delay_ms = self._rng.randint(0, self._roughness.delay_ms_max)
         if self.is_rough and self._roughness.spike and self._rng.random() < self._roughness.spike:
             delay_ms += self._rng.randint(0, SPIKE_MS_MAX)
         return delay_ms
 
     def copies(self, sender_id: int, receiver_id: int) -> int:
-        """How many times a message arrives: none if the way is cut or the message is lost."""
+        """The number of times a message arrives: 0 if the link is cut or the message is lost."""
         if (sender_id, receiver_id) in self._blocked:
             return 0
         if self.is_rough:
@@ -89,17 +89,17 @@ class Network:
         return 1
 
     def passes(self, sender_id: int, receiver_id: int) -> bool:
-        """True if the way is open and this message is not lost."""
+        """True if the link is open and this message is not lost."""
         return self.copies(sender_id, receiver_id) > 0
 
     def is_open(self, sender_id: int, receiver_id: int) -> bool:
-        """True if the way is not cut."""
+        """True if the link is not cut."""
         return (sender_id, receiver_id) not in self._blocked
 
     # The methods that faults call.
 
     def block(self, links: Iterable[Link]) -> None:
-        """Cut these one-way links; a link may be cut several times over."""
+        """Cut these one-way links; several cuts of one link add up."""
         self._blocked.update(links)
 
     def unblock(self, links: Iterable[Link]) -> None:
@@ -108,11 +108,11 @@ class Network:
         self._blocked = +self._blocked
 
     def heal(self) -> None:
-        """From now on only delays are left."""
+        """End all disturbances except delays."""
         self.is_rough = False
         self._blocked.clear()
 
     def break_connections(self, node_id: int) -> None:
-        """Every connection of the node breaks."""
+        """Break every connection of the node."""
         for break_off in self.on_break:
             break_off(node_id)

@@ -1,8 +1,8 @@
-"""Connections between brokers, and between clients and brokers, as bytes in order.
+"""Connections between brokers, and between clients and brokers, as ordered bytes.
 
-As TCP has it: nothing is lost or doubled while a connection lasts; what a link swallows comes
-later. A cut link is silence. Bytes for a process that is gone are answered by a reset, those for a
-machine without power by nothing.
+They behave like TCP: while a connection lasts no bytes are lost or duplicated; bytes that a link
+drops arrive later. A cut link is silent. Bytes for a process that has ended are answered by a
+reset, bytes for a machine without power get no answer.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kvorum.chaos.sim.kernel.network import Host, Network
 from kvorum.chaos.sim.kernel.timeline import Timeline
 
 REPEAT_MS = 40
-"""How often bytes are sent again over a link that is cut."""
+"""Interval of retransmissions over a cut link."""
 
 LOST_MS = 200
-"""How much later bytes arrive that had to be sent again."""
+"""Extra delay of bytes that had to be retransmitted."""
 
 Data = bytes | bytearray | memoryview
 OnBytes = Callable[[bytes, int], None]
-"""Given what came, and the event (`Timeline.events`) at which it was sent."""
+"""Called with the received bytes, and the event (`Timeline.events`) at which they were sent."""
 
 
 class SocketLoop(Protocol):
@@ -40,13 +40,14 @@ class SocketLoop(Protocol):
         """Run a call now, as the loop would."""
 
     def on_readable(self, descriptor: int) -> None:
-        """Something came in at a socket."""
+        """Bytes, or the end of the connection, arrived at a socket."""
 
 
 class SimSocket:
     """One end of a connection.
 
-    loop: of the process that holds it; None at a client's, who is told by on_bytes and on_end.
+    loop: of the process that holds it; None for a simulated client, which gets on_bytes and on_end
+    calls instead.
     """
 
     family = 0
@@ -71,7 +72,8 @@ class SimSocket:
         self._inbox: deque[bytes] = deque()
         self._is_ended = False
         self._is_broken = False
-        #: On their way from here, in order; is_awaited: somebody will look after them.
+        #: Bytes under way from this end, in order; is_awaited: a call that delivers them is
+        #: scheduled.
         self.outbox: deque[tuple[bytes, int]] = deque()
         self.due_ms = 0
         if loop is not None:
@@ -83,7 +85,7 @@ class SimSocket:
         return self._descriptor
 
     def setblocking(self, flag: bool) -> None:
-        """It never does."""
+        """No effect: a simulated socket never blocks."""
 
     def send(self, data: Data, flags: int = 0) -> int:
         if self._is_broken or not self.is_open:
@@ -117,7 +119,7 @@ class SimSocket:
 
     @property
     def is_alive(self) -> bool:
-        """True if the process that holds it lives."""
+        """True if the process that holds it is alive."""
         return self.loop is None or self.loop.is_alive
 
     @property
@@ -125,7 +127,7 @@ class SimSocket:
         return self._is_broken or self._is_ended or bool(self._inbox)
 
     def receive(self, data: bytes, sent_at: int) -> None:
-        """Bytes arrive; none: the other end was closed."""
+        """Bytes arrive; empty bytes mean that the other end was closed."""
         if self.loop is None:
             if data and self._on_bytes is not None:
                 self._on_bytes(data, sent_at)
@@ -151,7 +153,7 @@ class SimSocket:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Listener:
-    """accept: takes the server's end into service."""
+    """accept: is called with the server's end of each new connection."""
 
     loop: SocketLoop
     accept: Callable[[SimSocket], None]
@@ -171,7 +173,7 @@ class Links:
         self._descriptors = 0
 
     def listen(self, node: Host, loop: SocketLoop, accept: Callable[[SimSocket], None]) -> None:
-        """Connections to the node go to this process from now on, as long as it lives."""
+        """From now on, connections to the node go to this process, as long as it is alive."""
         self._listeners[node.node_id] = _Listener(loop=loop, accept=accept)
 
     def connect(
@@ -185,7 +187,8 @@ class Links:
         on_bytes: OnBytes | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        """Ask for a connection; hears of it, or that nobody listens there, or nothing."""
+        """Request a connection. The client is told that it is open or refused, or gets no
+        answer."""
         if not self._is_open(client, server):
             return
 
@@ -219,7 +222,7 @@ class Links:
         self._later(client, server, arrive)
 
     def carry(self, end: SimSocket, data: bytes) -> None:
-        """Bytes leave an end; none: it is closed."""
+        """Send bytes from an end; empty bytes close it."""
         timeline = self._timeline
         due_ms = timeline.now_ms + self._delay_ms(end.node, end.peer.node)
         end.due_ms = max(end.due_ms, due_ms)
@@ -227,7 +230,7 @@ class Links:
         timeline.after(end.due_ms - timeline.now_ms, partial(self._arrive, end))
 
     def break_connections(self, node_id: int) -> None:
-        """Every connection of the node breaks; ends hear of it unless the way there is cut."""
+        """Break every connection of the node; each end is told unless the link to it is cut."""
         for end in list(self._ends):
             other = end.peer
             ids = [e.node.node_id for e in (end, other) if e.node is not None]
@@ -237,7 +240,7 @@ class Links:
     # Inside.
 
     def _arrive(self, end: SimSocket) -> None:
-        """The oldest bytes on their way from this end are due, or wait for the link."""
+        """Deliver the oldest bytes under way from this end, or let them wait for the link."""
         if not end.outbox:
             return
         if end.node is not None and end.node.is_dark:

@@ -1,7 +1,7 @@
-"""Virtual time: a queue of calls, a trace, and a digest of all that happened.
+"""Virtual time: a queue of calls, a trace, and a digest of all events.
 
-Nothing here waits. Calls due at the same millisecond happen in the order in which they were asked
-for, so a run depends on its seed alone.
+No real time passes. Calls that are due at the same millisecond run in the order in which they were
+scheduled, so a run depends on its seed alone.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ TRACE_LINES_MAX = 400
 """Lines kept for the report of a failure."""
 
 EVENTS_MAX = 300_000
-"""Events of one run; more mean that something goes round in circles without time passing."""
+"""Maximum number of events of one run; more mean an endless loop in which no time passes."""
 
 
 class Timeline:
-    """now_ms: virtual time, which no node sees (each has a clock of its own).
+    """now_ms: virtual time, which no node sees (each has its own clock).
 
-    events: how many calls have happened; also the order of what clients see. digest: of the
-    content and order of every trace line and of everything passed to `fold`.
+    events: the number of calls so far, which also orders clients' observations. digest: of the
+    content and order of every trace line and of every number passed to `fold`.
     """
 
     def __init__(self) -> None:
@@ -36,12 +36,12 @@ class Timeline:
         self._sequence = 0
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Let something happen later, at once if delay_ms is 0."""
+        """Schedule a call after delay_ms; 0 means at the present time."""
         self._sequence += 1
         heapq.heappush(self._queue, (self.now_ms + delay_ms, self._sequence, call))
 
     def run_until(self, end_ms: int) -> None:
-        """Let everything happen that is due up to end_ms (inclusive)."""
+        """Run all calls that are due up to end_ms (inclusive)."""
         queue = self._queue
         while queue and queue[0][0] <= end_ms:
             self.now_ms, _, call = heapq.heappop(queue)
@@ -52,10 +52,10 @@ class Timeline:
         self.now_ms = end_ms
 
     def note(self, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         self.trace.append(f"{self.now_ms:>6} {text}")
         self.fold(zlib.crc32(text.encode()))
 
     def fold(self, number: int) -> None:
-        """Let a number and the time it came at into the digest."""
+        """Add a number and the present time to the digest."""
         self.digest = (self.digest * 1_000_003 + number + self.now_ms) & 0xFFFF_FFFF_FFFF_FFFF

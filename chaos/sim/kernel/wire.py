@@ -1,9 +1,9 @@
 """Connections between brokers and controllers: calls with an answer, and heartbeat streams.
 
-They go over the same links as the quorum's messages (`chaos.sim.kernel.network`): delayed, lost,
-cut, and broken with the processes and machines at their ends. What an end hears of a connection
-that broke is what gRPC would tell it; while a link is cut nobody hears anything, and a machine
-without power never says another word.
+They use the same links as the quorum's messages (`chaos.sim.kernel.network`): delayed, lost, cut,
+and broken with the processes and machines at their ends. When a connection breaks, each end is told
+what gRPC would tell it. While a link is cut no end is told anything, and a machine without power
+sends nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kvorum.chaos.sim.kernel.network import Host, Link, Network
 from kvorum.chaos.sim.kernel.timeline import Timeline
 
 REPEAT_MS = 40
-"""How often the end of a connection is told again over a link that is cut."""
+"""Interval at which the end of a connection is reported again over a cut link."""
 
 Answer = Callable[[Any], None]
-"""Sends the answer of a call; once at most."""
+"""Sends the answer of a call; called at most once."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Ends:
-    """Two processes that a connection joins."""
+    """The two processes of a connection."""
 
     client: Host
     client_incarnation: int
@@ -53,8 +53,8 @@ class _Call:
 
 
 class Stream:
-    """A stream of requests and answers, from the client's side; answers come to `on_answer`, the
-    end of the stream, if it is not the client's own doing, to `on_end`."""
+    """A stream of requests and answers, from the client's side. Answers go to `on_answer`; the end
+    of the stream, unless the client closed it, to `on_end`."""
 
     def __init__(
         self,
@@ -66,7 +66,8 @@ class Stream:
         on_answer: Callable[[Any], None],
         on_end: Callable[[], None],
     ) -> None:
-        """serve: at the server, for each request; on_gone: there, at the stream's end."""
+        """serve: called at the server for each request; on_gone: called there at the stream's
+        end."""
         self.ends = ends
         self.is_open = True
         self._is_served = True
@@ -77,7 +78,7 @@ class Stream:
         self._on_end = on_end
 
     def send(self, request: Any) -> None:
-        """One request; the client waits for its answer before it sends another."""
+        """Send one request; the client waits for its answer before it sends another."""
         wire, ends = self._wire, self.ends
         if wire.refuses(ends.client.node_id, ends.server) or not wire.begins(ends):
             if ends.has_server or not ends.server.is_dark:
@@ -91,13 +92,13 @@ class Stream:
         wire.later(arrive)
 
     def close(self) -> None:
-        """The client gives it up."""
+        """End the stream as the client."""
         if self.is_open:
             self.is_open = False
             self._tell_server()
 
     def break_off(self) -> None:
-        """The connection broke: both ends hear of it, each unless the way there is cut."""
+        """The connection broke: each end is told, unless the link to it is cut."""
         was_open, self.is_open = self.is_open, False
         ends = self.ends
         if was_open and self._wire.is_way_open(ends.server, ends.client):
@@ -105,7 +106,7 @@ class Stream:
         self._tell_server()
 
     def _lose(self, is_refused: bool) -> None:
-        # Nobody listens there, which is a fact; a message that is lost is none.
+        # A refused connection is reported to the client; a lost message is not.
         if self.is_open and (is_refused or not self.ends.has_server):
             self.is_open = False
             self._tell_client()
@@ -169,7 +170,7 @@ class Wire:
         *,
         timeout_ms: int,
     ) -> None:
-        """`serve` runs at the server; on_end hears its answer, None if none came."""
+        """Run `serve` at the server; on_end gets its answer, or None if none came."""
         ends = self._ends(client, server)
         call = _Call(ends=ends, on_end=on_end)
         self._calls = [other for other in self._calls if not other.is_over]
@@ -201,7 +202,7 @@ class Wire:
         on_answer: Callable[[Any], None],
         on_end: Callable[[], None],
     ) -> Stream:
-        """A stream from client to server, without a word yet."""
+        """A new stream from client to server, without a message yet."""
         stream = Stream(
             self,
             self._ends(client, server),
@@ -215,7 +216,7 @@ class Wire:
         return stream
 
     def refuse(self, links: Iterable[Link]) -> None:
-        """Connections over these links are refused, as by a proxy that is down."""
+        """Refuse connections over these links, as a proxy that is down does."""
         self._refused.update(links)
 
     def accept(self, links: Iterable[Link]) -> None:
@@ -224,11 +225,11 @@ class Wire:
         self._refused = +self._refused
 
     def heal(self) -> None:
-        """Nothing is refused any more."""
+        """End all refusals."""
         self._refused.clear()
 
     def break_connections(self, node_id: int) -> None:
-        """Every connection of the node breaks."""
+        """Break every connection of the node."""
         for stream in [s for s in self._streams if s.is_open and s.ends.touches(node_id)]:
             stream.break_off()
         for call in [c for c in self._calls if not c.is_over and c.ends.touches(node_id)]:
@@ -238,22 +239,22 @@ class Wire:
     # The methods that streams call.
 
     def later(self, call: Callable[[], None]) -> None:
-        """After the time that a message takes."""
+        """Run a call after the delay of one message."""
         self.timeline.after(self._network.delay_ms(), call)
 
     def refuses(self, client_id: int, server: Host) -> bool:
-        """True if the client would hear at once that nobody listens there."""
+        """True if the client's connection would be refused at once."""
         if (client_id, server.node_id) in self._refused:
             return True
         is_open = self._network.is_open(client_id, server.node_id)
         return is_open and not server.is_up and not server.is_dark
 
     def begins(self, ends: _Ends) -> bool:
-        """True if a message of the client gets through."""
+        """True if a message from the client arrives."""
         return ends.has_server and self._network.passes(ends.client.node_id, ends.server.node_id)
 
     def passes_back(self, ends: _Ends) -> bool:
-        """True if a message of the server gets through."""
+        """True if a message from the server arrives."""
         return self._network.passes(ends.server.node_id, ends.client.node_id)
 
     def is_way_open(self, sender: Host, receiver: Host) -> bool:
