@@ -167,7 +167,7 @@ class BrokerProcess:
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)
         raft.start()
-        await self._take_place(own)
+        await self._register(own)
         image = self._publisher.image
         own.warn_of_loss(config.directory, lambda: image.replica_count_of(config.node_id))
         self._is_serving = self._is_publishing = True
@@ -187,7 +187,7 @@ class BrokerProcess:
         self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
 
-    async def _take_place(self, own: OwnDirectories) -> None:
+    async def _register(self, own: OwnDirectories) -> None:
         """Register, wait until the image shows it, and remove the clean-shutdown markers. From then
         on this process is responsible for the logs.
 
@@ -284,9 +284,9 @@ class BrokerProcess:
             self._on_failure(lost)
             return
         self._lifecycle.wake()
-        self._tasks.spawn(self._ended_untold(), "directory-failure")
+        self._tasks.spawn(self._exit_if_unreported(), "directory-failure")
 
-    async def _ended_untold(self) -> None:
+    async def _exit_if_unreported(self) -> None:
         """Exit if the controller does not hear of a failed directory in time (KIP-112).
 
         Until it knows, the controller counts on the replicas in that directory. It is better that

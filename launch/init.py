@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvorum.launch.carried_over import reject_unheard_of
 from kvorum.launch.identity import claim_directory
+from kvorum.launch.kafka_properties import reject_unknown
 from kvorum.launch.metadata_log import metadata_directory
 from kvorum.launch.places import NodePlace, check_places, parse_host, with_ports
 from kvorum.launch.plan import (
@@ -223,7 +223,7 @@ def _factors_to_raise(brokers: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) -> None:
     """Raise ConfigError for a property that not all of these nodes can have."""
-    reject_unheard_of(settings, CONTROLLER_NAMES | BROKER_NAMES)
+    reject_unknown(settings, CONTROLLER_NAMES | BROKER_NAMES)
     for name in settings:
         # init prepares the directories itself; a controller would not find its own elsewhere.
         if name in (*GIVEN_BY_THE_PLAN, "log.dir", "metadata.log.dir"):

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.launch.carried_over import in_own_words, reject_unheard_of
 from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
 from kvorum.launch.identity import LOCK_NAME, check_owner, is_locked
+from kvorum.launch.kafka_properties import reject_unknown, with_bound_names
 from kvorum.launch.properties import (
     BROKER_CLASSES,
     BROKER_NAMES,
@@ -296,11 +296,11 @@ def _check_settings(settings: Mapping[str, str]) -> None:
     for name in settings:
         if name in GIVEN_BY_THE_PLAN:
             raise ConfigError(f"{name!r} is decided by the launcher and cannot be set")
-    reject_unheard_of(settings, CONTROLLER_NAMES | BROKER_NAMES)
+    reject_unknown(settings, CONTROLLER_NAMES | BROKER_NAMES)
     needed = {"node.id": 0, "cluster.id": "", "listeners": "", "log.dirs": ""}
     needed["controller.quorum.voters"] = ""
     for cls in {*CONTROLLER_CLASSES, *BROKER_CLASSES}:
-        bind(cls, {**needed, **in_own_words(settings)})
+        bind(cls, {**needed, **with_bound_names(settings)})
 
 
 def _check_shape(data_dir: str, known: ClusterFile, controllers: int, brokers: int) -> None:

@@ -20,10 +20,10 @@ from kvorum.runtime.errors import (
     ConfigError,
     CorruptData,
     DirectoryUnusable,
-    Dismissed,
+    NodeRefused,
     disk_failure,
 )
-from kvorum.runtime.memory import spare_collections
+from kvorum.runtime.memory import limit_collections
 
 logger = logging.getLogger("kvorum.node")
 
@@ -64,7 +64,7 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
 
     ready: called once, when the node serves.
     """
-    spare_collections()
+    limit_collections()
     raise_file_limit()
     try:
         return asyncio.run(_run(make, ready))
@@ -98,7 +98,7 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
     def on_failure(error: BaseException) -> None:
         # A core broke its own rules, or a disk failed: nothing may be written or answered any more.
         # The next start recovers from the disk.
-        if isinstance(error, Dismissed):
+        if isinstance(error, NodeRefused):
             logger.critical("the node exits: %s", error)
         elif isinstance(error, OSError) and error.filename is not None:
             logger.critical("the node exits: %s", disk_failure(error))

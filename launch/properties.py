@@ -12,7 +12,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import text_of
 from kvorum.broker.groups.migration.policy import parse_policy
 from kvorum.broker.network.connection_limits import parse_overrides
-from kvorum.launch.carried_over import BROKER_ID, NODE_ID, in_own_words, unbound
+from kvorum.launch.kafka_properties import BROKER_ID, NODE_ID, unbound, with_bound_names
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.controller.controller import ControllerConfig
@@ -148,7 +148,7 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
     """Check a controller's properties. Raises ConfigError if one is invalid."""
     _check_role(properties, "controller")
-    given, properties = properties, in_own_words(properties)
+    given, properties = properties, with_bound_names(properties)
     config = dataclasses.replace(
         _node_config(properties, CONTROLLER),
         given=dict(given),
@@ -178,7 +178,7 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:
     """Check a broker's properties. Raises ConfigError if one is invalid."""
     _check_role(properties, "broker")
-    given, properties = properties, in_own_words(properties)
+    given, properties = properties, with_bound_names(properties)
     config = dataclasses.replace(
         _node_config(properties, BROKER),
         given=dict(given),

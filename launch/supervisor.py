@@ -60,7 +60,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         self._stop_asked = False
-        self._is_untold = False
+        self._is_cluster_file_stale = False
         self._had_handlers: dict[int, object] = {}
 
     @property
@@ -102,12 +102,12 @@ class Supervisor:
             if time.monotonic() > deadline:
                 waiting = [p.node.name for p in self._processes.values() if not p.is_ready]
                 raise StartupFailed(f"not ready after {STARTUP_TIMEOUT_MS} ms: {waiting}")
-        self._tell_of_nodes()
+        self._record_nodes()
 
     def run(self) -> None:
         """Watch the processes until SIGTERM or SIGINT."""
         while not self._stop_asked:
-            self._turn(_TELL_AGAIN_S if self._is_untold else None)
+            self._turn(_TELL_AGAIN_S if self._is_cluster_file_stale else None)
 
     def stop(self) -> None:
         """Stop brokers, then controllers, in good order; kill those that take too long."""
@@ -174,7 +174,7 @@ class Supervisor:
             node = process.node
             self._say(f"{node.name} ready on {HOST}:{node.port} pid {child.pid}")
             if process.is_restarting:
-                self._tell_of_nodes()
+                self._record_nodes()
                 self._finish_restart(process)
 
     def _close_ready_fd(self, process: _Process) -> None:
@@ -206,8 +206,8 @@ class Supervisor:
             if not was_asked:
                 process.reason = _why_it_died(process.node, process.log_position, status)
                 self._say(f"{process.node.name} died ({_exit_text(status)}); it is left dead")
-        if changed or self._is_untold:
-            self._tell_of_nodes()
+        if changed or self._is_cluster_file_stale:
+            self._record_nodes()
         for process in self._processes.values():
             if process.is_restarting and process.child is None:
                 self._finish_restart(process)
@@ -220,7 +220,7 @@ class Supervisor:
             if process is not None and process.child is None:
                 process.is_restarting = True
                 self._spawn(process)
-                self._tell_of_nodes()
+                self._record_nodes()
                 self._say(f"{name} restarted")
             elif process is None or not process.is_restarting:
                 # The request is a leftover.
@@ -242,7 +242,7 @@ class Supervisor:
         process.ready_fd = process.child.ready_fd
         self._selector.register(process.ready_fd, selectors.EVENT_READ, process)
 
-    def _tell_of_nodes(self) -> None:
+    def _record_nodes(self) -> None:
         """Write the cluster file; on a full disk, try again later.
 
         Bad sequence if the launcher failed instead:
@@ -250,11 +250,11 @@ class Supervisor:
         2. A broker ends, as it should.
         3. The launcher cannot record that and ends, and with it all healthy nodes.
         """
-        was_untold, self._is_untold = self._is_untold, False
+        was_untold, self._is_cluster_file_stale = self._is_cluster_file_stale, False
         try:
             self._write_cluster_file()
         except OSError as failure:
-            self._is_untold = True
+            self._is_cluster_file_stale = True
             if not was_untold:
                 self._say(f"cannot write {FILE_NAME}, will try again: {failure}")
 

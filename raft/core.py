@@ -7,7 +7,7 @@ time. Facts: ../docs/protocol/election.md, KIP-595, KIP-996.
 
 from __future__ import annotations
 
-from kvorum.raft.effects import Effect, Noted, Reply
+from kvorum.raft.effects import Effect, Reply, TimelineEntry
 from kvorum.raft.events import (
     CallerGone,
     Event,
@@ -191,7 +191,7 @@ class RaftCore(RaftState):
     def _on_begin_quorum_epoch(
         self, request: BeginQuorumEpochRequest, token: int, now_ms: int
     ) -> None:
-        if not self.is_meant(request.voter_id, request.voter_directory_id):
+        if not self.is_addressed_to_self(request.voter_id, request.voter_directory_id):
             self._refuse(request, token, ErrorCode.INVALID_VOTER_KEY)
         elif request.epoch < self.epoch:
             self._refuse(request, token, ErrorCode.FENCED_LEADER_EPOCH)
@@ -253,7 +253,7 @@ class RaftCore(RaftState):
         self, sender_id: int, correlation_id: int, response: Response, now_ms: int
     ) -> None:
         if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
-            self._note_stranger(sender_id)
+            self._note_foreign_peer(sender_id)
             self._on_request_failed(correlation_id, now_ms)
             if isinstance(self.role, Unattached):
                 # The peer belongs to another cluster, which will not change soon: discover later.
@@ -281,15 +281,15 @@ class RaftCore(RaftState):
             case _:
                 pass  # the role that sent the request has ended
 
-    def _note_stranger(self, sender_id: int) -> None:
-        if sender_id in self._strangers:
+    def _note_foreign_peer(self, sender_id: int) -> None:
+        if sender_id in self._foreign_peers:
             return
-        self._strangers.add(sender_id)
+        self._foreign_peers.add(sender_id)
         who = f"peer={sender_id}"
         if sender_id in self.config.bootstrap_ids:
             at = self.config.bootstrap_ids.index(sender_id) + 1
             who = f"number {at} of controller.quorum.bootstrap.servers"
-        self.emit(Noted(f"{who} belongs to another cluster than {self.config.cluster_id}"))
+        self.emit(TimelineEntry(f"{who} belongs to another cluster than {self.config.cluster_id}"))
 
     def _on_request_failed(self, correlation_id: int, now_ms: int, *, is_lost: bool = True) -> None:
         match self.role:

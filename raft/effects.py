@@ -190,7 +190,7 @@ class LeaderChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class TimelineEntry:
     """A line for the election timeline, which people read."""
 
     text: str
@@ -214,5 +214,5 @@ Effect = (
     | DropSnapshots
     | HighWatermarkAdvanced
     | LeaderChanged
-    | Noted
+    | TimelineEntry
 )

@@ -29,13 +29,13 @@ from kvorum.raft.effects import (
     FlushLog,
     HighWatermarkAdvanced,
     LeaderChanged,
-    Noted,
     PersistVoteState,
     ReplaceLog,
     Reply,
     ReplyWithRecords,
     ReplyWithSnapshot,
     SendRequest,
+    TimelineEntry,
     TruncateLog,
     WriteSnapshotChunk,
 )
@@ -408,7 +408,7 @@ class RaftNode:
             case LeaderChanged():
                 self._tell_committed()
                 self._listener.on_leader_changed(effect)
-            case Noted(text):
+            case TimelineEntry(text):
                 self.timeline.append(f"{wall_ms()} {text}")
                 logger.info("node=%d %s", self.config.node_id, text)
             case WriteSnapshotChunk():

@@ -57,7 +57,7 @@ class ParkedFetch:
 
 
 @dataclass(slots=True)
-class PendingChange:
+class PendingVoterChange:
     """A change of the voter set that is committed once the high watermark reaches end_offset."""
 
     token: int

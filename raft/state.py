@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from kvorum.raft.effects import Effect, HighWatermarkAdvanced, LeaderChanged, Noted
+from kvorum.raft.effects import Effect, HighWatermarkAdvanced, LeaderChanged, TimelineEntry
 from kvorum.raft.log_tail import LogTail
 from kvorum.raft.model import RaftConfig, VoteState
 from kvorum.raft.progress import SnapshotFetch
@@ -47,7 +47,7 @@ class RaftState:
         self.snapshot_fetch: SnapshotFetch | None = None
         self._static_voters = VoterSet.static(config.voters)
         self._correlation_id = 0
-        self._strangers: set[int] = set()
+        self._foreign_peers: set[int] = set()
         self._effects: list[Effect] = []
         self._leadership = LeaderChanged(self.epoch, NO_NODE)
         self.role: Role = self._initial_role(now_ms)
@@ -107,7 +107,7 @@ class RaftState:
         """True if a voter entry has this node's id and directory id."""
         return voter.is_key(self.config.node_id, self.config.directory_id)
 
-    def is_meant(self, voter_id: int, voter_directory_id: bytes) -> bool:
+    def is_addressed_to_self(self, voter_id: int, voter_directory_id: bytes) -> bool:
         """True if a request addressed to this voter is meant for this node and its directory id."""
         own = self.config
         return voter_id == own.node_id and voter_directory_id in (UUID_ZERO, own.directory_id)
@@ -120,7 +120,7 @@ class RaftState:
         if leadership != self._leadership:
             self._leadership = leadership
             self.emit(leadership)
-            self.emit(Noted(f"epoch={leadership.epoch} leader={leadership.leader_id}"))
+            self.emit(TimelineEntry(f"epoch={leadership.epoch} leader={leadership.leader_id}"))
 
     def next_correlation_id(self) -> int:
         self._correlation_id += 1

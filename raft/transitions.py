@@ -7,7 +7,7 @@ writes nothing (KIP-595, KIP-996).
 
 from __future__ import annotations
 
-from kvorum.raft.effects import LeaderChanged, Noted, PersistVoteState, Reply
+from kvorum.raft.effects import LeaderChanged, PersistVoteState, Reply, TimelineEntry
 from kvorum.raft.messages import FetchResponse, VoterChangeResponse
 from kvorum.raft.model import VoteState
 from kvorum.raft.roles.states import (
@@ -115,7 +115,7 @@ def become_leader(state: RaftState, role: Leader) -> None:
 
 def become_resigned(state: RaftState, now_ms: int, reason: str) -> None:
     """Step down as leader. Nothing is written; this node takes no further part in its epoch."""
-    state.emit(Noted(f"epoch={state.epoch} resigned reason={reason!r}"))
+    state.emit(TimelineEntry(f"epoch={state.epoch} resigned reason={reason!r}"))
     _enter(
         state,
         Resigned(

@@ -179,7 +179,7 @@ class NewerFormat(CorruptData):
     """A file, perhaps undamaged, whose format is newer than this build can read."""
 
 
-class Dismissed(KvorumError):
+class NodeRefused(KvorumError):
     """The cluster refuses this node; the node exits with the given reason."""
 
 

@@ -16,7 +16,7 @@ def keep_heap() -> None:
     gc.freeze()
 
 
-def spare_collections() -> None:
+def limit_collections() -> None:
     """`keep_heap`, and rare collections from here on, for a process that holds images.
 
     Records, images and messages contain no cycles, so reference counts free them. The collector

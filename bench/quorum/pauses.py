@@ -30,7 +30,7 @@ from kvorum.metadata.image.snapshot_job import header_of, load_image, payloads_o
 from kvorum.raft.snapshot_files import SnapshotFiles
 from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.errors import invariant, required
-from kvorum.runtime.memory import long_lived_objects, spare_collections
+from kvorum.runtime.memory import limit_collections, long_lived_objects
 from kvorum.snapshots.store import SnapshotStore
 from kvorum.storage.format.batch import build_batch
 
@@ -134,7 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.quorum.pauses", description=__doc__)
     parser.add_argument("partitions", type=int)
     options = parser.parse_args()
-    spare_collections()  # as launch.process does
+    limit_collections()  # as launch.process does
     print(json.dumps(asyncio.run(_measure(options.partitions))))
 
 

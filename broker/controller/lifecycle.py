@@ -25,7 +25,7 @@ from kvorum.metadata.rpc.calls import HEARTBEAT_REQUEST, REGISTER_BROKER
 from kvorum.metadata.rpc.client import Answer, ControllerClient
 from kvorum.rpc import controller_pb2 as pb
 from kvorum.runtime.clock import monotonic_ms
-from kvorum.runtime.errors import Dismissed, ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode, NodeRefused, Rejected
 
 logger = logging.getLogger("kvorum.broker")
 
@@ -47,7 +47,7 @@ _STREAM_FAILURES = (
 )
 
 
-class RegistrationFailed(Dismissed):
+class RegistrationFailed(NodeRefused):
     """The controller refuses this broker for good; the process exits with the reason."""
 
 

@@ -69,20 +69,20 @@ def _unknown_history(replica: Replica, watched: Watched) -> FetchedPartition | N
     Raises CorruptData, OSError.
     """
     log, asked = replica.log, watched.asked
-    last_epoch, epoch_below = asked.last_fetched_epoch, log.epochs.epoch_below
+    last_epoch, epoch_before_start = asked.last_fetched_epoch, log.epochs.epoch_before_start
     if asked.fetch_offset > log.start_offset:
         return _unknown_within(replica, watched)
     if last_epoch < 0 or asked.fetch_offset == 0:
         return None
-    if log.epochs.reaches(last_epoch, log.start_offset):
+    if log.epochs.matches_at(last_epoch, log.start_offset):
         return None
     # Bad sequence: 1. An unclean election loses records that follower A has. 2. Other records take
     # their offsets, are committed, and are deleted up to the end of A's log. 3. A appends behind
     # its own records. 4. A loses power, and with it its new log start: its records are in its log
     # again, in place of the committed ones.
-    if 0 <= epoch_below < last_epoch:
+    if 0 <= epoch_before_start < last_epoch:
         # The follower may have led in that epoch and written nothing: name the epoch below it.
-        return _diverging(replica, watched, (epoch_below, log.start_offset))
+        return _diverging(replica, watched, (epoch_before_start, log.start_offset))
     return out_of_range(replica, watched)
 
 

@@ -91,10 +91,10 @@ class ReplicaStore:
         self.checkpoints.load()
         self._unclean = self._read_unclean()
         names = self._disk.list_dir(self.directory)
-        put_aside = {_stem(name) for name in names if name.endswith(DELETE_SUFFIX)}
+        mark_deleted = {_stem(name) for name in names if name.endswith(DELETE_SUFFIX)}
         held = {f"{topic}-{partition}" for topic, partition in self.checkpoints.all_held()}
         lost = held.difference(names)
-        going = {name for name in lost if _stem_of(name) in put_aside}
+        going = {name for name in lost if _stem_of(name) in mark_deleted}
         self.checkpoints.drop(_keys_of(going))
         self._lost = lost - going
         for key in _keys_of(self._lost):

@@ -481,7 +481,7 @@ class Replica:
         # left above the real end would vouch for records appended there later, which a power
         # failure can lose.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
-        if target <= log.start_offset and log.is_unknown_below(target):
+        if target <= log.start_offset and log.has_unknown_epochs_below(target):
             # The leader cannot be asked about the epoch of what is left
             self.restart_at(target, wall_ms)
             return target
@@ -493,7 +493,7 @@ class Replica:
     def restart_at(self, offset: int, wall_ms: int) -> None:
         """Drop all records and start the log at `offset`: the leader no longer has the records
         before it."""
-        if self.log.is_bare_at(offset):
+        if self.log.is_empty_at(offset):
             # Epochs in which this broker led and wrote nothing; producer state stays
             self.log.epochs.clear()
             return

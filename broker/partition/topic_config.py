@@ -102,7 +102,7 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             compaction=compaction if is_compacted else None,
             keeps_recovery_state=True,
-            epochs_tell_start=True,
+            refuses_missing_segments=True,
         ),
         cleanup_policies=tuple(policies),
         compaction=compaction,

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvorum.cli.common import CommandFailed, Row, check, refusal
 from kvorum.cli.controller_client import BlockingControllerClient
-from kvorum.metadata.image.features import UNSAID, level_of
+from kvorum.metadata.image.features import FEATURES_BEFORE_KIP_584, level_of
 from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.metadata.inspect.history import image_of
 from kvorum.metadata.requests.controller_requests import (
@@ -128,7 +128,7 @@ class ControllerBackend:
     def features(self) -> list[Row]:
         image = self._image()
         nodes = [*image.brokers.values(), *image.controllers.values()]
-        ranges = [{f.name: f for f in node.features or UNSAID} for node in nodes]
+        ranges = [{f.name: f for f in node.features or FEATURES_BEFORE_KIP_584} for node in nodes]
         rows = []
         for name in sorted({*image.features, *(name for known in ranges for name in known)}):
             of_all = [known[name] for known in ranges if name in known]

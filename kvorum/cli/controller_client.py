@@ -244,7 +244,7 @@ class BlockingControllerClient:
         return replies, problems, is_silent
 
     def _sentence(self, replies: Replies) -> str:
-        return quorum_report.say(list(replies.values()), self._address_by_id)
+        return quorum_report.describe_outage(list(replies.values()), self._address_by_id)
 
     def _stub(self, address: str) -> Any:
         return pb_grpc.AdminStub(self._channel(address))

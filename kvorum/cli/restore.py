@@ -73,7 +73,7 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
         "partition": partition_id,
         "broker_id": config.node_id,
         "folder": done.folder,
-        "put_aside": [aside for _, aside in done.asides],
+        "mark_deleted": [aside for _, aside in done.asides],
         "in_sync_elsewhere": others,
         "changed": not dry_run,
     }

@@ -128,7 +128,7 @@ SHUT_DOWN = "it has shut down in good order"
 """Cause of the fencing of a broker that has asked to shut down."""
 
 
-class Undecided(KvorumError):
+class DecisionFailed(KvorumError):
     """A bug of ours: an unexpected exception before anything was decided. The request is refused,
     and the controller goes on.
 
@@ -251,7 +251,7 @@ class Controller:
     def decide(self, request: Request, now_ms: int) -> Decision[Reply]:
         """Decide a request on the speculative image, and apply the decision's records to it.
 
-        Raises Undecided; then nothing has changed.
+        Raises DecisionFailed; then nothing has changed.
         """
         image = self._active_image()
         try:
@@ -260,7 +260,7 @@ class Controller:
         except InvariantViolated:
             raise
         except Exception as bug:
-            raise Undecided(f"no decision about {type(request).__name__}: {bug!r}") from bug
+            raise DecisionFailed(f"no decision about {type(request).__name__}: {bug!r}") from bug
         self._note_session(request, decided.reply, now_ms)
         self._apply_records(records)
         return Decision(records, decided.reply)
@@ -297,7 +297,7 @@ class Controller:
         """True if a broker is being fenced and some of its partitions are not decided yet."""
         return self._fencing is not None
 
-    def expire_session(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
+    def fence_next_broker(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
         """Fence one broker whose session has ended, or continue to fence it. Returns (broker id,
         cause, records of one chunk), None if there is none.
 

@@ -329,7 +329,7 @@ class ControllerCore:
         chunk is decided; the driver has a turn before the next."""
         controller = self.controller
         controller.skip_to(self._port.next_offset)
-        while (fenced := controller.expire_session(now_ms)) is not None:
+        while (fenced := controller.fence_next_broker(now_ms)) is not None:
             broker_id, cause, records = fenced
             self._append(records)
             if controller.is_fencing:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from kvorum.metadata.controller.controller import Controller, Reply, Request, Undecided
+from kvorum.metadata.controller.controller import Controller, DecisionFailed, Reply, Request
 from kvorum.metadata.controller.controller_core import ControllerCore
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.snapshotter import ImageLoader, Snapshotter, load_newest
@@ -90,7 +90,7 @@ class ControllerLoop:
 
         try:
             self._core.submit(request, on_reply, timeout_ms=timeout_ms, now_ms=monotonic_ms())
-        except Undecided as bug:
+        except DecisionFailed as bug:
             logger.exception("node=%d refuses a request: %s", self.node.config.node_id, bug)
             return Rejected(
                 ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -54,7 +54,9 @@ _SINCE: dict[str, int] = {
 }
 """Features, and the level of metadata.version that came with or before them in every build."""
 
-UNSAID: tuple[FeatureRange, ...] = (FeatureRange(METADATA_VERSION, min(RELEASES), min(RELEASES)),)
+FEATURES_BEFORE_KIP_584: tuple[FeatureRange, ...] = (
+    FeatureRange(METADATA_VERSION, min(RELEASES), min(RELEASES)),
+)
 """Features of a node that registered before nodes reported them."""
 
 

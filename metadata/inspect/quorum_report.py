@@ -75,7 +75,9 @@ def is_outage(answers: Sequence[Any]) -> bool:
     return bool(answers) and all(answer.leaderless_ms >= LEADER_WAIT_MS for answer in answers)
 
 
-def say(answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int = -1) -> str:
+def describe_outage(
+    answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int = -1
+) -> str:
     """The sentence: reachable voters, missing voters and their addresses, epoch, votes needed.
 
     addresses: host:port by controller id, as far as known without the answers.

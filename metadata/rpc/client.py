@@ -131,9 +131,9 @@ class ControllerClient:
         """
         self._active_at_ms = monotonic_ms()
         self.is_lost = False
-        self._divert_to(controller_id)
+        self._switch_to(controller_id)
 
-    def _divert_to(self, controller_id: int) -> None:
+    def _switch_to(self, controller_id: int) -> None:
         if controller_id not in self._addresses:
             # The answer came from a bootstrap server's stand-in id, which the voter set has
             # replaced since the call was sent.
@@ -147,7 +147,7 @@ class ControllerClient:
         """Send calls to the leader of `epoch`, as an observer of the quorum's log reports it."""
         if leader_id in self._addresses and epoch > self._epoch:
             self._epoch = epoch
-            self._divert_to(leader_id)
+            self._switch_to(leader_id)
 
     def next_target(self) -> int:
         """The next controller to call: the known leader, or else each controller in turn."""
@@ -286,7 +286,7 @@ class ControllerClient:
         if leader_id not in self._addresses:
             return False
         if leader_id != self._leader_id:
-            self._divert_to(leader_id)
+            self._switch_to(leader_id)
         return True
 
     def _no_leader(self, answers: list[admin_pb.DescribeQuorumReply]) -> Rejected:
@@ -295,7 +295,8 @@ class ControllerClient:
         # they would swallow, and repeat the request until their own timeout. It is also true: a
         # leader that was lost may have committed the request.
         return Rejected(
-            ErrorCode.REQUEST_TIMED_OUT, quorum_report.say(answers, self._addresses, self._epoch)
+            ErrorCode.REQUEST_TIMED_OUT,
+            quorum_report.describe_outage(answers, self._addresses, self._epoch),
         )
 
     async def _probe_all(self) -> list[admin_pb.DescribeQuorumReply]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvorum.raft.effects import Noted, Reply, SendRequest
+from kvorum.raft.effects import Reply, SendRequest, TimelineEntry
 from kvorum.raft.messages import VoteRequest, VoteResponse
 from kvorum.raft.quorum import is_lost, majority
 from kvorum.raft.roles import leader
@@ -28,7 +28,7 @@ from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 def stand(state: RaftState, now_ms: int, reason: str) -> None:
     """Become prospective and ask every other voter for a pre-vote."""
-    state.emit(Noted(f"epoch={state.epoch} stands prospective reason={reason!r}"))
+    state.emit(TimelineEntry(f"epoch={state.epoch} stands prospective reason={reason!r}"))
     role = become_prospective(state, now_ms)
     _ask_all(state, role, now_ms)
     _count(state, role, now_ms)
@@ -37,7 +37,7 @@ def stand(state: RaftState, now_ms: int, reason: str) -> None:
 def on_tick(state: RaftState, role: Prospective | Candidate, now_ms: int) -> None:
     """Ask again where a request failed; end a round that has timed out."""
     if now_ms >= role.election_deadline_ms:
-        state.emit(Noted(f"epoch={state.epoch} round timed out as {type(role).__name__}"))
+        state.emit(TimelineEntry(f"epoch={state.epoch} round timed out as {type(role).__name__}"))
         _round_failed(state, role, now_ms)
         return
     for voter_id in sorted(v for v, at_ms in role.resend_at_ms.items() if now_ms >= at_ms):
@@ -58,7 +58,7 @@ def on_vote_response(
         return  # an answer of an earlier round
     if response.leader_id == voter_id and isinstance(role, Prospective):
         # The leader of this epoch is alive and answers, whatever broke the stream to it.
-        state.emit(Noted(f"epoch={state.epoch} voter={voter_id} is the leader"))
+        state.emit(TimelineEntry(f"epoch={state.epoch} voter={voter_id} is the leader"))
         become_follower(state, state.epoch, voter_id, now_ms)
         return
     if response.is_granted:
@@ -69,7 +69,9 @@ def on_vote_response(
         # whichever of its two responses comes first.
         role.rejected.update({voter_id} - role.granted)
         state.emit(
-            Noted(f"epoch={state.epoch} voter={voter_id} refused reason={response.reason!r}")
+            TimelineEntry(
+                f"epoch={state.epoch} voter={voter_id} refused reason={response.reason!r}"
+            )
         )
     _count(state, role, now_ms)
 
@@ -107,7 +109,7 @@ def on_vote_request(state: RaftState, request: VoteRequest, token: int, now_ms: 
             )
     kind = "pre-vote" if request.is_pre_vote else "vote"
     verdict = f"refused reason={refusal!r}" if refusal else "granted"
-    state.emit(Noted(f"epoch={state.epoch} {kind} for={request.candidate_id} {verdict}"))
+    state.emit(TimelineEntry(f"epoch={state.epoch} {kind} for={request.candidate_id} {verdict}"))
     state.emit(
         Reply(
             token,
@@ -122,10 +124,10 @@ def on_vote_request(state: RaftState, request: VoteRequest, token: int, now_ms: 
         )
     )
     if request.is_pre_vote and refusal and error is ErrorCode.NONE:
-        _ask_in_turn(state, request.candidate_id, now_ms)
+        _ask_back(state, request.candidate_id, now_ms)
 
 
-def _ask_in_turn(state: RaftState, voter_id: int, now_ms: int) -> None:
+def _ask_back(state: RaftState, voter_id: int, now_ms: int) -> None:
     """Ask for the pre-vote of a voter whose own pre-vote was refused because its log is behind.
 
     That voter has lost the leader too, so it will now grant one. Bad sequence without this:
@@ -153,7 +155,7 @@ def _ask_in_turn(state: RaftState, voter_id: int, now_ms: int) -> None:
 def _invalid(state: RaftState, request: VoteRequest) -> ErrorCode:
     # A candidate's log cannot hold its own epoch yet; a pre-vote is asked in the epoch of the log.
     last_epoch_limit = request.epoch if request.is_pre_vote else request.epoch - 1
-    if not state.is_meant(request.voter_id, request.voter_directory_id):
+    if not state.is_addressed_to_self(request.voter_id, request.voter_directory_id):
         # A wiped disk under an old id must not vote: the votes cast from the old disk are
         # forgotten.
         return ErrorCode.INVALID_VOTER_KEY
@@ -238,7 +240,7 @@ def _count(state: RaftState, role: Prospective | Candidate, now_ms: int) -> None
     if len(role.granted.intersection(voters)) >= majority(len(voters)):
         if isinstance(role, Prospective):
             candidate = become_candidate(state, now_ms)
-            state.emit(Noted(f"epoch={state.epoch} stands candidate"))
+            state.emit(TimelineEntry(f"epoch={state.epoch} stands candidate"))
             _ask_all(state, candidate, now_ms)
             _count(state, candidate, now_ms)
         else:
@@ -256,8 +258,8 @@ def _hasten_if_split(state: RaftState, role: Prospective | Candidate, now_ms: in
     vote will not come. Each waits for a short random time, so that one of them stands first.
     """
     silent = set(state.voter_set.ids) - role.granted - role.rejected - role.failed
-    if isinstance(role, Candidate) and not silent and not role.is_hastened:
-        role.is_hastened = True
+    if isinstance(role, Candidate) and not silent and not role.is_shortened:
+        role.is_shortened = True
         wait_ms = state.rng.randrange(3 * state.config.leader_loss_grace_ms)
         role.election_deadline_ms = min(role.election_deadline_ms, now_ms + wait_ms)
 

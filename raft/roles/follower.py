@@ -8,8 +8,8 @@ from __future__ import annotations
 from kvorum.raft.effects import (
     AppendFetched,
     FlushLog,
-    Noted,
     SendRequest,
+    TimelineEntry,
     TruncateLog,
 )
 from kvorum.raft.messages import (
@@ -67,7 +67,9 @@ def on_fetch_response(
         return
     if response.spans:
         if not _continues(state, response):
-            state.emit(Noted(f"epoch={state.epoch} the leader sent records that do not fit here"))
+            state.emit(
+                TimelineEntry(f"epoch={state.epoch} the leader sent records that do not fit here")
+            )
             role.retry_at_ms = now_ms + state.config.retry_backoff_ms
             return
         _append(state, role, response, now_ms)
@@ -149,7 +151,9 @@ def _truncate(state: RaftState, response: FetchResponse) -> None:
         f"leader asks to truncate to {end_offset}, below the high watermark "
         f"{state.high_watermark}: committed records would be lost",
     )
-    state.emit(Noted(f"epoch={state.epoch} truncates from={state.log.end_offset} to={end_offset}"))
+    state.emit(
+        TimelineEntry(f"epoch={state.epoch} truncates from={state.log.end_offset} to={end_offset}")
+    )
     state.log.truncate(end_offset)
     state.emit(TruncateLog(end_offset))
 
@@ -189,7 +193,7 @@ def _lose_leader(state: RaftState, role: Follower, now_ms: int, reason: str) -> 
     """Give the leader a short grace to come back before this node stands for election."""
     if role.is_leader_lost:
         return
-    state.emit(Noted(f"epoch={state.epoch} lost leader={role.leader_id} reason={reason!r}"))
+    state.emit(TimelineEntry(f"epoch={state.epoch} lost leader={role.leader_id} reason={reason!r}"))
     role.is_leader_lost = True
     grace_ms = state.config.leader_loss_grace_ms
     role.stand_at_ms = now_ms + grace_ms + state.rng.randrange(grace_ms + 1)
@@ -216,7 +220,9 @@ def _update_voter(state: RaftState, role: Follower, now_ms: int) -> None:
 def on_update_response(state: RaftState, response: VoterChangeResponse) -> None:
     """Note a refusal, which is tried again later. The log itself shows a change that was made."""
     if response.error is not ErrorCode.NONE:
-        state.emit(Noted(f"epoch={state.epoch} voter update refused reason={response.message!r}"))
+        state.emit(
+            TimelineEntry(f"epoch={state.epoch} voter update refused reason={response.message!r}")
+        )
 
 
 def _look_elsewhere(state: RaftState, now_ms: int) -> None:

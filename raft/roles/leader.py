@@ -70,7 +70,7 @@ def begin_epoch(state: RaftState, granting: list[int], now_ms: int) -> None:
         )
     )
     state.emit(FlushLog(state.log.end_offset, state.log.generation))
-    _tell_voters(state, role, now_ms)
+    _send_begin_quorum_epoch(state, role, now_ms)
     leadership.set_check_quorum(state, role, now_ms)
     state.note_leadership(LeaderChanged(state.epoch, config.node_id, role.epoch_start_offset))
 
@@ -86,7 +86,7 @@ def on_tick(state: RaftState, role: Leader, now_ms: int) -> None:
             )
             return
     if now_ms >= role.begin_epoch_at_ms:
-        _tell_voters(state, role, now_ms)
+        _send_begin_quorum_epoch(state, role, now_ms)
         _forget_observers(role, now_ms)
     if now_ms >= role.parked_deadline_ms:
         # Fetches that have waited at least half their time are answered too. The replicas then
@@ -267,7 +267,7 @@ def _refuse(
     )
 
 
-def _tell_voters(state: RaftState, role: Leader, now_ms: int) -> None:
+def _send_begin_quorum_epoch(state: RaftState, role: Leader, now_ms: int) -> None:
     """Send BeginQuorumEpoch to every voter that has not sent a request lately."""
     resend_ms = state.config.fetch_timeout_ms // 2
     role.begin_epoch_at_ms = now_ms + resend_ms

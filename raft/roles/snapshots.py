@@ -10,9 +10,9 @@ from __future__ import annotations
 from kvorum.raft.effects import (
     DropSnapshots,
     FinishSnapshot,
-    Noted,
     ReplaceLog,
     SendRequest,
+    TimelineEntry,
     WriteSnapshotChunk,
 )
 from kvorum.raft.events import SnapshotReceived, SnapshotTaken
@@ -37,11 +37,15 @@ def begin(state: RaftState, role: Follower, snapshot: OffsetAndEpoch, now_ms: in
     """
     if state.snapshot_fetch is None:
         if snapshot.offset <= max(state.high_watermark, state.log.start_offset):
-            state.emit(Noted(f"epoch={state.epoch} the leader offers {snapshot}, which is behind"))
+            state.emit(
+                TimelineEntry(f"epoch={state.epoch} the leader offers {snapshot}, which is behind")
+            )
             role.retry_at_ms = now_ms + state.config.retry_backoff_ms
             return
         state.emit(
-            Noted(f"epoch={state.epoch} fetches snapshot={snapshot.offset}-{snapshot.epoch}")
+            TimelineEntry(
+                f"epoch={state.epoch} fetches snapshot={snapshot.offset}-{snapshot.epoch}"
+            )
         )
         state.snapshot_fetch = SnapshotFetch(snapshot)
     ask(state, role, now_ms)
@@ -97,7 +101,9 @@ def on_response(
     transfer = state.snapshot_fetch
     if response.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
         abandon(state)
-        state.emit(Noted(f"epoch={state.epoch} snapshot gone reason={response.error.name.lower()}"))
+        state.emit(
+            TimelineEntry(f"epoch={state.epoch} snapshot gone reason={response.error.name.lower()}")
+        )
     if response.error is not ErrorCode.NONE or transfer is None:
         role.retry_at_ms = now_ms + state.config.retry_backoff_ms
         return
@@ -143,13 +149,13 @@ def on_received(state: RaftState, event: SnapshotReceived, now_ms: int) -> None:
     name = f"snapshot={event.snapshot.offset}-{event.snapshot.epoch}"
     role = state.role
     if not event.is_good:
-        state.emit(Noted(f"epoch={state.epoch} {name} arrived damaged"))
+        state.emit(TimelineEntry(f"epoch={state.epoch} {name} arrived damaged"))
         if isinstance(role, Follower) and role.correlation_id < 0:
             # The leader's copy may be the damaged one, so do not fetch it again at once.
             role.retry_at_ms = now_ms + state.config.election_timeout_ms
         return
     invariant(not isinstance(role, Leader), "a leader never loads a snapshot")
-    state.emit(Noted(f"epoch={state.epoch} begins anew at {name}"))
+    state.emit(TimelineEntry(f"epoch={state.epoch} begins anew at {name}"))
     state.log.replace(event.snapshot, event.voters)
     state.emit(ReplaceLog(event.snapshot))
     state.advance_high_watermark(event.snapshot.offset)

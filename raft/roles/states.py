@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvorum.raft.progress import ParkedFetch, PendingChange, ReplicaKey, ReplicaProgress
+from kvorum.raft.progress import ParkedFetch, PendingVoterChange, ReplicaKey, ReplicaProgress
 from kvorum.runtime.ids import NO_NODE
 
 NEVER_MS = 1 << 62
@@ -43,7 +43,7 @@ class Election:
 
     pending: voter by correlation id. resend_at_ms: time by voter. failed: voters to which a request
         has failed in this round.
-    is_hastened: the round's deadline has been shortened once already.
+    is_shortened: the round's deadline has been shortened once already.
     """
 
     election_deadline_ms: int
@@ -52,7 +52,7 @@ class Election:
     pending: dict[int, int] = field(default_factory=dict)
     resend_at_ms: dict[int, int] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
-    is_hastened: bool = False
+    is_shortened: bool = False
 
     @property
     def deadline_ms(self) -> int:
@@ -128,7 +128,7 @@ class Leader:
     voters: dict[int, ReplicaProgress]
     observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
     parked: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict)
-    pending_change: PendingChange | None = None
+    pending_change: PendingVoterChange | None = None
     begin_epoch_at_ms: int = NEVER_MS
     check_quorum_at_ms: int = NEVER_MS
     parked_deadline_ms: int = NEVER_MS

@@ -6,7 +6,7 @@ one overlaps any majority of the other (KIP-853).
 
 from __future__ import annotations
 
-from kvorum.raft.effects import AppendVoters, Noted, Reply
+from kvorum.raft.effects import AppendVoters, Reply, TimelineEntry
 from kvorum.raft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
@@ -15,7 +15,7 @@ from kvorum.raft.messages import (
     VoterChangeResponse,
 )
 from kvorum.raft.model import BatchSpan
-from kvorum.raft.progress import PendingChange
+from kvorum.raft.progress import PendingVoterChange
 from kvorum.raft.quorum import majority
 from kvorum.raft.roles import leadership
 from kvorum.raft.roles.states import Leader
@@ -40,18 +40,20 @@ def on_request(
     else:
         after = _after_update(state, request)
     if isinstance(after, Rejected):
-        state.emit(Noted(f"epoch={state.epoch} voter change refused reason={after.message!r}"))
+        state.emit(
+            TimelineEntry(f"epoch={state.epoch} voter change refused reason={after.message!r}")
+        )
         _reply(state, token, state.voter_set, after)
         return
     is_dry_run = not isinstance(request, UpdateVoterRequest) and request.is_dry_run
     if is_dry_run or after == state.voter_set:
         _reply(state, token, after)
         return
-    state.emit(Noted(f"epoch={state.epoch} voters={after}"))
+    state.emit(TimelineEntry(f"epoch={state.epoch} voters={after}"))
     offset = state.log.end_offset
     state.log.append(BatchSpan(offset, offset, state.epoch, after, offset))
     state.emit(AppendVoters(offset, state.epoch, after))
-    role.pending_change = PendingChange(token, state.log.end_offset)
+    role.pending_change = PendingVoterChange(token, state.log.end_offset)
     leadership.apply_voter_set(state, role)
     leadership.set_check_quorum(state, role, now_ms)
     leadership.wake_voters(state, role)

@@ -90,7 +90,7 @@ class StreamCall:
     async def done_writing(self) -> None:
         """End this side's messages; must not be called during a write."""
         stream = self._stream or await self._opened()
-        if stream.is_torn:
+        if stream.has_partial_write:
             stream.reset(grpc.StatusCode.CANCELLED, "a message was given up half-way")
         elif not stream.is_local_done and stream.failure is None:
             stream.end(frames.frame(frames.DATA, frames.END_STREAM, stream.id))

@@ -100,7 +100,7 @@ def end_call(stream: Stream, code: grpc.StatusCode, details: str = "") -> None:
     """End a call with this status; do nothing if it has ended already."""
     if stream.is_local_done or stream.failure is not None:
         return
-    if code is grpc.StatusCode.OK and stream.is_torn:
+    if code is grpc.StatusCode.OK and stream.has_partial_write:
         code, details = grpc.StatusCode.INTERNAL, "an answer was given up half-way"
     if code is grpc.StatusCode.OK:
         head = b"" if stream.is_head_sent else _head(stream)

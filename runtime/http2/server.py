@@ -166,7 +166,7 @@ async def _carry_out(handler: Any, context: Context, stream: Stream) -> None:
             await _send_all(call(context.requests(), context), context)
         else:
             await call(context.requests(), context)
-        if stream.is_cut and stream.is_remote_done:
+        if stream.has_partial_message and stream.is_remote_done:
             raise Aborted(grpc.StatusCode.INTERNAL, "the stream ended in the middle of a message")
         return
     request = await context.read()

@@ -37,7 +37,7 @@ class EndedStream(Protocol):
     def trailers(self) -> Mapping[str, str]: ...
 
     @property
-    def is_cut(self) -> bool: ...
+    def has_partial_message(self) -> bool: ...
 
 
 class StreamEnded(Exception):
@@ -76,7 +76,7 @@ def parsed(parse: Callable[[bytes], Any], message: bytes, method: str) -> Any:
 def check_status(stream: EndedStream) -> None:
     """Raise StreamEnded unless the server ended the stream with OK, after a whole message."""
     code, details = status_of(stream)
-    if code is grpc.StatusCode.OK and stream.is_cut:
+    if code is grpc.StatusCode.OK and stream.has_partial_message:
         code, details = grpc.StatusCode.INTERNAL, "the stream ended in the middle of a message"
     if code is not grpc.StatusCode.OK:
         raise StreamEnded(code, details)

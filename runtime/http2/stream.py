@@ -46,7 +46,7 @@ class Stream:
     failure: why the stream ended early; on_failed is called then.
     is_remote_done, is_local_done: the peer, or this side, will send nothing more.
     is_head_sent: on a server, its headers have been sent.
-    is_torn: a write was abandoned inside a message, so no other message can follow.
+    has_partial_write: a write was abandoned inside a message, so no other message can follow.
     """
 
     __slots__ = (
@@ -60,12 +60,12 @@ class Stream:
         "_used_window",
         "_writer",
         "failure",
+        "has_partial_write",
         "headers",
         "id",
         "is_head_sent",
         "is_local_done",
         "is_remote_done",
-        "is_torn",
         "on_failed",
         "send_window",
         "trailers",
@@ -81,7 +81,7 @@ class Stream:
         self.is_remote_done = False
         self.is_local_done = False
         self.is_head_sent = False
-        self.is_torn = False
+        self.has_partial_write = False
         self._connection = connection
         self._messages: deque[bytes] = deque()
         self._held_bytes = 0
@@ -151,7 +151,7 @@ class Stream:
             self._reader = None
 
     @property
-    def is_cut(self) -> bool:
+    def has_partial_message(self) -> bool:
         """True if the last bytes are an incomplete message."""
         return bool(self._partial)
 
@@ -272,7 +272,7 @@ class Stream:
 
         False if it does not fit; then nothing was sent, and `write` would wait.
         """
-        if self.failure is not None or self.is_local_done or self.is_torn:
+        if self.failure is not None or self.is_local_done or self.has_partial_write:
             raise self._ended()
         length = len(message) + MESSAGE_HEAD_BYTES
         connection = self._connection
@@ -309,7 +309,7 @@ class Stream:
                     has_waited = False
         finally:
             self._is_writing = False
-            self.is_torn = 0 < len(view) < size + MESSAGE_HEAD_BYTES
+            self.has_partial_write = 0 < len(view) < size + MESSAGE_HEAD_BYTES
 
     async def _room_or_end(self) -> None:
         self._writer = asyncio.get_running_loop().create_future()
@@ -371,7 +371,11 @@ class Stream:
         # A new exception each time, because a raised one keeps the frames of its traceback.
         if self.failure is not None:
             return StreamEnded(self.failure.code, self.failure.details)
-        why = "an earlier message was given up half-way" if self.is_torn else "it is finished"
+        why = (
+            "an earlier message was given up half-way"
+            if self.has_partial_write
+            else "it is finished"
+        )
         return StreamEnded(grpc.StatusCode.INTERNAL, f"nothing can be sent on the stream: {why}")
 
     def _abort(self, code: grpc.StatusCode, details: str) -> None:

@@ -76,7 +76,9 @@ class BatchCleaner:
             marker = read_marker(batch, 0, header)
             # Other kinds of control records stay.
             is_marker = marker is not None or header.record_count == 0
-            ends_nothing = is_marker and self._transactions.is_marker_of_nothing(header, marker)
+            ends_nothing = is_marker and self._transactions.is_marker_without_records(
+                header, marker
+            )
             drops_all = ends_nothing and is_expired
         else:
             ends_nothing = False

@@ -39,7 +39,7 @@ class CleanedTransactions:
         self._committed.add(header.producer_id)
         return False
 
-    def is_marker_of_nothing(self, header: BatchHeader, marker: Marker | None) -> bool:
+    def is_marker_without_records(self, header: BatchHeader, marker: Marker | None) -> bool:
         """True if the log holds no batch of the transaction that the marker ends.
 
         marker: None for a control batch that an earlier clean has emptied.

@@ -220,7 +220,7 @@ class CleaningJob:
         try:
             if header.is_control:
                 if header.producer_id >= 0:
-                    transactions.is_marker_of_nothing(header, read_marker(batch, 0, header))
+                    transactions.is_marker_without_records(header, read_marker(batch, 0, header))
             elif not transactions.is_aborted(header) and header.last_offset >= first_dirty:
                 keys = keys_of(batch, header)
         except BatchError as error:

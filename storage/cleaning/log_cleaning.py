@@ -41,7 +41,7 @@ def begin(log: Log, plan: CleaningPlan, config: CleanerConfig, *, now_ms: int) -
     # 1. A clean removes a producer's last batch from these segments.
     # 2. A new replica copies the log up to their end.
     # 3. The replica becomes leader and does not know that producer.
-    known = log.segments.keep_producers(len(cleaned)).ends()
+    known = log.segments.ensure_producer_snapshot(len(cleaned)).ends()
     alive = log.producers.entries
     job = CleaningJob(
         log.disk,

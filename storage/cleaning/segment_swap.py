@@ -33,8 +33,8 @@ from kvorum.storage.log.file_names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     file_name,
+    mark_deleted,
     offsets_of,
-    put_aside,
 )
 from kvorum.storage.log.segment import Segment
 
@@ -116,7 +116,7 @@ def _finish(disk: Disk, directory: str, base_offset: int, replaced: Sequence[int
             disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
     disk.sync_dir(directory)
     for offset in replaced:
-        put_aside(disk, directory, offset)
+        mark_deleted(disk, directory, offset)
     disk.sync_dir(directory)
     for suffix in SEGMENT_SUFFIXES:
         path = f"{directory}/{file_name(base_offset, suffix)}"

@@ -31,7 +31,7 @@ def offsets_of(names: list[str], suffix: str) -> list[int]:
     )
 
 
-def put_aside(disk: Disk, directory: str, base_offset: int) -> None:
+def mark_deleted(disk: Disk, directory: str, base_offset: int) -> None:
     """Rename a segment's files to `.deleted`; they are removed later.
 
     The .log file comes first. An index beside a .log.deleted shows the next start a crash in this

@@ -4,7 +4,7 @@ Order within one flush; each step depends on the one before:
 1. Fsync the .log of every sealed segment, oldest first. Then write its indexes and the producer
    snapshot at its end. So an .index file proves that its .log is whole on disk.
 2. Fsync the .log of the active segment. If the log keeps recovery state, save the segment's state,
-   so that a start need not scan it (`storage.recovery.segment_state`).
+   so that a start need not scan it (`storage.recovery.recovery_state`).
 3. Fsync the folders in which files were created; otherwise the files themselves could vanish.
 4. Replace the leader epoch checkpoint.
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from kvorum.runtime.disk import Disk, DiskFile
 from kvorum.storage.log.file_names import RECOVERY_SUFFIX
 from kvorum.storage.log.segment import Segment
-from kvorum.storage.recovery.segment_state import PendingEntry
+from kvorum.storage.recovery.recovery_state import PendingEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,13 +21,13 @@ UNKNOWN = (-1, -1)
 class LeaderEpochCache:
     """Entries (epoch, start offset); both rise."""
 
-    __slots__ = ("epoch_below", "epochs", "is_dirty", "start_offsets")
+    __slots__ = ("epoch_before_start", "epochs", "is_dirty", "start_offsets")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self.epochs: list[int] = [epoch for epoch, _ in entries or ()]
         self.start_offsets: list[int] = [start for _, start in entries or ()]
         self.is_dirty = False
-        self.epoch_below = -1
+        self.epoch_before_start = -1
         """Epoch of the last batch below the log start, -1 if unknown; not in the checkpoint."""
 
     @property
@@ -76,13 +76,13 @@ class LeaderEpochCache:
         at = bisect_right(self.start_offsets, offset) - 1
         return self.epochs[at] if at >= 0 else -1
 
-    def reaches(self, epoch: int, start_offset: int) -> bool:
+    def matches_at(self, epoch: int, start_offset: int) -> bool:
         """True if a log that ends at `start_offset` with `epoch` is known to match this one.
 
         `start_offset` is where this log begins. An epoch has one leader and one history, so it is
         enough that this log has the epoch there, or had it just below its start.
         """
-        return epoch in (self.epoch_of(start_offset), self.epoch_below)
+        return epoch in (self.epoch_of(start_offset), self.epoch_before_start)
 
     def truncate_from_end(self, offset: int) -> None:
         """Drop the epochs that start at or above `offset`."""
@@ -96,7 +96,7 @@ class LeaderEpochCache:
         """Drop the epochs that end at or below `offset`; the epoch around it then starts there."""
         below = bisect_left(self.start_offsets, offset) - 1
         if below >= 0:
-            self.epoch_below = self.epochs[below]
+            self.epoch_before_start = self.epochs[below]
         drop = bisect_right(self.start_offsets, offset) - 1
         if drop < 0 or (drop == 0 and self.start_offsets[0] == offset):
             return
@@ -136,7 +136,7 @@ class LeaderEpochCache:
         self.start_offsets = [start for _, start in restored]
 
     def clear(self) -> None:
-        self.epoch_below = -1
+        self.epoch_before_start = -1
         if self.epochs:
             self.epochs.clear()
             self.start_offsets.clear()

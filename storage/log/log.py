@@ -167,7 +167,7 @@ class Log:
         """Leader epoch of the last batch, of an empty log the batch below its start; -1 if unknown.
         The leader compares it with its own history."""
         latest_epoch = self.epochs.latest_epoch
-        return self.epochs.epoch_below if latest_epoch < 0 else latest_epoch
+        return self.epochs.epoch_before_start if latest_epoch < 0 else latest_epoch
 
     def batch_end_below(self, offset: int) -> int:
         """End offset of the last batch that ends at or below `offset`, or the log start: lower than
@@ -179,12 +179,12 @@ class Log:
         """True if a segment file starts below `offset`."""
         return bool(self.segments.bases) and self.segments.bases[0] < offset
 
-    def is_unknown_below(self, offset: int) -> bool:
+    def has_unknown_epochs_below(self, offset: int) -> bool:
         """True if files hold records below `offset` whose leader epoch is unknown."""
-        is_known = offset == self._start_offset and self.epochs.epoch_below >= 0
+        is_known = offset == self._start_offset and self.epochs.epoch_before_start >= 0
         return self.begins_below(offset) and not is_known
 
-    def is_bare_at(self, offset: int) -> bool:
+    def is_empty_at(self, offset: int) -> bool:
         """True if the log is empty, begins at `offset`, and has no file with records below."""
         return self._start_offset == self._end_offset == offset and not self.begins_below(offset)
 
@@ -361,7 +361,7 @@ class Log:
         start. A start would take a known epoch without records for a sign of missing files
         (`storage.recovery.missing_files`)."""
         # A running flush still holds the old epochs and would overwrite this checkpoint.
-        self.segments.stop_derived_files(self._end_offset)
+        self.segments.cancel_derived_files(self._end_offset)
         self.epochs.truncate_from_start(base_offset)
         if self.disk.exists(self.directory):
             self._checkpoint.write(self._durable_end_offset)
@@ -422,7 +422,7 @@ class Log:
     @property
     def has_waiting_removals(self) -> bool:
         return (
-            self.config.epochs_tell_start
+            self.config.refuses_missing_segments
             and self.segments.has_deleted
             and self.epochs.is_dirty
             and bool(self.segments.items)
@@ -517,7 +517,7 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         segments.stop_cleaning()
-        segments.stop_derived_files(offset)
+        segments.cancel_derived_files(offset)
         # First, because a start refuses a log that lacks a known epoch (`raft.metadata_log`).
         self.epochs.truncate_from_end(offset)
         self._checkpoint.write(self._durable_end_offset)
@@ -536,10 +536,10 @@ class Log:
         segments.sync_directories()
         self._end_offset = active.end_offset
         # Truncation inside a batch removes the whole batch; no flush may claim a part of it.
-        segments.stop_derived_files(self._end_offset)
+        segments.cancel_derived_files(self._end_offset)
         if self._end_offset < self._start_offset:
             self._start_offset = self._end_offset
-            self.epochs.epoch_below = -1
+            self.epochs.epoch_before_start = -1
         self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
         self.epochs.truncate_from_end(self._end_offset)
         self._checkpoint.write(self._durable_end_offset)
@@ -553,7 +553,7 @@ class Log:
         """Drop all records; start and end of the empty log are `offset`. Durable on return."""
         segments = self.segments
         segments.stop_cleaning()
-        segments.stop_derived_files(0)
+        segments.cancel_derived_files(0)
         self.epochs.clear()
         if self.disk.exists(self.directory):
             self._checkpoint.write(self._durable_end_offset)
@@ -595,6 +595,6 @@ class Log:
         """Remove the folder with all its files; the log must not be used afterwards."""
         self.segments.stop_cleaning()
         # A running flush would write files by name, and another log may soon use the same names.
-        self.segments.stop_derived_files(0)
+        self.segments.cancel_derived_files(0)
         self.segments.close_files()
         self.disk.remove_tree(self.directory)

@@ -32,8 +32,8 @@ class LogConfig:
 
     compaction: None for a log that is not compacted.
     keeps_recovery_state: each flush saves the state of the active segment, so that an unclean start
-        need not scan it (`storage.recovery.segment_state`). For logs with few flushes.
-    epochs_tell_start: retired segments are removed only after the leader epoch checkpoint is
+        need not scan it (`storage.recovery.recovery_state`). For logs with few flushes.
+    refuses_missing_segments: retired segments are removed only after the leader epoch checkpoint is
         written. A start then refuses a log that begins above its first known epoch
         (`storage.recovery.missing_files`).
     """
@@ -51,7 +51,7 @@ class LogConfig:
     producer_id_expiration_ms: int = DAY_MS
     compaction: CompactionConfig | None = None
     keeps_recovery_state: bool = False
-    epochs_tell_start: bool = False
+    refuses_missing_segments: bool = False
 
     def __post_init__(self) -> None:
         # File positions in the offset index are 32 bits.

@@ -61,8 +61,8 @@ def apply_retention(log: Log, *, now_ms: int, high_watermark: int) -> list[int]:
     count = min(count, len(segments.sealed_prefix()))
     retired: list[Segment] = []
     if count:
-        segments.stop_derived_files(log.end_offset)
-        segments.keep_producers(count, log.producers)
+        segments.cancel_derived_files(log.end_offset)
+        segments.ensure_producer_snapshot(count, log.producers)
         retired = segments.retire_first(
             count, delete_at_ms=now_ms + log.config.file_delete_delay_ms
         )
@@ -73,10 +73,12 @@ def take_deleted(log: Log, now_ms: int) -> list[str]:
     """Paths of the files whose delay has passed, to be removed in a thread: unlinking a file of a
     gigabyte may take long. Missing files are no error.
 
-    With `epochs_tell_start`, none before a flush has written the epoch checkpoint. The old
+    With `refuses_missing_segments`, none before a flush has written the epoch checkpoint. The old
     checkpoint names epochs below the new log start, and only these files explain that.
     """
-    if log.has_waiting_removals or (log.config.epochs_tell_start and log.segments.is_flushing):
+    if log.has_waiting_removals or (
+        log.config.refuses_missing_segments and log.segments.is_flushing
+    ):
         return []
     return log.segments.take_deleted(now_ms)
 

@@ -19,7 +19,7 @@ from kvorum.storage.log.file_names import (
     RECOVERY_SUFFIX,
     SNAPSHOT_SUFFIX,
     file_name,
-    put_aside,
+    mark_deleted,
 )
 from kvorum.storage.log.flush import FlushTicket, SealedSegment
 from kvorum.storage.log.model import LogSlice
@@ -27,7 +27,7 @@ from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot,
 from kvorum.storage.log.segment import Segment
 from kvorum.storage.log.transaction_index import AbortedTransaction, collect_aborted
 from kvorum.storage.recovery.producer_rebuild import producers_at
-from kvorum.storage.recovery.segment_state import RecoveryStateWriter
+from kvorum.storage.recovery.recovery_state import RecoveryStateWriter
 
 if TYPE_CHECKING:
     from kvorum.storage.cleaning.cleaner import CleaningJob
@@ -257,7 +257,7 @@ class SegmentList:
         self._is_flush_running = False
         self._close_postponed()
 
-    def stop_derived_files(self, offset: int) -> None:
+    def cancel_derived_files(self, offset: int) -> None:
         """Keep a running flush from writing derived files, and from claiming more than `offset`."""
         if self._ticket is not None:
             self._ticket.cancel_derived_files()
@@ -301,7 +301,7 @@ class SegmentList:
         for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(segment.path(suffix))
 
-    def keep_producers(
+    def ensure_producer_snapshot(
         self, count: int, producers: ProducerStateTable | None = None
     ) -> ProducerStateTable:
         """Ensure that a producer snapshot exists at the end of the first `count` segments.
@@ -342,7 +342,7 @@ class SegmentList:
         for segment in retired:
             # The open file stays open, so that slices returned earlier remain readable.
             _ = segment.file
-            put_aside(self._disk, self.directory, segment.base_offset)
+            mark_deleted(self._disk, self.directory, segment.base_offset)
             for suffix in (SNAPSHOT_SUFFIX, RECOVERY_SUFFIX):
                 self._disk.remove(segment.path(suffix))
             del self.items[0], self.bases[0]

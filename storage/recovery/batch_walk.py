@@ -41,7 +41,7 @@ from kvorum.storage.log.model import LogSlice
 from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot, write_snapshot
 from kvorum.storage.log.segment import Segment
 from kvorum.storage.recovery.producer_rebuild import producers_at, remove_snapshots_above
-from kvorum.storage.recovery.segment_state import Resumed, write_recovery_state
+from kvorum.storage.recovery.recovery_state import Resumed, write_recovery_state
 
 _READ_BYTES = 1 << 20
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1

@@ -10,7 +10,7 @@ from kvorum.runtime.errors import CorruptData
 from kvorum.storage.format.batch import BatchHeader
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from kvorum.storage.log.segment import Segment
-from kvorum.storage.recovery.segment_state import Resumed
+from kvorum.storage.recovery.recovery_state import Resumed
 
 logger = logging.getLogger("kvorum.storage")
 
@@ -48,7 +48,7 @@ def load_epochs(
             return LeaderEpochCache([(resumed.last_epoch, resumed.end_offset - 1)])
         epochs = LeaderEpochCache(checkpoint.entries)
         epochs.truncate_from_end(resumed.end_offset)
-        if _says(epochs, segments, resumed.end_offset - 1, resumed.last_epoch):
+        if _has_epoch_at(epochs, segments, resumed.end_offset - 1, resumed.last_epoch):
             return epochs
         return _of_batches(segments[: first + 1], resumed.end_offset)
     # If every batch is walked, the checkpoint may describe an earlier log. Only
@@ -64,7 +64,7 @@ def load_epochs(
         epochs = LeaderEpochCache(checkpoint.entries)
         if first < len(segments):
             epochs.truncate_from_end(segments[first].base_offset)
-        if _fits(epochs, known, log_start_offset, is_clean=first == len(segments)):
+        if _matches_batches(epochs, known, log_start_offset, is_clean=first == len(segments)):
             return epochs
     return _of_batches(known)
 
@@ -80,7 +80,7 @@ def _of_batches(segments: list[Segment], end_offset: int = sys.maxsize) -> Leade
     return epochs
 
 
-def _fits(
+def _matches_batches(
     epochs: LeaderEpochCache, segments: list[Segment], log_start_offset: int, *, is_clean: bool
 ) -> bool:
     """True if the checkpoint has the last batch's epoch and, after a clean stop, the first one's.
@@ -92,13 +92,15 @@ def _fits(
     if is_clean:
         headers.append(next((h for segment in segments for _, h in segment.headers(0)), None))
     return all(
-        _says(epochs, segments, max(header.base_offset, log_start_offset), header.leader_epoch)
+        _has_epoch_at(
+            epochs, segments, max(header.base_offset, log_start_offset), header.leader_epoch
+        )
         for header in headers
         if header is not None and header.end_offset > log_start_offset
     )
 
 
-def _says(
+def _has_epoch_at(
     epochs: LeaderEpochCache, segments: list[Segment], offset: int, leader_epoch: int
 ) -> bool:
     """True if the checkpoint has `leader_epoch` at `offset`, like the batch there; else warns."""

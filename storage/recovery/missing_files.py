@@ -5,7 +5,7 @@ its followers delete the records below its first segment. So the start fails, an
 restore` fetches the replica again. Three cheap proofs:
 
 1. An index without its .log. When a segment is dropped, its indexes are removed first, or its .log
-   is renamed to .log.deleted before them (`file_names.put_aside`); names become durable in that
+   is renamed to .log.deleted before them (`file_names.mark_deleted`); names become durable in that
    order.
 2. A first leader epoch that begins below the first segment. When a segment is retired, the epoch
    checkpoint is written before its .log.deleted is removed (`retention.take_deleted`).
@@ -45,13 +45,13 @@ def orphans(directory: str, names: list[str]) -> list[str]:
         that a clean stop has sealed.
     """
     logs = set(offsets_of(names, LOG_SUFFIX))
-    put_aside = set(offsets_of(names, LOG_SUFFIX + DELETED_SUFFIX))
+    mark_deleted = set(offsets_of(names, LOG_SUFFIX + DELETED_SUFFIX))
     found: list[str] = []
     for suffix in (*INDEX_SUFFIXES, RECOVERY_SUFFIX):
         for base_offset in offsets_of(names, suffix):
             if base_offset in logs:
                 continue
-            if base_offset in put_aside or suffix == RECOVERY_SUFFIX:
+            if base_offset in mark_deleted or suffix == RECOVERY_SUFFIX:
                 found.append(file_name(base_offset, suffix))
             else:
                 raise CorruptData(

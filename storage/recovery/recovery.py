@@ -49,7 +49,7 @@ from kvorum.storage.recovery.producer_rebuild import (
     rebuild_producers,
     remove_snapshots_above,
 )
-from kvorum.storage.recovery.segment_state import Resumed, resume_segment
+from kvorum.storage.recovery.recovery_state import Resumed, resume_segment
 
 logger = logging.getLogger("kvorum.storage")
 
@@ -85,7 +85,7 @@ def load(
     bases = offsets_of(names, LOG_SUFFIX)
     checkpoint = read_checkpoint(disk, directory)
     if bases:
-        if config.epochs_tell_start:
+        if config.refuses_missing_segments:
             check_first_segment(directory, names, checkpoint, bases[0])
         segments = _found_segments(disk, directory, names, bases, config, now_ms)
         try:
@@ -162,8 +162,8 @@ def _load_segments(
     epochs.truncate_from_end(end_offset)
     start_offset = start_of_epochs(directory, segments, epochs, start_offset, end_offset)
     epochs.truncate_from_start(start_offset)
-    if start_offset == end_offset and epochs.epoch_below < 0:
-        epochs.epoch_below = epoch_of_last(segments)
+    if start_offset == end_offset and epochs.epoch_before_start < 0:
+        epochs.epoch_before_start = epoch_of_last(segments)
     if epochs.is_dirty or (checkpoint is not None and checkpoint.entries != epochs.entries):
         # The records below the end count as durable from now on, so their epochs must be durable as
         # well: the next start may scan less. The rewrite also matters for a log that retention has

@@ -38,7 +38,7 @@ from kvorum.storage.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Offse
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from kvorum.storage.log.producer_state import read_snapshot
 from kvorum.storage.recovery.missing_files import check_first_segment
-from kvorum.storage.recovery.segment_state import verify_recovery_state
+from kvorum.storage.recovery.recovery_state import verify_recovery_state
 from kvorum.storage.tools.dump_indexes import Complaints, IndexOptions, dump_index, dump_time_index
 from kvorum.storage.tools.verify_transactions import TransactionCheck
 

@@ -173,7 +173,7 @@ def test_a_damaged_replica_is_begun_anew_on_command(made: HandMade) -> None:
     assert log.exists()
     done = run_kvorum("partitions", "restore", "t:0", *config, "-o", "json")
     assert done.returncode == 0, done.stderr
-    (aside,) = json.loads(done.stdout)["put_aside"]
+    (aside,) = json.loads(done.stdout)["mark_deleted"]
     assert (Path(aside) / log.name).read_bytes() == data
     made.start("broker-101")
     eventually(lambda: in_sync(made, ALL) == others | {0}, "t-0 is in sync again")

@@ -454,7 +454,7 @@ MUTANTS = (
         "fencing-left-for-the-next-timer",
         "a broker whose session ended is fenced",
         CORE,
-        "        while (fenced := controller.expire_session(now_ms)) is not None:\n",
+        "        while (fenced := controller.fence_next_broker(now_ms)) is not None:\n",
         "        while (fenced := None) is not None:\n",
     ),
     of_controller_runs(

@@ -12,7 +12,7 @@ SWAP = "storage/cleaning/segment_swap.py"
 SEGMENTS = "storage/log/segments.py"
 PRODUCERS = "storage/log/producer_state.py"
 WALK = "storage/recovery/batch_walk.py"
-STATE = "storage/recovery/segment_state.py"
+STATE = "storage/recovery/recovery_state.py"
 EPOCHS = "storage/log/leader_epochs.py"
 INDEX = "storage/log/transaction_index.py"
 LOG = "storage/log/log.py"
@@ -49,7 +49,7 @@ _RULES = (
     ("commit-without-indexes", "a swap that was agreed on is finished", SWAP,
      "        _finish(disk, directory, base_offset, replaced)\n    for", "    for"),
     ("old-segments-left", "a swap takes the old segments away", SWAP,
-     "        put_aside(disk, directory, offset)\n", "        pass\n"),
+     "        mark_deleted(disk, directory, offset)\n", "        pass\n"),
     ("cleaned-left-behind", "what was never agreed on is removed", SWAP,
      "            disk.remove(path)\n", "            pass\n"),
     ("swap-after-truncation", "a truncation ends the clean under way", SEGMENTS,

@@ -58,7 +58,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "        if resumed.end_offset <= log_start_offset:\n", "        if False:\n"),
     ("epochs-of-a-flush-under-way", "a flush under way brings no older epochs back",
      "storage/log/log.py",
-     "        self.segments.stop_derived_files(self._end_offset)\n"
+     "        self.segments.cancel_derived_files(self._end_offset)\n"
      "        self.epochs.truncate_from_start(base_offset)\n",
      "        self.epochs.truncate_from_start(base_offset)\n"),
     # Positions.

@@ -58,8 +58,8 @@ MUTANTS = (
         "half-a-message-then-another",
         "no message follows one that was given up half-way",
         STREAM,
-        "            self.is_torn = 0 < len(view) < size + MESSAGE_HEAD_BYTES\n",
-        "            self.is_torn = False\n",
+        "            self.has_partial_write = 0 < len(view) < size + MESSAGE_HEAD_BYTES\n",
+        "            self.has_partial_write = False\n",
     ),
     _mutant(
         "stream-window-overflows",
@@ -159,7 +159,7 @@ MUTANTS = (
         "cut-message-is-an-end",
         "a stream that ends inside a message did not end well",
         "runtime/http2/status.py",
-        "    if code is grpc.StatusCode.OK and stream.is_cut:\n",
+        "    if code is grpc.StatusCode.OK and stream.has_partial_message:\n",
         "    if False:\n",
     ),
     _mutant(

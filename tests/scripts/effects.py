@@ -15,13 +15,13 @@ from kvorum.raft.effects import (
     FlushLog,
     HighWatermarkAdvanced,
     LeaderChanged,
-    Noted,
     PersistVoteState,
     ReplaceLog,
     Reply,
     ReplyWithRecords,
     ReplyWithSnapshot,
     SendRequest,
+    TimelineEntry,
     TruncateLog,
     WriteSnapshotChunk,
 )
@@ -65,8 +65,8 @@ def carry_out(world: World, node: Node, effect: Effect) -> None:
             world.note_committed(node, high_watermark)
             world.say(f"{node.id}: hw={high_watermark}")
         case LeaderChanged():
-            pass  # a Noted tells the same
-        case Noted(text):
+            pass  # a TimelineEntry tells the same
+        case TimelineEntry(text):
             world.say(f"{node.id}: {describe.note(text)}")
         case _:
             assert_never(effect)

@@ -145,7 +145,7 @@ def test_who_was_away_and_has_nothing_left_knows_its_producers(
     retire(harness, first, second)
     lead(harness, topic_id, 2, (2,))
     pause(harness, 2)
-    harness.call(lambda: setattr(first.log.epochs, "epoch_below", -1))
+    harness.call(lambda: setattr(first.log.epochs, "epoch_before_start", -1))
     lead(harness, topic_id, 1, (1,))
     pause(harness, 2, False)
     wait_in_sync(harness, topic_id)

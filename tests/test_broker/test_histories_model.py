@@ -204,8 +204,8 @@ class Histories(RuleBasedStateMachine):
                 continue
             log = node.replica.log
             below = self.told[node.id].get(log.start_offset - 1)
-            if below is not None and log.epochs.epoch_below >= 0:
-                assert log.epochs.epoch_below == below[1]
+            if below is not None and log.epochs.epoch_before_start >= 0:
+                assert log.epochs.epoch_before_start == below[1]
 
 
 TestHistories = Histories.TestCase

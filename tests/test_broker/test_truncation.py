@@ -336,7 +336,7 @@ def test_what_nobody_can_be_asked_about_goes_with_a_cut_to_the_start(
     if is_retired:
         log.flush()
         assert apply_retention(log, now_ms=1, high_watermark=2) == [0]
-    log.epochs.epoch_below = -1
+    log.epochs.epoch_before_start = -1
     assert node.replica.truncate_for(1, 2, 5) == 2
     assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (2, 2, [2])
     assert len(log.producers) == (1 if is_retired else 0)

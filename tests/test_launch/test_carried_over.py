@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvorum.broker.config.dynamic_config import ignored_configs
-from kvorum.launch.carried_over import reject_unheard_of
+from kvorum.launch.kafka_properties import reject_unknown
 from kvorum.launch.plan import plan_cluster
 from kvorum.launch.properties import (
     BROKER_NAMES,
@@ -154,9 +154,9 @@ def test_the_note_of_an_unknown_name_has_the_nearest_one_and_not_the_value():
 
 def test_typed_by_hand_an_unknown_name_is_a_mistake():
     names = CONTROLLER_NAMES | BROKER_NAMES
-    reject_unheard_of({"num.io.threads": "8", "log.retention.hours": "1"}, names)
+    reject_unknown({"num.io.threads": "8", "log.retention.hours": "1"}, names)
     with pytest.raises(ConfigError) as error:
-        reject_unheard_of({"node.ids": 1, "zebra": 2}, names)
+        reject_unknown({"node.ids": 1, "zebra": 2}, names)
     assert str(error.value) == (
         "unknown property 'node.ids' (did you mean 'node.id'?), unknown property 'zebra'"
     )

@@ -74,7 +74,7 @@ def test_a_start_ends_with_2_for_the_configuration_and_with_1_for_a_disk(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "spare_collections", lambda: None)
+    monkeypatch.setattr(process, "limit_collections", lambda: None)
     monkeypatch.setattr(process, "raise_file_limit", lambda: None)
     assert run_node(lambda _: Refusing(error)) == code
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("kvorum: "))
@@ -95,7 +95,7 @@ def test_a_disk_that_fills_up_ends_a_node_with_a_sentence_and_no_traceback(
         assert code == 1
         raise Ended
 
-    monkeypatch.setattr(process, "spare_collections", lambda: None)
+    monkeypatch.setattr(process, "limit_collections", lambda: None)
     monkeypatch.setattr(process, "raise_file_limit", lambda: None)
     monkeypatch.setattr(logging, "shutdown", lambda: None)
     monkeypatch.setattr(os, "_exit", end)

@@ -159,11 +159,15 @@ def test_a_full_disk_does_not_end_the_launcher(
         turn_until(supervisor, lambda: bool(sleepers.processes), "it is started")
         monkeypatch.setattr("kvorum.launch.supervisor.write_cluster_file", is_full)
         sleepers.processes["broker-101"].kill()
-        turn_until(supervisor, lambda: supervisor._is_untold, "the file could not be written")
+        turn_until(
+            supervisor, lambda: supervisor._is_cluster_file_stale, "the file could not be written"
+        )
         supervisor._turn(0.01)
         assert [line for line in said if "cannot write cluster.json" in line] == said[-1:]
         monkeypatch.setattr("kvorum.launch.supervisor.write_cluster_file", write)
-        turn_until(supervisor, lambda: not supervisor._is_untold, "it was written later")
+        turn_until(
+            supervisor, lambda: not supervisor._is_cluster_file_stale, "it was written later"
+        )
         cluster = read_cluster_file(str(tmp_path))
         entry = cluster and cluster.node("broker-101")
         assert entry is not None and entry.state == "dead"
@@ -226,7 +230,9 @@ def test_why_a_node_died_before_is_not_said_of_its_next_end(
         with pytest.raises(NotReady, match=r"cannot write cluster\.json \(is the disk full\?\)"):
             wait_restarted(str(tmp_path), "broker-101", **told)
         monkeypatch.setattr("kvorum.launch.supervisor.write_cluster_file", write)
-        turn_until(supervisor, lambda: not supervisor._is_untold, "it was written later")
+        turn_until(
+            supervisor, lambda: not supervisor._is_cluster_file_stale, "it was written later"
+        )
         with pytest.raises(NotReady, match="broker-101 died again: signal SIGTERM"):
             wait_restarted(str(tmp_path), "broker-101", **told)
 

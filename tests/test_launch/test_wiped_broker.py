@@ -84,7 +84,7 @@ def test_a_broker_that_registers_asks_the_cluster_for_its_replicas(
         raise Asked
 
     monkeypatch.setattr(process._publisher, "load", load)
-    monkeypatch.setattr(process, "_take_place", placed)
+    monkeypatch.setattr(process, "_register", placed)
     monkeypatch.setattr(OwnDirectories, "warn_of_loss", warn_of_loss)
 
     async def start() -> None:

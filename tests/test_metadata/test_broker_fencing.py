@@ -38,7 +38,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def chunk(world: World):
     """One chunk, committed; its records."""
-    found = world.controller.expire_session(LONG_AGO_MS)
+    found = world.controller.fence_next_broker(LONG_AGO_MS)
     assert found is not None
     assert found[0] == DEAD
     world.records += found[2]
@@ -79,7 +79,7 @@ def test_what_it_led_has_new_leaders_first_and_the_fencing_stands_last(world):
     assert sizes == [2, 1, 2, 2, 2]
     assert concerned(world.image) == []
     assert isinstance(records[-1], BrokerRegistrationChange)
-    assert world.controller.expire_session(LONG_AGO_MS) is None
+    assert world.controller.fence_next_broker(LONG_AGO_MS) is None
 
 
 def test_leaderships_go_first_however_long_it_takes_to_find_them(world):
@@ -185,7 +185,7 @@ def test_another_process_of_that_broker_is_not_fenced_for_the_first(world):
     world.join(DEAD, incarnation=2)
     assert not world.image.brokers[DEAD].is_fenced
     end_offset = world.image.end_offset
-    assert world.controller.expire_session(LONG_AGO_MS) is None
+    assert world.controller.fence_next_broker(LONG_AGO_MS) is None
     assert (world.controller.is_fencing, world.image.end_offset) == (False, end_offset)
 
 

@@ -179,7 +179,7 @@ def test_brokers_that_expire_together_are_fenced_one_after_the_other():
     # speculative image was ahead of it: every new leader of a restarted cluster died of that.
     world = World()
     before = world.controller.speculative.end_offset
-    broker_id, _, records = world.controller.expire_session(2_000)
+    broker_id, _, records = world.controller.fence_next_broker(2_000)
     assert broker_id == 101
     assert world.controller.speculative.end_offset == before + len(records)
 

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from kvorum.metadata.controller import controller_core
-from kvorum.metadata.controller.controller import Controller, ControllerConfig, Undecided
+from kvorum.metadata.controller.controller import Controller, ControllerConfig, DecisionFailed
 from kvorum.metadata.controller.controller_core import AT_ONCE_MS, ControllerCore
 from kvorum.metadata.controller.leader_check import CHUNK_PAUSE_MS
 from kvorum.metadata.image.features import SUPPORTED
@@ -237,7 +237,7 @@ def test_a_bug_in_a_decision_costs_the_request_and_changes_nothing(monkeypatch):
         raise ValueError("digits")
 
     monkeypatch.setattr("kvorum.metadata.controller.controller.create_topics", raising)
-    with pytest.raises(Undecided):
+    with pytest.raises(DecisionFailed):
         story.submit(CREATE)
     monkeypatch.undo()
     assert story.controller.speculative is before

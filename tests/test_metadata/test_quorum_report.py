@@ -51,19 +51,19 @@ def test_an_outage_is_no_leader_for_longer_than_an_election_for_everybody():
 
 
 def test_the_sentence_names_voters_epoch_and_what_is_needed():
-    assert report.say([described(3)], ADDRESSES) == (
+    assert report.describe_outage([described(3)], ADDRESSES) == (
         "no quorum: 1 of 3 voters reachable (3), missing 1 at one:1, 2 at two:2; epoch 7; need 2"
     )
 
 
 def test_bootstrap_servers_that_do_not_answer_are_named_by_address_and_not_as_voters():
-    text = report.say([], {-2: "one:1", -3: "[::2]:2"})
+    text = report.describe_outage([], {-2: "one:1", -3: "[::2]:2"})
     assert text == "no quorum: no controller answers at one:1, [::2]:2, the bootstrap servers"
     assert report.is_sentence(text)
 
 
 def test_with_enough_voters_in_reach_it_is_no_leader_and_not_no_quorum():
-    text = report.say([described(3, epoch=8), described(2)], ADDRESSES)
+    text = report.describe_outage([described(3, epoch=8), described(2)], ADDRESSES)
     assert text.startswith(
         "no leader: 2 of 3 voters reachable (2, 3), missing 1 at one:1; epoch 8; need 2, "
     )
@@ -71,24 +71,24 @@ def test_with_enough_voters_in_reach_it_is_no_leader_and_not_no_quorum():
 
 
 def test_without_any_answer_the_askers_own_knowledge_serves():
-    assert report.say([], ADDRESSES, 5) == (
+    assert report.describe_outage([], ADDRESSES, 5) == (
         "no quorum: 0 of 3 voters reachable, missing 1 at one:1, 2 at two:2, 3 at three:3; "
         "epoch 5; need 2"
     )
-    assert "epoch unknown" in report.say([], ADDRESSES)
+    assert "epoch unknown" in report.describe_outage([], ADDRESSES)
 
 
 def test_voters_are_those_of_the_newest_epoch_and_addresses_come_from_all():
     grown = described(4, epoch=9, voters=(3, 4, 5, 6, 7), nodes=[(5, "five", 55), (3, "third", 33)])
     grown.voters[3].address = "six:66"
-    assert report.say([described(1), grown], ADDRESSES) == (
+    assert report.describe_outage([described(1), grown], ADDRESSES) == (
         "no quorum: 1 of 5 voters reachable (4), missing 3 at third:33, 5 at five:55, "
         "6 at six:66, 7; epoch 9; need 3"
     )
 
 
 def test_the_age_can_be_taken_off_again():
-    sentence = report.say([described(3)], {1: "10.0.0.1:9", 2: "b.example.org:9"})
+    sentence = report.describe_outage([described(3)], {1: "10.0.0.1:9", 2: "b.example.org:9"})
     for age_ms, words in ((12_345, "last heard from a leader 12.3 s ago"), (None, "not heard")):
         text = report.with_age(sentence, "Broker 101", age_ms)
         assert words in text
@@ -105,13 +105,13 @@ def test_another_disk_in_a_voters_place_is_not_counted_and_named():
     alive.voters.add(node_id=2, directory_id=ours)
     wiped = described(1, epoch=9, voters=())
     wiped.directory_id = new
-    assert report.say([wiped, alive], {1: "one:1"}) == (
+    assert report.describe_outage([wiped, alive], {1: "one:1"}) == (
         "no quorum: 1 of 2 voters reachable (2), missing 1 at one:1 (another disk answers there: "
         "this one has no vote); epoch 7; need 2"
     )
 
 
 def test_nodes_that_know_no_voters_say_so():
-    text = report.say([described(1, voters=())], {})
+    text = report.describe_outage([described(1, voters=())], {})
     assert text.startswith("no quorum: no voter is known to 1, new to the quorum or on a new disk")
     assert report.is_sentence(text)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from kvorum.metadata.controller.controller import Undecided
+from kvorum.metadata.controller.controller import DecisionFailed
 from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.rpc.service import AdminServicer
 from kvorum.raft.core import RaftCore
@@ -100,7 +100,7 @@ def test_who_asks_what_cannot_be_decided_is_told_and_the_controller_lives_on(cap
         loop._node = node_of()
 
         def submit(*_, **__):
-            raise Undecided("no decision") from ValueError("digits")
+            raise DecisionFailed("no decision") from ValueError("digits")
 
         loop._core.submit = submit
         return await loop.submit(None, 1_000), failures

@@ -82,7 +82,7 @@ class World:
     def expire(self, at_ms):
         self.now_ms = at_ms
         fenced = []
-        while (found := self.controller.expire_session(at_ms)) is not None:
+        while (found := self.controller.fence_next_broker(at_ms)) is not None:
             broker_id, _, records = found
             fenced.append(broker_id)
             self.records += records

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvorum.raft.effects import LeaderChanged, Noted, PersistVoteState, Reply, SendRequest
+from kvorum.raft.effects import LeaderChanged, PersistVoteState, Reply, SendRequest, TimelineEntry
 from kvorum.raft.events import RequestFailed, Resign, ResponseReceived
 from kvorum.raft.messages import (
     BeginQuorumEpochRequest,
@@ -418,7 +418,7 @@ def test_a_bootstrap_server_of_another_cluster_is_named_once_and_asked_seldom():
         answer = FetchResponse(epoch=0, error=ErrorCode.INCONSISTENT_CLUSTER_ID)
         node.step(ResponseReceived(-3, asked.correlation_id, answer))
         assert node.core.next_deadline_ms() - node.now_ms == node.config.fetch_timeout_ms
-        noted += [e.text for e in node.take(Noted)]
+        noted += [e.text for e in node.take(TimelineEntry)]
     assert noted == [
         "number 2 of controller.quorum.bootstrap.servers belongs to another cluster than "
         f"{node.config.cluster_id}"

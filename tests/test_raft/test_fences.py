@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.raft.effects import AppendFetched, Noted
+from kvorum.raft.effects import AppendFetched, TimelineEntry
 from kvorum.raft.events import SnapshotTaken
 from kvorum.raft.log_tail import LogTail
 from kvorum.raft.model import BatchSpan, OffsetAndEpoch
@@ -65,7 +65,7 @@ def test_records_that_do_not_continue_the_log_are_left_and_asked_for_again(spans
     node.take()
     node.fetched(spans=spans)
     assert not any(isinstance(effect, AppendFetched) for effect in node.effects)
-    assert any("do not fit here" in e.text for e in node.effects if isinstance(e, Noted))
+    assert any("do not fit here" in e.text for e in node.effects if isinstance(e, TimelineEntry))
     assert node.core.log.end_offset == 3
     node.pass_deadline()
     assert node.role == "Follower"

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvorum.raft.core import RaftCore
-from kvorum.raft.effects import Effect, Noted, TruncateLog
+from kvorum.raft.effects import Effect, TimelineEntry, TruncateLog
 from kvorum.raft.events import Event, RequestFailed, Resign, ResponseReceived
 from kvorum.raft.flight_codec import (
     BYTES_KEPT_MAX,
@@ -127,7 +127,7 @@ def test_a_changed_rule_shows_at_the_first_line_that_it_touches(monkeypatch):
     changed = [n for n, line in enumerate(lines, 1) if '"Resign"' in line]
 
     def resign(core, now_ms, reason):
-        core.emit(Noted("stays"))
+        core.emit(TimelineEntry("stays"))
 
     monkeypatch.setattr(leadership, "resign", resign)
     found = replay(lines).first_difference
@@ -135,7 +135,7 @@ def test_a_changed_rule_shows_at_the_first_line_that_it_touches(monkeypatch):
     assert [found.line_number] == changed
     assert found.event == '{"$":"Resign"}'
     assert "resigned reason" in found.recorded[0]
-    assert found.now == (dumps(encode(Noted("stays"))),)
+    assert found.now == (dumps(encode(TimelineEntry("stays"))),)
 
 
 def test_a_change_that_no_effect_shows_is_found_at_the_next_checkpoint(monkeypatch):

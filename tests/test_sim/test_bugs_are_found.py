@@ -229,7 +229,7 @@ def answer_before_the_commit(core, token, voters, refusal=None):
         ),
         ("kvorum.raft.voters.VoterHistory.truncate", lambda *_: None, "VotersInForce", changing),
         (
-            "kvorum.raft.state.RaftState.is_meant",
+            "kvorum.raft.state.RaftState.is_addressed_to_self",
             lambda self, i, _: i == self.config.node_id,
             "ElectedByMajority",
             wiping,

@@ -15,7 +15,7 @@ SMALL = LogConfig(segment_bytes=400, index_interval_bytes=80)
 BROKERS = replace(
     SMALL,
     keeps_recovery_state=True,
-    epochs_tell_start=True,
+    refuses_missing_segments=True,
     retention_ms=-1,
     file_delete_delay_ms=0,
 )

@@ -27,7 +27,7 @@ from tests.test_storage.small_logs import DIRECTORY, new_disk
 CONFIG = LogConfig(
     retention_ms=-1,
     keeps_recovery_state=True,
-    epochs_tell_start=True,
+    refuses_missing_segments=True,
     compaction=CompactionConfig(min_cleanable_dirty_ratio=0.0),
 )
 

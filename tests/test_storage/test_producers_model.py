@@ -55,7 +55,7 @@ class Producers(RuleBasedStateMachine):
             index_interval_bytes=200,
             retention_ms=-1,
             keeps_recovery_state=True,
-            epochs_tell_start=True,
+            refuses_missing_segments=True,
             producer_id_expiration_ms=FOREVER,
             compaction=CompactionConfig(min_cleanable_dirty_ratio=0.0) if is_compacted else None,
         )

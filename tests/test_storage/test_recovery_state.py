@@ -20,7 +20,7 @@ from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.producer_state import ProducerEntry
 from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.log.segment import Segment
-from kvorum.storage.recovery.segment_state import verify_recovery_state
+from kvorum.storage.recovery.recovery_state import verify_recovery_state
 from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.small_logs import DIRECTORY, FIRST, new_disk
 

@@ -208,9 +208,9 @@ def test_a_start_that_falls_with_a_cut_forgets_the_epoch_below_it(disk: MemoryDi
     log = Log.open(disk, DIRECTORY, CONFIG, now_ms=0)
     log.append_as_leader(bytearray(batch(0)), leader_epoch=3, now_ms=0)
     log.advance_start_offset(6)
-    assert log.epochs.epoch_below == 3
+    assert log.epochs.epoch_before_start == 3
     log.truncate_to(8)
-    assert (log.start_offset, log.end_offset, log.epochs.epoch_below) == (0, 0, -1)
+    assert (log.start_offset, log.end_offset, log.epochs.epoch_before_start) == (0, 0, -1)
 
 
 def test_a_file_cut_where_a_batch_ends_is_damage(disk: MemoryDisk) -> None:

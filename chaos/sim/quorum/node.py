@@ -31,11 +31,11 @@ from kvorum.raft.effects import (
     FlushLog,
     HighWatermarkAdvanced,
     LeaderChanged,
-    Noted,
     PersistVoteState,
     Reply,
     ReplyWithRecords,
     SendRequest,
+    TimelineEntry,
     TruncateLog,
 )
 from kvorum.raft.events import Event, Propose, RequestReceived, Tick
@@ -310,7 +310,7 @@ class SimNode:
                 world.checks.on_leader_changed(self, effect)
                 self.machine.on_leader_changed(effect)
                 world.clients.on_leader_changed(self)
-            case Noted(text):
+            case TimelineEntry(text):
                 world.note(self, text)
             case PersistVoteState(state):
                 self.saving_vote = state

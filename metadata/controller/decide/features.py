@@ -8,10 +8,10 @@ from kvorum.metadata.controller.decide import Context, Decision
 from kvorum.metadata.controller.decide.eligible import elr_forgotten
 from kvorum.metadata.image.features import (
     ELIGIBLE_LEADER_REPLICAS,
+    FEATURES_BEFORE_KIP_584,
     METADATA_VERSION,
     REASSIGNMENT_LEVEL,
     SCRAM_LEVEL,
-    UNSAID,
     FeatureRange,
     bootstrap_levels,
     level_of,
@@ -99,7 +99,7 @@ def register_controller(
 
 def refusal(image: ClusterImage, who: str, features: Iterable[FeatureRange]) -> Rejected | None:
     """The reason why a node may not join under the finalised levels, None if it may."""
-    problem = unsupported(image.features, tuple(features) or UNSAID)
+    problem = unsupported(image.features, tuple(features) or FEATURES_BEFORE_KIP_584)
     if problem is None:
         return None
     return Rejected(
@@ -155,13 +155,13 @@ def _everybody(
     """This controller, the brokers, and the other voters, each with its supported levels."""
     yield "this controller", context.supported_features
     for broker_id, broker in sorted(image.brokers.items()):
-        yield f"broker {broker_id}", broker.features or UNSAID
+        yield f"broker {broker_id}", broker.features or FEATURES_BEFORE_KIP_584
     for controller_id in context.voter_ids:
         controller = image.controllers.get(controller_id)
         if controller is None:
-            yield f"controller {controller_id}, which has not registered,", UNSAID
+            yield f"controller {controller_id}, which has not registered,", FEATURES_BEFORE_KIP_584
         else:
-            yield f"controller {controller_id}", controller.features or UNSAID
+            yield f"controller {controller_id}", controller.features or FEATURES_BEFORE_KIP_584
 
 
 def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected | None:

@@ -20,7 +20,7 @@ from kvorum.runtime.errors import ConfigError
 NODE_ID, BROKER_ID = "node.id", "broker.id"
 
 
-def in_own_words(properties: Mapping[str, Any]) -> Properties:
+def with_bound_names(properties: Mapping[str, Any]) -> Properties:
     """The properties with Kafka's alternative names replaced by the bound ones: broker.id by
     node.id, times in minutes and hours by those in ms. Raises ConfigError."""
     own = dict(properties)
@@ -70,7 +70,7 @@ def unbound(
     return tuple(lines)
 
 
-def reject_unheard_of(settings: Mapping[str, Any], bound: Collection[str]) -> None:
+def reject_unknown(settings: Mapping[str, Any], bound: Collection[str]) -> None:
     """Raise ConfigError for command-line settings whose names neither Kafka nor Kvorum has.
 
     In a file such a name may belong to a plug-in; on a command line it is a mistake.
