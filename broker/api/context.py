@@ -135,9 +135,9 @@ class Services:
     def controller_id(self) -> int:
         """The broker that this broker names to clients as the controller; -1 for none.
 
-        It names itself, since every broker forwards requests to the controllers. While a mutation
-        quota is set it names the lowest active broker, which must get all those requests. If it has
-        lost the controllers, it names the next broker.
+        A broker names itself, since every broker forwards requests to the controllers. While a
+        mutation quota is set, all brokers name the lowest active broker, which must get all those
+        requests. A broker that has lost the controllers names the next broker.
 
         Bad sequence if it named another broker: 1. An AdminClient of librdkafka is connected to
         brokers A and B, and A names B. 2. B dies. 3. The client reconnects to B again and again,

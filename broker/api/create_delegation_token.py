@@ -1,6 +1,6 @@
 """CreateDelegationToken (38). Served: v1-3.
 
-It answers DELEGATION_TOKEN_AUTH_DISABLED, since no broker has a token key. The request's form is
+The answer is DELEGATION_TOKEN_AUTH_DISABLED, since no broker has a token key. The request's form is
 checked and its values are ignored: they may hold a duration that `read_request` refuses.
 """
 

@@ -1,8 +1,8 @@
 """DeleteRecords (21). Served: v0-2, by the leader of each partition.
 
-It moves the log start; the next retention check deletes the segments. The answer waits until every
-live replica has moved its own log start. The new log starts are checkpointed before the answer is
-sent, which Kafka delays for a minute.
+The leader moves the log start; the next retention check deletes the segments. The answer waits
+until every live replica has moved its own log start. The new log starts are checkpointed before the
+answer is sent, which Kafka delays for a minute.
 
 Errors per partition: OFFSET_OUT_OF_RANGE below 0 or above the high watermark (-1 means the high
 watermark), NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR,

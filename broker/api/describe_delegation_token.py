@@ -1,6 +1,6 @@
 """DescribeDelegationToken (41). Served: v1-3.
 
-It answers DELEGATION_TOKEN_AUTH_DISABLED, since no broker has a token key.
+The answer is DELEGATION_TOKEN_AUTH_DISABLED, since no broker has a token key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """EndTxn (26). Served: v0-5; v5 is for clients of KIP-890 part 2, and returns the raised epoch.
 
-It is answered once the decision is replicated; from then on any coordinator will complete it.
+The answer is sent once the decision is replicated; from then on any coordinator will complete it.
 Errors: INVALID_REQUEST for an empty transactional id, INVALID_TXN_STATE if there is nothing to
 commit or the opposite was decided, INVALID_PRODUCER_ID_MAPPING for an unknown producer,
 CONCURRENT_TRANSACTIONS while the markers are being written (to be retried), PRODUCER_FENCED

@@ -1,6 +1,6 @@
 """Fetch (1). Served: v4-17, for consumers and for followers (replica id, or replica state v15+).
 
-It has sessions (KIP-227), leader-epoch fencing, diverging epochs (KIP-595), and waits for min
+Supported: sessions (KIP-227), leader-epoch fencing, diverging epochs (KIP-595), waiting for min
 bytes. Batches are sent whole; the first partition with data may exceed the limits by one batch.
 With isolation level 1, records end at the last stable offset, and the answer lists their aborted
 transactions. Consumers may read from any replica (v11+); with replica.selector.class they are sent

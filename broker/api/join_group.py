@@ -1,14 +1,14 @@
 """JoinGroup (11). Served: v0-9, for members of the classic protocol.
 
-It is parked until the rebalance is over. v1 has a rebalance timeout (before: the session timeout).
-From v4 on a new dynamic member gets MEMBER_ID_REQUIRED and an id to join with. v5 has static
-members; v7 the protocol type, and a null protocol on errors; v8 a reason (ignored); v9
+The request is parked until the rebalance is over. v1 has a rebalance timeout (before: the session
+timeout). From v4 on a new dynamic member gets MEMBER_ID_REQUIRED and an id to join with. v5 has
+static members; v7 the protocol type, and a null protocol on errors; v8 a reason (ignored); v9
 SkipAssignment.
 
 Errors: the coordinator errors 14 to 16, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID,
 UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST (a name too long for the log),
 MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID. In a group of the consumer protocol
-it waits for no other member (groups/migration).
+the request waits for no other member (groups/migration).
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=
 IDS_VERSION = 12
 """First version in which topics may be requested by id; if one is, names are ignored."""
 LATE_NEWS_MS = 1
-"""A broker that dies closes all its connections, but not at the same instant: a client that noticed
-first may ask this broker before it has noticed. An answer that names a leader which this broker
+"""A broker that dies closes all its connections, but not at the same instant. A client may notice,
+and ask this broker, before this broker has noticed. An answer that names a leader which this broker
 follows waits this long."""
 AUTO_CREATIONS_MAX = 100
 """Topics that may be auto-created at a time; others get UNKNOWN_TOPIC_OR_PARTITION, and the next

@@ -1,9 +1,9 @@
 """OffsetCommit (8). Served: v2-9 (v10 with topic ids is not, as in Kafka 4.1).
 
-It is answered once the offsets are replicated. v2-4 may have a retention time, v6 leader epochs, v7
-static members. From v9 on, a missing group is GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before).
-Members of the consumer protocol commit with their epoch; an older epoch is STALE_MEMBER_EPOCH
-(UNSUPPORTED_VERSION before v9).
+The answer is sent once the offsets are replicated. v2-4 may have a retention time, v6 leader
+epochs, v7 static members. From v9 on, a missing group is GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION
+before). Members of the consumer protocol commit with their epoch; an older epoch is
+STALE_MEMBER_EPOCH (UNSUPPORTED_VERSION before v9).
 
 Errors are per partition: UNKNOWN_TOPIC_OR_PARTITION and OFFSET_METADATA_TOO_LARGE for one; for all,
 the coordinator errors 14 to 16, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,

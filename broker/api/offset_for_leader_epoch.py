@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (23). Served: v2-4.
 
-It answers the largest epoch that is not above the requested one, and its end offset. The leader's
-own epoch ends at the high watermark. Followers do not send it: their Fetch has diverging epochs
-(KIP-595). The replica id is ignored, because the request has no broker epoch to prove it.
+The answer is the largest epoch that is not above the requested one, with its end offset. The
+leader's own epoch ends at the high watermark. Followers do not send it: their Fetch has diverging
+epochs (KIP-595). The replica id is ignored, because the request has no broker epoch to prove it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """WriteTxnMarkers (27). Served: v1-2, from coordinators and from repair tools.
 
-It ends a transaction in partitions that this broker leads: checks the epochs, appends the marker,
-and waits until all in-sync replicas have it. In v2 (Kafka 4.2), TransactionVersion says if the
-marker's epoch is above that of the records (KIP-890); then a repeated marker cannot end the next
-transaction. Errors per partition: see broker/transactions/marking.
+The leader of each partition checks the epochs, appends the marker, and waits until all in-sync
+replicas have it. In v2 (Kafka 4.2), TransactionVersion says if the marker's epoch is above that of
+the records (KIP-890); then a repeated marker cannot end the next transaction. Errors per partition:
+see broker/transactions/marking.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A shard context: one shard while this broker leads its partition in one leader epoch. The driver
 of a shard.
 
-It loads the shard, gives it events and carries out its effects. A durable answer waits for the high
-watermark: it is sent once every replica of the maximal ISR has what the shard had appended by then.
-(The fsync follows the topic's flush policy, as for any acks=all write.) The context ends with the
-leadership, the replica or the disk. Then all waiting requests are answered NOT_COORDINATOR, and the
-shard is dropped with all decisions that were not replicated.
+The context loads the shard, gives the shard events and carries out the effects. A durable answer
+waits for the high watermark: it is sent once every replica of the maximal ISR has what the shard
+had appended by then. (The fsync follows the topic's flush policy, as for any acks=all write.) The
+context ends with the leadership, the replica or the disk. Then all waiting requests are answered
+NOT_COORDINATOR, and the shard is dropped with all decisions that were not replicated.
 """
 
 from __future__ import annotations

@@ -199,9 +199,9 @@ class SessionCache:
         if state.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if state.replica_epoch != request.replica_epoch:
-            # The follower was fenced and has registered again over the same connection. It must
-            # list its positions again under the new broker epoch: otherwise idle partitions would
-            # count as fetched under the old one.
+            # The follower was fenced and has registered again over the same connection. The
+            # follower must list its positions again under the new broker epoch: otherwise idle
+            # partitions would count as fetched under the old one.
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         state.epoch = 1 if state.epoch == EPOCH_MAX else state.epoch + 1
         state.last_used_ms = now_ms

@@ -1,8 +1,8 @@
 """Replication: one task for each leader broker fetches all partitions that follow it. A driver.
 
-It uses a plain non-blocking socket to the leader's Kafka listener, and Fetch v17. One fetch is in
-flight at a time, with one exception: a partition that starts to follow sends a second one at once.
-The leader then answers the first, parked one, and the new partition need not wait for it.
+The task uses a plain non-blocking socket to the leader's Kafka listener, and Fetch v17. One fetch
+is in flight at a time, with one exception: a partition that starts to follow sends a second one at
+once. The leader then answers the first, parked one, and the new partition need not wait for it.
 Partitions that are created one after another, with nothing to fetch yet, share such requests. After
 a response, the next request leaves from the same callback.
 

@@ -234,9 +234,9 @@ def _full_state(
 def _refuse_follower(
     manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, respond: Respond
 ) -> None:
-    """Answer a fetch whose broker epoch is not the registered one. It comes from a client, from an
-    earlier process of the broker (KIP-903), or from a registration that has not reached this broker
-    yet; that broker asks again."""
+    """Answer a fetch whose broker epoch is not the registered one. A client sends such a fetch, or
+    an earlier process of the broker (KIP-903), or a broker whose new registration has not reached
+    this broker yet. That last one fetches again."""
     if request.session_id:
         _drop_session(manager, request.session_id)
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -404,8 +404,8 @@ def note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> N
         if answer.error or answer.diverging is not None or _has_unread(watched):
             state.dirty[watched] = None
         if answer.diverging is not None:
-            # The follower takes only the diverging epoch from this answer. It may truncate below
-            # the offsets that it was sent earlier, so they must be sent again.
+            # The follower takes only the diverging epoch from this answer. The follower may
+            # truncate below the offsets that it was sent earlier, so they must be sent again.
             watched.sent_high_watermark = watched.sent_last_stable_offset = -1
         elif not answer.error:
             watched.sent_high_watermark = answer.high_watermark

@@ -5,8 +5,9 @@ A key starts with the int16 of its record type and is never flexible:
   0, 1  an offset: group, topic, partition    2  a group: group id
 
 Values start with an int16 version. Kvorum writes the versions that Kafka 4.1 writes: offsets v4 (v1
-if the client gave a retention time), group metadata v3. It reads all older versions, and v4 of the
-group metadata. Other record types belong to other types of groups and are returned as `UnknownKey`.
+if the client gave a retention time), group metadata v3. Kvorum reads all older versions, and v4 of
+the group metadata. Other record types belong to other types of groups and are returned as
+`UnknownKey`.
 """
 
 from __future__ import annotations

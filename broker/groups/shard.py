@@ -320,8 +320,8 @@ class GroupShard:
         step.answer_durably(event.token, fetched)
 
     def _simple_group(self, group_id: str, step: StepEffects) -> ClassicGroup:
-        """A group that only has offsets. It has no record of its own; its offsets show that it
-        exists."""
+        """A group that only has offsets. Such a group has no record of its own; its offsets show
+        that it exists."""
         group = self.groups[group_id] = ClassicGroup(group_id, step.now.wall_ms)
         return group
 

@@ -241,8 +241,9 @@ class LogDirectories:
                 f"({self._ids()}), and the cluster counts on what it holds; bring that directory "
                 "back (is its disk mounted?), or see `kvorum partitions restore`"
             )
-        # Every directory can be read, and none has the replica's folder: the replica was never
-        # written to, or its folder has no partition.metadata, and opening it will be refused.
+        # Every directory can be read, and none has the replica's folder. Either the replica was
+        # never written to, or its folder has no partition.metadata and will be refused when it is
+        # opened.
         return known or self.choose() or Unplaced("no directory is online")
 
     def _ids(self) -> str:

@@ -167,9 +167,9 @@ class OffsetCheckpoints:
             self.write_log_starts()
         if self._high_watermarks.get(key, 0) > offset:
             # Bad sequence otherwise: 1. Leader A, alone in the ISR, loses power, and records that
-            # this follower has copied. 2. This follower truncates. 3. It fetches other records in
-            # their place. 4. It restarts, takes these for committed by the old high watermark, and
-            # serves them too early.
+            # this follower has copied. 2. This follower truncates. 3. This follower fetches other
+            # records in their place. 4. This follower restarts, takes these for committed by the
+            # old high watermark, and serves them too early.
             self._high_watermarks = {**self._high_watermarks, key: offset}
             self.write_high_watermarks()
         if self.recovery_points.get(key, 0) > offset:
@@ -267,8 +267,8 @@ class OffsetCheckpoints:
     def write_log_offsets(self) -> None:
         """Replace the recovery-point and log-start checkpoints; durable on return.
 
-        It writes the current values: while it waited for its thread, a truncation may have lowered
-        a recovery point, or DeleteRecords moved a log start.
+        The current values are written: while the call waited for its thread, a truncation may have
+        lowered a recovery point, or DeleteRecords moved a log start.
         """
         with self._lock:
             self._write(RECOVERY_POINT, self.recovery_points)

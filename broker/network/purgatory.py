@@ -186,8 +186,8 @@ class LoopTurn:
 
 
 class AwaitsAcks(Protocol):
-    """The request whose appends wait for replication. It gave the two indexes; `complete` returns
-    them."""
+    """A request whose appends wait for replication. Its two indexes identify one append; `complete`
+    gets them back."""
 
     @property
     def is_done(self) -> bool: ...

@@ -1,7 +1,7 @@
 """The core of one partition on one broker: role, epochs, offsets, ISR, high watermark. Pure.
 
-It never touches a log, a clock or a socket. The driver (`replica`) reports what happened and acts
-on the returned values. The rules are Kafka's (KIP-101, KIP-497, KIP-903, KIP-966):
+The core never touches a log, a clock or a socket. The driver (`replica`) reports what happened and
+acts on the returned values. The rules are Kafka's (KIP-101, KIP-497, KIP-903, KIP-966):
 
 - Every replica of the maximal ISR has all records below `high_watermark`. The high watermark only
   rises. It waits for members that have not fetched from this leader yet, and it does not move while
@@ -317,7 +317,8 @@ class Partition:
 
     def low_watermark(self, start_offset: int) -> int:
         """The low watermark: least log start offset of this leader (`start_offset`), the live
-        followers and all members of the maximal ISR (one may join the ISR while it is away).
+        followers and all members of the maximal ISR. A member counts even if its broker is not
+        live, since it may be admitted while it is away.
 
         -1 while one of them has not fetched from this leader.
         """
@@ -472,9 +473,9 @@ class Partition:
         """True if the metadata removed the replica from the ISR, and its broker has not fetched
         since under the same registration.
 
-        The controller learns first that a broker is dead. It removes the broker from thousands of
-        partitions one after another, and fences it last. Until then, this leader would wait for the
-        replica and propose it again and again in vain.
+        The controller learns first that a broker is dead. The controller then removes the broker
+        from thousands of partitions one after another, and fences the broker last. Until then, this
+        leader would wait for the replica and propose it again and again in vain.
         """
         return (
             remote.dropped_as is not None

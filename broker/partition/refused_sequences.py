@@ -116,8 +116,8 @@ def check_sequence(
 ) -> Duplicate | None:
     """The batch in the log that this one repeats; None if this one is to be appended.
 
-    A duplicate appends nothing. It gets the first answer again, even while appends are refused:
-    with NOT_ENOUGH_REPLICAS, a producer would believe that the batch is not in the log.
+    A duplicate appends nothing. The producer gets the first answer again, even while appends are
+    refused: with NOT_ENOUGH_REPLICAS, a producer would believe that the batch is not in the log.
 
     Raises BatchError: see `ProducerStateTable.check`, and NOT_ENOUGH_REPLICAS.
     """

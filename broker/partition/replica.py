@@ -284,8 +284,8 @@ class Replica:
     def append_own(self, batch: bytearray, terms: ProduceTerms) -> ErrorCode:
         """Append a batch that this broker wrote itself: a coordinator's records, a marker.
 
-        It checks leadership only. The caller checks for enough in-sync replicas and waits for the
-        high watermark. NONE: all of the batch is in the log, up to the log's `end_offset`.
+        Only the leadership is checked here. The caller checks for enough in-sync replicas and waits
+        for the high watermark. NONE: all of the batch is in the log, up to the log's `end_offset`.
         NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR or RECORD_LIST_TOO_LARGE (larger than a
         segment): none of it counts.
         """
@@ -528,8 +528,8 @@ class Replica:
     def write_identity(self) -> None:
         """Write partition.metadata beside the first batch, so that a restart knows the topic id.
 
-        It is not fsynced here: it must last exactly as long as the data, so the first flush syncs
-        it.
+        The file is not fsynced here: it must last exactly as long as the data, so the first flush
+        syncs it.
         """
         put_partition_metadata(self.disk, self.log.directory, self.core.topic_id)
         self.has_identity = True

@@ -130,8 +130,8 @@ def _newest_coordinator_epoch(services: BrokerServices) -> int:
     `__transaction_state`.
 
     Bad sequence without this limit: 1. A client sends a marker with an epoch above every
-    coordinator's. 2. The partition remembers that epoch. 3. It refuses the coordinator's own marker
-    as one of an earlier coordinator, and the transaction never ends.
+    coordinator's. 2. The partition remembers that epoch. 3. The partition refuses the coordinator's
+    own marker as one of an earlier coordinator, and the transaction never ends.
     """
     topic = services.image().topic(TRANSACTIONS_TOPIC)
     epochs = () if topic is None else (p.leader_epoch for p in topic.partitions.values())

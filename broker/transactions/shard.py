@@ -244,8 +244,8 @@ class TransactionShard:
     def _write(self, transaction: Transaction, *answers: Answer) -> list[Effect]:
         """Write the transaction's state. Markers follow once a PREPARE state is replicated."""
         self._transactions[transaction.transactional_id] = transaction
-        # v1 also below level 1, for a client of KIP-890 whose level was changed while it runs: a
-        # fail-over must not lose the producer id that it was promised.
+        # v1 also below level 1, for a client of KIP-890 that was running when the level changed.
+        # Otherwise a fail-over would lose the producer id that the client was promised.
         is_flexible = self._transaction_version() >= 1 or transaction.client_version > 0
         record = CoordinatorRecord(
             encode_key(transaction.transactional_id),

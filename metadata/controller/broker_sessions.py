@@ -1,8 +1,8 @@
 """Broker sessions of the active controller. Soft state: never in the log.
 
-A broker's session ends after a session timeout without a heartbeat. It ends sooner if the broker's
-heartbeat stream breaks and does not come back within a short grace: the process is gone. A slow
-broker that still answers keeps its session.
+A broker's session ends after a session timeout without a heartbeat. The session ends sooner if the
+broker's heartbeat stream breaks and does not come back within a short grace: the process is gone. A
+slow broker that still answers keeps its session.
 
 The grace is short because a dead process is the usual cause of a broken stream. A link that flaps
 breaks streams too: the same process comes back over it, fenced or not, and was never dead. Each

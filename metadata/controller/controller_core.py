@@ -1,8 +1,8 @@
 """The rules of a controller over its log: when it is active, what it appends, when it replies.
 
-It is synchronous, without a clock or an event loop. Time comes in as now_ms, `next_deadline_ms`
-says when `on_timer` is due, and `ControllerPort` is the log and the quorum. The driver is
-`metadata.controller.loop`; the simulator has its own.
+The rules are synchronous, without a clock or an event loop. Time comes in as now_ms,
+`next_deadline_ms` says when `on_timer` is due, and `ControllerPort` is the log and the quorum. The
+driver is `metadata.controller.loop`; the simulator has its own.
 
 A reply waits in the purgatory until the high watermark passes the last record that it relies on. A
 reply without records waits for all earlier decisions, so that no client gets an answer from state

@@ -1,9 +1,9 @@
 """The driver of the controller: takes requests, appends records, sends replies once they are
 committed.
 
-It is part of walk 1. The rules are in `metadata.controller.controller_core`; this module has
-futures, one timer, snapshots and the node. No code awaits while the state changes, so the event
-loop is the controller's single owner.
+Walk 1 passes through this module. The rules are in `metadata.controller.controller_core`; this
+module has futures, one timer, snapshots and the node. No code awaits while the state changes, so
+the event loop is the controller's single owner.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
   leader's SyncGroup -> the generation is written -> Stable -> all parked SyncGroups are answered
 
 No member gets its assignment before the record is replicated. Otherwise, after a fail-over, the
-next coordinator would not know that assignment. It could give the same partitions to other members
-in a generation of the same number.
+next coordinator would not know that assignment. That coordinator could give the same partitions to
+other members in a generation of the same number.
 """
 
 from __future__ import annotations

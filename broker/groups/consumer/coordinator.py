@@ -1,10 +1,11 @@
 """The groups of the consumer protocol of one shard: takes requests, timers and records to their
 rules. Pure.
 
-It shares `groups` with the shard: a group is of one type at a time. An empty group changes its type
-freely. A group with members changes it as group.consumer.migration.policy allows: to the consumer
-protocol with its first such member (`migration.upgrade`), and back when its last such member has
-gone (`migration.downgrade`). Requests of classic members in between are in `migration.coordinator`.
+This class shares `groups` with the shard: a group is of one type at a time. An empty group changes
+its type freely. A group with members changes its type as group.consumer.migration.policy allows.
+Its first member of the consumer protocol upgrades it (`migration.upgrade`). When its last such
+member has gone, it is downgraded (`migration.downgrade`). Requests of classic members in between
+are in `migration.coordinator`.
 """
 
 from __future__ import annotations

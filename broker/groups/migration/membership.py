@@ -69,8 +69,8 @@ def sync(
 def heartbeat(
     group: ConsumerGroup, request: Heartbeat, image: ClusterImage, step: StepEffects
 ) -> ErrorCode:
-    """Handle a heartbeat, as the docstring of this module says. It extends the session even if the
-    member is told to join again."""
+    """Handle a heartbeat, as the docstring of this module says. The heartbeat extends the session
+    even if the member is told to join again."""
     member = _member(group, request.member_id, request.group_instance_id)
     if isinstance(member, ErrorCode):
         return member

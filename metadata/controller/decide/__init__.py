@@ -1,6 +1,6 @@
 """Decisions of the controller, one module for each subject.
 
-Each function takes an image and a request. It returns the records that carry the request out, and
+Each function takes an image and a request, and returns the records that carry the request out, and
 the reply to send once they are committed. None of them changes anything.
 """
 

@@ -15,7 +15,8 @@ If the fencing came first, no controller would look for the rest.
 
 Partitions that no other replica can lead are in the last chunk too, however many they are. Bad
 sequence otherwise: 1. They lose their leader. 2. The controller dies. 3. The broker was not dead,
-and sends heartbeats to the next controller. It was never fenced, so no unfencing elects it again.
+and sends heartbeats to the next controller. The broker was never fenced, so no unfencing elects it
+again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Data directories of brokers, and the effect of their failures on partitions (KIP-858).
 
 A replica in an offline directory is treated as if its broker were fenced, for its partition only.
-It leaves the ISR unless it is the last member, it is not elected, and it can be elected again when
-the directory is online (`eligible_brokers.ElectionRules.of`, `partition_change`). A broker with one
-directory reports only replicas whose logs are damaged.
+The replica leaves the ISR unless it is the last member, and is not elected. When the directory is
+online the replica can be elected again (`eligible_brokers.ElectionRules.of`, `partition_change`). A
+broker with one directory reports only replicas whose logs are damaged.
 """
 
 from __future__ import annotations

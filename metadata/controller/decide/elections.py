@@ -2,8 +2,8 @@
 
 They are the partitions of a broker that is fenced, shuts down, returns or lost its disk, and those
 that an operator names (ElectLeaders, KIP-460, KIP-183). The sweep also walks over all partitions in
-chunks. It elects a preferred leader that could lead and does not, and a leader for a partition
-without one, uncleanly if its topic allows that by now.
+chunks. The sweep elects preferred leaders that could lead and do not. For a partition without a
+leader the sweep elects one, uncleanly if the topic allows that by now.
 """
 
 from __future__ import annotations

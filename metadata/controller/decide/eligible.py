@@ -43,8 +43,8 @@ def elr_forgotten(image: ClusterImage) -> Iterator[PartitionChange]:
 
 def _under(image: ClusterImage, record: Config) -> Iterator[TopicImage]:
     if record.resource_type != RESOURCE_TOPIC:
-        # The record is for the cluster default or one broker. It may affect every topic without a
-        # value of its own; a topic that loses its own value now has a record itself.
+        # The record is for the cluster default or one broker. The change may affect every topic
+        # without a value of its own; a topic that loses its own value now has a record itself.
         for topic in image.topics.values():
             if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):
                 yield topic

@@ -2,8 +2,8 @@
 
 A topic's own config comes first, then the cluster default in the image. For unclean elections, the
 controllers' static property is last. For min.insync.replicas it is not used. An eligible leader
-replica is valid only if the leader stops its high watermark at exactly the minimum that the
-controller uses, and only the metadata log is the same for both.
+replica is valid only if leader and controller use exactly the same minimum. Only the metadata log
+is the same for both.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The next state of one partition: the rules that hold for every change, whatever caused it.
 
 Every decision about a partition passes a target (another ISR, other replicas, an election) to
-`change`. It works in this order (as Kafka's PartitionChangeBuilder):
+`change`, which works in this order (as Kafka's PartitionChangeBuilder):
 
-1. It completes a reassignment if all its targets are in sync.
-2. It finds a leader: the present one if it may stay, else the first active member of the ISR in the
-   order of the replicas, else of the eligible leader replicas, else, if unclean elections are
-   allowed, any active replica.
-3. It records the replicas that left an ISR which is now below min.insync.replicas as eligible
-   leader replicas (KIP-966). The high watermark does not move while the ISR is that small, so they
-   have all committed records.
+1. Complete a reassignment if all its targets are in sync.
+2. Find a leader: the present one if it may stay; else the first active member of the ISR in the
+   order of the replicas; else the first of the eligible leader replicas; else, if unclean elections
+   are allowed, any active replica.
+3. If the ISR is now below min.insync.replicas, record the replicas that left it as eligible leader
+   replicas (KIP-966). The high watermark does not move while the ISR is that small, so they have
+   all committed records.
 
 Unlike in Kafka the ISR is never empty. Its last member stays, fenced or not, until an eligible
 leader replica or an unclean election replaces it.
