@@ -294,7 +294,7 @@ class BrokerProcess:
         """
         failed = frozenset(self._replicas.directories.failed_ids())
         deadline_ms = monotonic_ms() + self._failure_timeout_ms
-        while not failed <= self._lifecycle.told_offline:
+        while not failed <= self._lifecycle.acknowledged_offline:
             if monotonic_ms() >= deadline_ms:
                 self._on_failure(
                     DirectoriesLost(

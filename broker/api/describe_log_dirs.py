@@ -34,16 +34,16 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if request.topics is not None:
         wanted = {(topic.topic, p) for topic in request.topics for p in topic.partitions}
     manager = context.services.replicas
-    by_home: dict[LogDirectory, dict[str, list[dict[str, Any]]]] = {
+    by_directory: dict[LogDirectory, dict[str, list[dict[str, Any]]]] = {
         log_dir: {} for log_dir in manager.directories.items
     }
     for replica in manager.all():
         core = replica.core
         if wanted is None or (core.topic, core.partition_id) in wanted:
-            by_home[replica.log_dir].setdefault(core.topic, []).append(_partition(replica))
-    results = [_directory(log_dir, topics) for log_dir, topics in by_home.items()]
+            by_directory[replica.log_dir].setdefault(core.topic, []).append(_partition(replica))
+    results = [_directory(log_dir, topics) for log_dir, topics in by_directory.items()]
     if context.client_id == OWN_CLIENT_ID:
-        for log_dir, result in zip(by_home, results, strict=True):
+        for log_dir, result in zip(by_directory, results, strict=True):
             result[OWN_TAGS] = [*_own_tags(log_dir), (OFFLINE_TAG, _offline_in(log_dir, manager))]
     return {"error_code": ErrorCode.NONE, "results": results}
 

@@ -29,7 +29,7 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
 from kvorum.broker.network.purgatory import PendingAck, PendingProduce
 from kvorum.broker.partition.batch_validation import ProduceTerms
-from kvorum.broker.partition.recompression import Recompressor, Unpacked
+from kvorum.broker.partition.recompression import QueuedBatch, Recompressor
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.client_quotas import QuotaKind
 from kvorum.broker.transactions.produce_gate import ProduceGate
@@ -61,14 +61,14 @@ API = Api(
 
 
 class _Waiting(NamedTuple):
-    """A batch that the answer waits for. to_pack: the recompressor and the batch, if it is
+    """A batch that the answer waits for. to_recompress: the recompressor and the batch, if it is
     recompressed first; it is then not appended yet."""
 
     replica: Replica
     required_offset: int
     topic_index: int
     partition_index: int
-    to_pack: tuple[Recompressor, bytearray] | None = None
+    to_recompress: tuple[Recompressor, bytearray] | None = None
 
 
 class _Progress(NamedTuple):
@@ -149,8 +149,8 @@ def _append_topic(
         batch = view[position : position + max(length, 0)]
         recompressor = replica.recompressor
         if recompressor is not None and recompressor.holds(batch):
-            to_pack = (recompressor, bytearray(batch))
-            waiting.append(_Waiting(replica, 0, topic_index, len(partitions), to_pack))
+            to_recompress = (recompressor, bytearray(batch))
+            waiting.append(_Waiting(replica, 0, topic_index, len(partitions), to_recompress))
             partitions.append(ProducedPartition(partition_id))
             continue
         if gate is not None and gate.holds(replica, batch, topic_index, len(partitions)):
@@ -182,11 +182,11 @@ def _park(
             pending.wait_for(held.topic_index, held.partition_index)
         gate.start(pending)
     for wait in waiting:
-        if wait.to_pack is not None:
-            recompressor, batch = wait.to_pack
+        if wait.to_recompress is not None:
+            recompressor, batch = wait.to_recompress
             at = (wait.topic_index, wait.partition_index)
             own_gate = _own_gate(context, request, terms)
-            item = Unpacked(batch, terms, own_gate, pending, *at, connection)
+            item = QueuedBatch(batch, terms, own_gate, pending, *at, connection)
             recompressor.add(item, context.services)
             continue
         wait.replica.wait_for_replication(

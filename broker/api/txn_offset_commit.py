@@ -20,7 +20,7 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask
 from kvorum.broker.groups.requests import CommitTransactionOffsets, OffsetToCommit
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
-from kvorum.broker.transactions.coordinators import as_told_to_producer
+from kvorum.broker.transactions.coordinators import error_for_producer
 from kvorum.broker.transactions.offsets_gate import admit_offsets
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
@@ -120,7 +120,7 @@ async def _commit(
 
 
 def _error_for_version(refused: ErrorCode, version: int) -> ErrorCode:
-    told = as_told_to_producer(
+    told = error_for_producer(
         refused,
         knows_concurrent=version >= FIRST_ADDING_VERSION,
         knows_abortable=version >= FIRST_ABORTABLE_VERSION,

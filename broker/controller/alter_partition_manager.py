@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.controller.retry_queue import RetryQueue, Unheard
+from kvorum.broker.controller.retry_queue import RetryQueue, Unacknowledged
 from kvorum.broker.partition.isr import Reaction
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.requests.controller_requests import (
@@ -93,7 +93,7 @@ class AlterPartitionManager:
 
     async def _send(
         self, proposals: Mapping[PartitionKey, Proposed]
-    ) -> Unheard[PartitionKey, Proposed]:
+    ) -> Unacknowledged[PartitionKey, Proposed]:
         reply = await self._controller.request(
             ALTER_PARTITION,
             AlterPartition(
@@ -110,14 +110,14 @@ class AlterPartitionManager:
                 for key, (replica, proposal) in proposals.items()
                 if replica.core.proposal_in_flight() == proposal
             }
-            return Unheard(still_meant, is_whole=True)
+            return Unacknowledged(still_meant, is_whole=True)
         answered = {(a.topic_id, a.partition_id): a for a in reply}
         again = {
             key: (replica, proposal)
             for key, (replica, proposal) in proposals.items()
             if key in answered and self._on_answer(key, replica, proposal, answered[key])
         }
-        return Unheard(again)
+        return Unacknowledged(again)
 
     def _on_answer(
         self, key: PartitionKey, replica: Replica, proposal: IsrProposal, answer: AlteredPartition

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.controller.retry_queue import RetryQueue, Unheard
+from kvorum.broker.controller.retry_queue import RetryQueue, Unacknowledged
 from kvorum.metadata.requests.directory_requests import AssignReplicas, ReplicaDirectory
 from kvorum.metadata.rpc.calls import ASSIGN_REPLICAS
 from kvorum.runtime.errors import Rejected
@@ -47,7 +47,7 @@ class AssignmentsManager:
 
     async def _send(
         self, directories: Mapping[PartitionKey, bytes]
-    ) -> Unheard[PartitionKey, bytes]:
+    ) -> Unacknowledged[PartitionKey, bytes]:
         reply = await self._controller.request(
             ASSIGN_REPLICAS,
             AssignReplicas(
@@ -60,9 +60,9 @@ class AssignmentsManager:
             ),
         )
         if isinstance(reply, Rejected):
-            return Unheard(directories, is_whole=True)
+            return Unacknowledged(directories, is_whole=True)
         if reply:
             # Most of these replicas were deleted or moved away meanwhile. One that is still here is
             # reported again with the next image of its partition.
             _log.info("%d directories of replicas were refused: %s", len(reply), reply[0])
-        return Unheard()
+        return Unacknowledged()

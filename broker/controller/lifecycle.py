@@ -76,7 +76,7 @@ class BrokerLifecycleManager:
         self._on_unfenced = on_unfenced
         self._on_answer = on_answer
         self._offline_directories = offline_directories
-        self.told_offline: frozenset[bytes] = frozenset()
+        self.acknowledged_offline: frozenset[bytes] = frozenset()
         """Failed directories that an active controller has acknowledged."""
         self._wake = asyncio.Event()
         self._want_shutdown = False
@@ -210,7 +210,7 @@ class BrokerLifecycleManager:
             if not await self._handle_reply(reply, target):
                 return
             if reply.status.code == ErrorCode.NONE:
-                self.told_offline = frozenset(heartbeat.offline_log_dirs)
+                self.acknowledged_offline = frozenset(heartbeat.offline_log_dirs)
             # A timer sets the event. asyncio.timeout would cancel the task, and cost twice as much.
             interval_over = loop.call_later(self._interval_s, self._wake.set)
             try:

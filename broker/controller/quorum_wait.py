@@ -44,7 +44,7 @@ class QuorumWait:
     def begin(self) -> None:
         """Start the wait: no controller leads, as far as the broker can tell."""
         if self._task is None:
-            self._task = asyncio.ensure_future(self._speak())
+            self._task = asyncio.ensure_future(self._log_repeatedly())
 
     def end(self) -> None:
         """End the wait: an active controller has answered."""
@@ -59,7 +59,7 @@ class QuorumWait:
             self._task.cancel()
             self._task = None
 
-    async def _speak(self) -> None:
+    async def _log_repeatedly(self) -> None:
         pause_s = FIRST_WORD_S
         while True:
             await self._sleep(pause_s)

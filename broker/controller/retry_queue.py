@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard(Generic[Key, Item]):
+class Unacknowledged(Generic[Key, Item]):
     """Items to be sent again, unless there are newer ones of their keys.
 
     is_whole: no controller took the batch, so the pause before the next batch grows.
@@ -37,7 +37,7 @@ class RetryQueue(Generic[Key, Item]):
 
     def __init__(
         self,
-        send: Callable[[Mapping[Key, Item]], Awaitable[Unheard[Key, Item]]],
+        send: Callable[[Mapping[Key, Item]], Awaitable[Unacknowledged[Key, Item]]],
         *,
         batch_max: int,
         name: str,
@@ -79,14 +79,14 @@ class RetryQueue(Generic[Key, Item]):
         while self._queue:
             keys = list(self._queue)[: self._batch_max]
             self._in_flight = {key: self._queue.pop(key) for key in keys}
-            unheard = await self._send(self._in_flight)
+            unacknowledged = await self._send(self._in_flight)
             self._in_flight = {}
-            for key, item in unheard.items.items():
+            for key, item in unacknowledged.items.items():
                 self._queue.setdefault(key, item)
-            if unheard.is_whole:
+            if unacknowledged.is_whole:
                 await asyncio.sleep(pause_ms / 1000)
                 pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
                 continue
             pause_ms = RETRY_FIRST_MS
-            if unheard.items:
+            if unacknowledged.items:
                 await asyncio.sleep(pause_ms / 1000)

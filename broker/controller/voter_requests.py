@@ -20,7 +20,7 @@ from kvorum.raft.voters import VoterSet
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected
 
-PASSING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
+RETRIABLE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
 """Errors after which a retry may succeed: the node is still catching up, or another change is
 pending."""
 
@@ -89,7 +89,7 @@ class VoterRequests:
                 if reply.error is ErrorCode.NONE or (may_be_made and is_made(reply.voters)):
                     return None
                 refusal = Rejected(reply.error, reply.message)
-                if reply.error not in PASSING:
+                if reply.error not in RETRIABLE:
                     return refusal
             if monotonic_ms() >= deadline_ms:
                 return Rejected(ErrorCode.REQUEST_TIMED_OUT, refusal.message)

@@ -12,8 +12,8 @@ from typing import Any
 
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.model import (
+    FactLearned,
     Shard,
-    Told,
     TopicsChanged,
     TransactionEnd,
     TransactionEnded,
@@ -48,7 +48,7 @@ class CoordinatorHost:
         self._replicas = replicas
         self._make_shard = make_shard
         self._ask = ask or _refuse_to_ask
-        self._terms: dict[int, ShardContext] = {}
+        self._contexts: dict[int, ShardContext] = {}
         self._image = replicas.image
         self._tasks = TaskGroup(report_failure)
         replicas.observe(topic, self)
@@ -73,24 +73,24 @@ class CoordinatorHost:
         NOT_COORDINATOR if another broker has the key, COORDINATOR_LOAD_IN_PROGRESS while the log is
         being read, COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
         """
-        term = self._term_of(key)
-        if term is None:
+        context = self._context_of(key)
+        if context is None:
             return ErrorCode.NOT_COORDINATOR
-        return await term.request(body, client_id, client_host)
+        return await context.request(body, client_id, client_host)
 
     def call(
         self, *, key: str, body: Any, client_id: str, client_host: str, respond: Respond
     ) -> None:
         """As `request`, without a task: `respond` is called with the answer, now or later."""
-        term = self._term_of(key)
-        if term is None:
+        context = self._context_of(key)
+        if context is None:
             respond(ErrorCode.NOT_COORDINATOR)
         else:
-            term.call(body, client_id, client_host, respond)
+            context.call(body, client_id, client_host, respond)
 
-    def _term_of(self, key: str) -> ShardContext | None:
+    def _context_of(self, key: str) -> ShardContext | None:
         partition_id = self.partition_of(key)
-        return None if partition_id is None else self._terms.get(partition_id)
+        return None if partition_id is None else self._contexts.get(partition_id)
 
     async def request_all(self, body: Any) -> list[Any]:
         """The answers to `body` of every shard on this broker (ListGroups), in the order of the
@@ -99,23 +99,23 @@ class CoordinatorHost:
         A shard that is loading answers COORDINATOR_LOAD_IN_PROGRESS.
         """
         return [
-            await term.request(body, "", "")
-            for _, term in sorted(self._terms.items())
-            if term.state is not State.ENDED
+            await context.request(body, "", "")
+            for _, context in sorted(self._contexts.items())
+            if context.state is not State.ENDED
         ]
 
     def transaction_ended(self, partition_id: int, end: TransactionEnd) -> None:
         """Give the shard a marker that was appended to its partition."""
-        term = self._terms.get(partition_id)
-        if term is not None:
-            term.give(TransactionEnded(end=end))
+        context = self._contexts.get(partition_id)
+        if context is not None:
+            context.give(TransactionEnded(end=end))
 
     def tell(self, partition_id: int, leader_epoch: int, fact: Any) -> None:
         """Give the shard a fact; it is dropped if the shard context of that leader epoch has
         ended."""
-        term = self._terms.get(partition_id)
-        if term is not None and term.leader_epoch == leader_epoch:
-            term.give(Told(fact=fact))
+        context = self._contexts.get(partition_id)
+        if context is not None and context.leader_epoch == leader_epoch:
+            context.give(FactLearned(fact=fact))
 
     # --- metadata ----------------------------------------------------------------------------
 
@@ -124,26 +124,30 @@ class CoordinatorHost:
         changed."""
         core = replica.core
         partition_id = core.partition_id
-        term = self._terms.get(partition_id)
+        context = self._contexts.get(partition_id)
         is_leading = (
             core.is_leader
             and not core.is_abandoned
             and not replica.is_closed
             and not replica.is_offline
         )
-        if term is not None:
-            if is_leading and term.replica is replica and term.leader_epoch == core.leader_epoch:
+        if context is not None:
+            if (
+                is_leading
+                and context.replica is replica
+                and context.leader_epoch == core.leader_epoch
+            ):
                 return
             # Also when this broker continues to lead in a new epoch: another broker may have led in
             # between, since images in quick succession are published as one.
-            self._drop(partition_id, term)
+            self._drop(partition_id, context)
         if is_leading and self._make_shard is not None:
             self._begin(replica, self._make_shard(partition_id, core.leader_epoch))
 
     def on_image(self, delta: Delta | None, image: ClusterImage) -> None:
         """Adopt a new image; the roles of this broker's replicas follow it already."""
         before, self._image = self._image, image
-        if not self._terms:
+        if not self._contexts:
             return
         changed, deleted = _changed_topics(delta, before, image)
         # Configs are checked because groups have some. Without this event, the shard would keep the
@@ -156,23 +160,23 @@ class CoordinatorHost:
             # broker's leadership, and the new offsets are deleted.
             gone = frozenset(name for name in deleted if image.topic(name) is None)
             at_first = TopicsChanged(image=image, changed=changed, deleted=gone)
-            for _, term in sorted(self._terms.items()):
-                is_first = term.first_image_end == image.end_offset
-                term.give(at_first if is_first else event)
+            for _, context in sorted(self._contexts.items()):
+                is_first = context.first_image_end == image.end_offset
+                context.give(at_first if is_first else event)
 
     def on_high_watermark(self, replica: Replica) -> None:
-        term = self._terms.get(replica.core.partition_id)
-        if term is not None and term.replica is replica:
-            term.on_high_watermark()
+        context = self._contexts.get(replica.core.partition_id)
+        if context is not None and context.replica is replica:
+            context.on_high_watermark()
 
     async def stop(self) -> None:
         """End all shard contexts; waiting requests are answered NOT_COORDINATOR."""
-        for partition_id, term in sorted(self._terms.items()):
-            self._drop(partition_id, term)
+        for partition_id, context in sorted(self._contexts.items()):
+            self._drop(partition_id, context)
         await self._tasks.stop()
 
     def _begin(self, replica: Replica, shard: Shard) -> None:
-        term = self._terms[replica.core.partition_id] = ShardContext(
+        context = self._contexts[replica.core.partition_id] = ShardContext(
             replica=replica,
             shard=shard,
             first_image_end=self._replicas.image.end_offset,
@@ -182,23 +186,23 @@ class CoordinatorHost:
             on_broken=self._on_broken,
         )
         replica.observer = self
-        self._tasks.spawn(self._load(term), f"load {term.name}")
+        self._tasks.spawn(self._load(context), f"load {context.name}")
 
-    async def _load(self, term: ShardContext) -> None:
-        await term.load()
+    async def _load(self, context: ShardContext) -> None:
+        await context.load()
         # The current image; later changes are in the events that follow.
-        term.give(TopicsChanged(image=self._image, changed=frozenset(), deleted=frozenset()))
+        context.give(TopicsChanged(image=self._image, changed=frozenset(), deleted=frozenset()))
 
-    def _on_broken(self, term: ShardContext) -> None:
+    def _on_broken(self, context: ShardContext) -> None:
         """Load the shard again from the log, if this broker still leads and can write."""
-        if self._terms.get(term.replica.core.partition_id) is term:
-            self._drop(term.replica.core.partition_id, term)
-            self.on_replica(term.replica)
+        if self._contexts.get(context.replica.core.partition_id) is context:
+            self._drop(context.replica.core.partition_id, context)
+            self.on_replica(context.replica)
 
-    def _drop(self, partition_id: int, term: ShardContext) -> None:
-        del self._terms[partition_id]
-        term.replica.observer = None
-        term.end()
+    def _drop(self, partition_id: int, context: ShardContext) -> None:
+        del self._contexts[partition_id]
+        context.replica.observer = None
+        context.end()
 
 
 def _changed_topics(
@@ -224,5 +228,5 @@ def _changed_topics(
     return frozenset(changed), deleted
 
 
-def _refuse_to_ask(term: ShardContext, question: Any) -> None:
-    raise InvariantViolated(f"{term.name} asks {question!r}, and nobody answers here")
+def _refuse_to_ask(context: ShardContext, question: Any) -> None:
+    raise InvariantViolated(f"{context.name} asks {question!r}, and nobody answers here")

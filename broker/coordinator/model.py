@@ -114,13 +114,13 @@ class TopicsChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class FactLearned:
     """A fact that the coordinator's driver found out, such as another broker's answer."""
 
     fact: Any
 
 
-Event = Request | TimerFired | Durable | TransactionEnded | TopicsChanged | Told
+Event = Request | TimerFired | Durable | TransactionEnded | TopicsChanged | FactLearned
 
 
 # --- effects -------------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A question to the coordinator's driver, which answers by `Told`: for a producer id, or about
-    markers to send."""
+    """A question to the coordinator's driver, which answers by `FactLearned`: a request for a
+    producer id, or for markers to be sent."""
 
     question: Any
 

@@ -118,8 +118,8 @@ class ShardContext:
         on_broken: Callable[[ShardContext], None],
     ) -> None:
         """first_image_end: end offset of the image that the context begins with. ask: carries out
-        `Ask` and answers by `give(Told(...))`. on_broken: called when the context has ended because
-        it could not write."""
+        `Ask` and answers by `give(FactLearned(...))`. on_broken: called when the context has ended
+        because it could not write."""
         self.replica = replica
         self.leader_epoch = replica.core.leader_epoch
         self.shard = shard

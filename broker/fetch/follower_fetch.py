@@ -139,12 +139,12 @@ class ReplicaFetcherManager:
         if leader is not None:
             self._by_leader[leader].session.remove(key)
 
-    def tell_start(self, key: Key) -> None:
+    def report_log_start(self, key: Key) -> None:
         """Report to the leader that retention moved the start of a follower's log: DeleteRecords
         may wait for it."""
         leader = self._leader_of.get(key)
         if leader is not None:
-            self._by_leader[leader].session.tell_start(key)
+            self._by_leader[leader].session.report_log_start(key)
             self._by_leader[leader].on_partitions_changed()
 
     def on_brokers_changed(self) -> None:

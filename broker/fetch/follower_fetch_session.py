@@ -131,7 +131,7 @@ class FollowerFetchSession:
         self._changed[key] = followed
         self._forgotten.pop(key, None)
 
-    def tell_start(self, key: Key) -> None:
+    def report_log_start(self, key: Key) -> None:
         """The log's start has moved without the leader; the next request reports it."""
         followed = self._partitions.get(key)
         if followed is not None and followed.resume is None:
@@ -180,7 +180,7 @@ class FollowerFetchSession:
                 followed.asked_epoch = core.leader_epoch
                 followed.asked_in = self._sent + 1
             followed.is_in_session = True
-            start_offset = self._starts.told(followed.replica, self._on_starts_saved)
+            start_offset = self._starts.reportable_start(followed.replica, self._on_starts_saved)
             if start_offset != log.start_offset:
                 self._unsaved[topic_id, partition_id] = followed
             by_topic.setdefault(topic_id, []).append(

@@ -41,7 +41,7 @@ class LogStartAcks:
         self._waiting.clear()
         self._listeners.clear()
 
-    def told(self, replica: Replica, on_saved: Callable[[], None]) -> int:
+    def reportable_start(self, replica: Replica, on_saved: Callable[[], None]) -> int:
         """The log start that may be reported to the leader now. If it is below the log's, the log's
         start is written to disk, and then `on_saved` is called, once for all starts that wait."""
         log = replica.log
@@ -69,12 +69,12 @@ class LogStartAcks:
                 await asyncio.sleep(0)
                 waiting, self._waiting = self._waiting, {}
                 listeners, self._listeners = self._listeners, {}
-                by_home: dict[LogDirectory, list[Replica]] = {}
+                by_directory: dict[LogDirectory, list[Replica]] = {}
                 for replica in waiting:
                     if not replica.log_dir.is_offline:
-                        by_home.setdefault(replica.log_dir, []).append(replica)
+                        by_directory.setdefault(replica.log_dir, []).append(replica)
                 is_written = True
-                for log_dir, replicas in by_home.items():
+                for log_dir, replicas in by_directory.items():
                     is_written = await self._write(log_dir, replicas) and is_written
                 if not is_written:
                     await asyncio.sleep(RETRY_MS / 1000)

@@ -24,11 +24,11 @@ from kvorum.broker.coordinator.model import (
     Durable,
     Effect,
     Event,
+    FactLearned,
     Instant,
     ReplayedRecord,
     Request,
     TimerFired,
-    Told,
     TopicsChanged,
     TransactionEnd,
     TransactionEnded,
@@ -164,7 +164,7 @@ class GroupShard:
                 self.consumer.on_topics(event)
                 for group_id, keys in list(self.offsets.of_topics(event.deleted)):
                     self.offsets.delete(group_id, keys, step)
-            case Durable() | Told():
+            case Durable() | FactLearned():
                 raise InvariantViolated(f"a group's shard asked for no {event!r}")
             case _:
                 assert_never(event)

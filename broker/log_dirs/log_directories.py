@@ -216,7 +216,7 @@ class LogDirectories:
         flushed = (d for d in self.online if d.store.was_flushed(wanted.name))
         known = own or next(flushed, None)
         if known is not None and wanted.is_in_sync and not wanted.is_new:
-            lost = known.store.refuse_lost(wanted.name)
+            lost = known.store.missing_reason(wanted.name)
             if lost is not None:
                 return Unplaced(
                     f"{lost}, and the cluster counts on what it held; put the folder back, or go "

@@ -111,12 +111,12 @@ class OffsetCheckpoints:
         watermark = self._high_watermarks.get(key, 0) if self._is_same_boot else 0
         return max(self.recovery_points.get(key, 0), watermark)
 
-    def all_held(self) -> Offsets:
+    def required_offsets(self) -> Offsets:
         """The offset of `held` for each log where it is above 0."""
         keys = {*self.recovery_points, *self._high_watermarks}
         return {key: offset for key in keys if (offset := self.held(key)) > 0}
 
-    def keep_held(self, key: TopicPartition) -> None:
+    def keep_required(self, key: TopicPartition) -> None:
         """Keep the value of `held` after a reboot of the machine."""
         self.recovery_points[key] = self.held(key)
 

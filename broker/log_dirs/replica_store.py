@@ -73,14 +73,14 @@ class ReplicaStore:
         self.unclaimed: dict[str, bytes | None] = {}
         self._damaged: dict[str, CorruptData] = {}
         """Folders whose partition.metadata is damaged; each affects one replica."""
-        self._nameless: set[str] = set()
+        self._without_topic_id: set[str] = set()
         """Folders without a topic id, left alone until a replica of their name is opened."""
         self._refused: set[str] = set()
         """Folders whose logs could not be opened."""
         self._contested: set[str] = set()
         """Folders that have a copy in another directory, or whose topic id belongs to a topic of
         another name."""
-        self._lost: set[str] = set()
+        self._missing: set[str] = set()
         """Folders that are missing, although a log of that name held records and none was put aside
         for removal: someone has removed them."""
 
@@ -92,13 +92,13 @@ class ReplicaStore:
         self._unclean = self._read_unclean()
         names = self._disk.list_dir(self.directory)
         mark_deleted = {_stem(name) for name in names if name.endswith(DELETE_SUFFIX)}
-        held = {f"{topic}-{partition}" for topic, partition in self.checkpoints.all_held()}
+        held = {f"{topic}-{partition}" for topic, partition in self.checkpoints.required_offsets()}
         lost = held.difference(names)
         going = {name for name in lost if _stem_of(name) in mark_deleted}
         self.checkpoints.drop(_keys_of(going))
-        self._lost = lost - going
-        for key in _keys_of(self._lost):
-            self.checkpoints.keep_held(key)
+        self._missing = lost - going
+        for key in _keys_of(self._missing):
+            self.checkpoints.keep_required(key)
         for name in names:
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -116,23 +116,23 @@ class ReplicaStore:
     @property
     def has_strays(self) -> bool:
         """True if `drop_unclaimed` has something to do."""
-        return not self.unclaimed.keys() <= self._contested or not self._lost <= self._refused
+        return not self.unclaimed.keys() <= self._contested or not self._missing <= self._refused
 
     def was_flushed(self, name: str) -> bool:
         """True if a log of that name had records fsynced here, and no folder names another
         topic."""
-        is_nameless = name in self._nameless or self.unclaimed.get(name, b"") is None
-        return name in self._lost or (is_nameless and self._held(name) > 0)
+        is_nameless = name in self._without_topic_id or self.unclaimed.get(name, b"") is None
+        return name in self._missing or (is_nameless and self._held(name) > 0)
 
     def leave_alone(self, name: str) -> None:
         """Do not open the folder of that name: it may not be the replica's newest copy."""
         self._contested.add(name)
 
-    def refuse_lost(self, name: str) -> str | None:
+    def missing_reason(self, name: str) -> str | None:
         """The reason why the replica of that name cannot be opened here: its folder is missing.
         None if the folder exists or held nothing. The checkpoints keep its entries until it is
         opened."""
-        if name not in self._lost:
+        if name not in self._missing:
             return None
         self._refused.add(name)
         held = self._held(name)
@@ -149,7 +149,7 @@ class ReplicaStore:
             self._refused.add(name)
             raise
         self._refused.discard(name)
-        self._lost.discard(name)
+        self._missing.discard(name)
         return opened
 
     def _open(
@@ -162,9 +162,9 @@ class ReplicaStore:
         now_ms: int,
     ) -> OpenedLog:
         path = f"{self.directory}/{name}"
-        is_known = name in self.unclaimed or name in self._nameless
+        is_known = name in self.unclaimed or name in self._without_topic_id
         self._refuse_misplaced(name, path)
-        self._nameless.discard(name)
+        self._without_topic_id.discard(name)
         found_id = self.unclaimed.pop(name, None)
         key = (topic, partition_id)
         if is_known and found_id is None:
@@ -176,7 +176,7 @@ class ReplicaStore:
             self._put_aside(path)
             is_known = False
         if not is_known:
-            if name in self._lost:
+            if name in self._missing:
                 # The folder may have been an earlier topic's of that name; nothing here shows it.
                 _log.warning(
                     "%s is gone, and held what is below offset %d; an empty log begins",
@@ -268,7 +268,7 @@ class ReplicaStore:
         except CorruptData as damage:
             _log.warning("left alone: %s", damage)
             return
-        for known in (self._refused, self._lost, self._contested):
+        for known in (self._refused, self._missing, self._contested):
             known.discard(name)
         self.unclaimed.pop(name, None)
         self.checkpoints.drop(_keys_of([name]))
@@ -286,13 +286,13 @@ class ReplicaStore:
         going = {n: found for n, found in self.unclaimed.items() if n not in self._contested}
         self.checkpoints.drop(_keys_of(n for n, found in going.items() if found is not None))
         # No topic asks for these missing folders either.
-        self._lost &= self._refused
+        self._missing &= self._refused
         for name, topic_id in going.items():
             del self.unclaimed[name]
             if topic_id is None:
                 # No topic id shows that the folder is this broker's.
                 _log.warning("left alone: %s has no topic id and no topic", name)
-                self._nameless.add(name)
+                self._without_topic_id.add(name)
                 continue
             if topic_id not in self._topics():
                 why = "its topic is gone"
@@ -364,7 +364,9 @@ class ReplicaStore:
         self.remove(self.take_removals())
 
     def _closed(self) -> list[TopicPartition]:
-        return _keys_of(self._refused | self._nameless | self._lost | self.unclaimed.keys())
+        return _keys_of(
+            self._refused | self._without_topic_id | self._missing | self.unclaimed.keys()
+        )
 
     def _held(self, name: str) -> int:
         return max(map(self.checkpoints.held, _keys_of([name])), default=0)

@@ -108,7 +108,7 @@ class BackgroundJobs:
                 replica.on_high_watermark()
 
     async def _checkpoint_high_watermarks(self) -> None:
-        for log_dir, replicas in self._by_home():
+        for log_dir, replicas in self._by_directory():
             log_dir.store.checkpoints.collect_high_watermarks(replicas)
             for replica in replicas:
                 producers = replica.log.producers
@@ -138,11 +138,11 @@ class BackgroundJobs:
         await self._checkpoint_log_offsets()
 
     async def _checkpoint_log_offsets(self) -> None:
-        for log_dir, replicas in self._by_home():
+        for log_dir, replicas in self._by_directory():
             log_dir.store.checkpoints.collect_log_offsets(replicas)
             await self._write(log_dir, log_dir.store.checkpoints.write_log_offsets)
 
-    def _by_home(self) -> Iterator[tuple[LogDirectory, list[Replica]]]:
+    def _by_directory(self) -> Iterator[tuple[LogDirectory, list[Replica]]]:
         """The online directories, each with the replicas that have a log in it at that moment.
 
         The replicas are listed anew for each directory. Bad sequence otherwise (seed 110027): 1.
@@ -204,7 +204,7 @@ class BackgroundJobs:
                 try:
                     replica.apply_retention(self._manager.clock.wall_ms())
                     if replica.log.start_offset > before and not core.is_leader:
-                        self._manager.fetchers.tell_start((core.topic_id, core.partition_id))
+                        self._manager.fetchers.report_log_start((core.topic_id, core.partition_id))
                 except (OSError, CorruptData) as failure:
                     _log.error("retention of %s failed: %s", replica.log.directory, failure)
                     replica.fail(failure, "retention")
@@ -212,7 +212,7 @@ class BackgroundJobs:
 
     async def _remove_deleted(self) -> None:
         now_ms = self._manager.clock.wall_ms()
-        for log_dir, replicas in self._by_home():
+        for log_dir, replicas in self._by_directory():
             directories = log_dir.store.take_removals()
             files = [path for replica in replicas for path in take_deleted(replica.log, now_ms)]
             if directories or files:

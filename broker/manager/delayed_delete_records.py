@@ -75,7 +75,7 @@ class PendingDeletion:
         self.results[number] = result
         replica, offset = self._waiting[number]
         if result.error == ErrorCode.NONE:
-            replica.core.deleted_to = max(replica.core.deleted_to, offset)
+            replica.core.deleted_records_offset = max(replica.core.deleted_records_offset, offset)
         self._forget(number)
         if not self._waiting and not self._done.done():
             self._done.set_result(None)

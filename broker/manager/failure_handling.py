@@ -119,11 +119,11 @@ class ReplicaFailures:
         else:
             self._report_directory(key, LOST_DIRECTORY)
 
-    def stay_offline(self, name: str, reason: str) -> None:
-        """Note a replica that has no directory; `say_offline` logs it."""
+    def note_offline(self, name: str, reason: str) -> None:
+        """Note a replica that has no directory; `log_offline` logs it."""
         self._unplaced.setdefault(reason, []).append(name)
 
-    def say_offline(self) -> None:
+    def log_offline(self) -> None:
         """Log one line for each reason, with all replicas that stay offline for it; thousands of
         lines would hide it."""
         for reason, names in self._unplaced.items():
@@ -150,15 +150,17 @@ class ReplicaFailures:
 
     # --- what the controller is told ---------------------------------------------------------
 
-    def settle(self, key: Key, replica: Replica, image: PartitionImage) -> None:
+    def report_directory_if_changed(
+        self, key: Key, replica: Replica, image: PartitionImage
+    ) -> None:
         """Report the replica's directory to the controller if the metadata names another one."""
         want = self._placement_of(replica.log_dir)
         if replica.is_offline and not replica.log_dir.is_offline:
             want = LOST_DIRECTORY
         self._tell_if_new(key, want, image)
 
-    def settle_broken(self, key: Key, image: PartitionImage) -> None:
-        """As `settle`, for a replica without a log."""
+    def report_missing_replica(self, key: Key, image: PartitionImage) -> None:
+        """As `report_directory_if_changed`, for a replica without a log."""
         told = image.directory_of(self._manager.broker_id)
         own = self._manager.directories.by_id(told)
         if told == UNASSIGNED_DIRECTORY or (own is not None and not own.is_offline):
@@ -202,7 +204,7 @@ class ReplicaFailures:
             if image is not None:
                 # Report a replica that the metadata places elsewhere: otherwise the controller
                 # would keep it as the leader.
-                self.settle(key, replica, image)
+                self.report_directory_if_changed(key, replica, image)
         self._on_directory_failed()
 
     # --- the end -----------------------------------------------------------------------------

@@ -279,7 +279,7 @@ class ReplicaManager:
                     led.add(key)
                 case Follow():
                     self._follow(key, action.topic, action.image)
-        self.failures.say_offline()
+        self.failures.log_offline()
         for replica in reconfigured:
             self._reconfigure(replica)
         if delta is None or delta.changed_brokers:
@@ -295,7 +295,7 @@ class ReplicaManager:
         replica = self._ensure(key, topic, image)
         if replica is None:
             return
-        self.failures.settle(key, replica, image)
+        self.failures.report_directory_if_changed(key, replica, image)
         self.fetchers.unfollow(key)
         if replica.become_leader(image, self.now_ms()) and _log.isEnabledFor(logging.DEBUG):
             _log.debug("lead %s", replica.core.summary())
@@ -314,7 +314,7 @@ class ReplicaManager:
         replica = self._ensure(key, topic, image)
         if replica is None:
             return
-        self.failures.settle(key, replica, image)
+        self.failures.report_directory_if_changed(key, replica, image)
         is_new_epoch = replica.become_follower(image)
         if image.leader in (NO_LEADER, self.broker_id) or replica.is_offline:
             self.fetchers.unfollow(key)
@@ -346,11 +346,11 @@ class ReplicaManager:
         log_dir = self._place(key, topic, image)
         if isinstance(log_dir, Unplaced):
             if broken is None:
-                self.failures.stay_offline(f"{topic}-{partition_id}", log_dir.reason)
+                self.failures.note_offline(f"{topic}-{partition_id}", log_dir.reason)
                 self._broken[key] = ReplicaWithoutLog(
                     f"{topic}-{partition_id}", log_dir.log_dir, is_unplaced=True
                 )
-            self.failures.settle_broken(key, image)
+            self.failures.report_missing_replica(key, image)
             return None
         self._broken.pop(key, None)
         config = self._config_of(topic)

@@ -230,7 +230,7 @@ class Connection:
     def _unmute(self) -> None:
         self._unmute_timer = None
         if not self._is_yielding:
-            self._go_on()
+            self._continue_reading()
 
     # --- in ----------------------------------------------------------------------------------
 
@@ -296,11 +296,11 @@ class Connection:
             # asyncio runs `call_soon` callbacks before the next turn's sockets, and due timers
             # after them. With `call_soon`, this connection would spend the next turn too, and no
             # other would be read.
-            self._loop.call_later(0, self._go_on)
+            self._loop.call_later(0, self._continue_reading)
         else:
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._continue_reading)
 
-    def _go_on(self) -> None:
+    def _continue_reading(self) -> None:
         """Continue after the other connections have had their turn."""
         turn = self.server.loop_turn
         if turn.is_spent:
@@ -389,7 +389,7 @@ class Connection:
         let in the next request."""
         if not self._is_reading and not self.is_closed and not self._is_full():
             self._is_yielding = True
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._continue_reading)
 
     def _on_writable(self) -> None:
         turn = self.server.loop_turn
@@ -453,7 +453,7 @@ class Connection:
         output.appendleft(joined)
         return joined
 
-    def _look_at(self, send: _FileSend, count: int, failure: OSError) -> None:
+    def _report_failed_file(self, send: _FileSend, count: int, failure: OSError) -> None:
         """Report the file if it, and not the socket, made a sendfile fail. If the errno does not
         tell, reading the same bytes again does."""
         file = send.source.file
@@ -480,7 +480,7 @@ class Connection:
             sent = os.sendfile(self._fd, fd, send.position, want)
         except OSError as failure:
             if failure.errno not in _OF_SOCKETS:
-                self._look_at(send, want, failure)
+                self._report_failed_file(send, want, failure)
             raise
         if sent == 0:
             raise ConnectionAbortedError("the log segment was truncated while it was sent")

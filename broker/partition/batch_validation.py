@@ -74,7 +74,7 @@ def checked_header(
         raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
 
 
-def packed(
+def recompressed(
     batch: memoryview,
     config: TopicConfig,
     *,

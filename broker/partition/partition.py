@@ -69,7 +69,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.directories: tuple[bytes, ...] = ()
         self.followers: dict[int, FollowerState] = {}
-        self.deleted_to = 0
+        self.deleted_records_offset = 0
         """Highest offset up to which DeleteRecords has been answered, as far as this leader
         knows."""
         self.isr_state: isr.IsrState = isr.Committed(frozenset())
@@ -484,12 +484,12 @@ class Partition:
         )
 
     def _may_join(self, replica_id: int, remote: FollowerState) -> bool:
-        # The follower has reported, from its disk, a log start at or above `deleted_to`. Bad
-        # sequence otherwise: 1. Records are deleted while follower A is away. 2. A returns and
-        # joins the ISR with the records still on its disk. 3. Power fails. 4. A is elected, and the
-        # deleted records are back.
+        # The follower has reported, from its disk, a log start at or above
+        # `deleted_records_offset`. Bad sequence otherwise: 1. Records are deleted while follower A
+        # is away. 2. A returns and joins the ISR with the records still on its disk. 3. Power
+        # fails. 4. A is elected, and the deleted records are back.
         return (
-            remote.start_offset >= self.deleted_to
+            remote.start_offset >= self.deleted_records_offset
             and remote.end_offset >= self.high_watermark
             and remote.end_offset >= self.epoch_start_offset
             and remote.end_offset != UNKNOWN_OFFSET

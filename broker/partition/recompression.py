@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kvorum.broker.network.purgatory import PendingAck, PendingProduce
-from kvorum.broker.partition.batch_validation import ProduceTerms, packed, refusal
+from kvorum.broker.partition.batch_validation import ProduceTerms, recompressed, refusal
 from kvorum.broker.partition.partition import Partition
 from kvorum.broker.partition.topic_config import TopicConfig
 from kvorum.runtime.clock import Clock
@@ -106,7 +106,7 @@ class RecompressionServices(Protocol):
     def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
 
 
-class Unpacked(NamedTuple):
+class QueuedBatch(NamedTuple):
     """A batch that waits for recompression.
 
     batch: a copy, since the bytes of a request are invalid after its handler returns. pending: the
@@ -132,7 +132,7 @@ class Recompressor:
 
     def __init__(self, replica: CompressingReplica) -> None:
         self._replica = replica
-        self._line: deque[Unpacked] = deque()
+        self._line: deque[QueuedBatch] = deque()
         self._is_running = False
 
     def holds(self, batch: Buffer) -> bool:
@@ -148,7 +148,7 @@ class Recompressor:
             and not target_compression.fits(batch)
         )
 
-    def add(self, item: Unpacked, services: RecompressionServices) -> None:
+    def add(self, item: QueuedBatch, services: RecompressionServices) -> None:
         """Add the batch to the line; `item.pending` waits for it already."""
         self._line.append(item)
         item.connection.count_held(len(item.batch))
@@ -173,10 +173,10 @@ class Recompressor:
         finally:
             self._is_running = False
 
-    def _packed(self, item: Unpacked, config: TopicConfig) -> tuple[memoryview, BatchHeader]:
+    def _packed(self, item: QueuedBatch, config: TopicConfig) -> tuple[memoryview, BatchHeader]:
         """In a thread. Raises BatchError."""
         core = self._replica.core
-        return packed(
+        return recompressed(
             memoryview(item.batch),
             config,
             name=f"{core.topic}-{core.partition_id}",
@@ -186,7 +186,7 @@ class Recompressor:
         )
 
     def _hand_on(
-        self, item: Unpacked, outcome: tuple[memoryview, BatchHeader] | BatchError, clock: Clock
+        self, item: QueuedBatch, outcome: tuple[memoryview, BatchHeader] | BatchError, clock: Clock
     ) -> None:
         """Do as `broker/api/produce` does with a batch that needs no recompression."""
         replica, pending = self._replica, item.pending

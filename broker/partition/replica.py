@@ -181,7 +181,7 @@ class Replica:
                 self.verifications.on_leadership()
                 # Earlier leaders answered DeleteRecords only after this replica had reported its
                 # start, or admitted it to the ISR with that start.
-                self.core.deleted_to = self.log.start_offset
+                self.core.deleted_records_offset = self.log.start_offset
                 self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.core.raise_high_watermark(now_ms):
             self.on_high_watermark()

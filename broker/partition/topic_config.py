@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.quotas.replication_quota import NOBODY, ThrottledReplicas, parse_throttled
+from kvorum.broker.quotas.replication_quota import NO_REPLICAS, ThrottledReplicas, parse_throttled
 from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS
 from kvorum.metadata.configs.model import list_items, parse
 from kvorum.storage.format.compression import Codec
@@ -55,8 +55,8 @@ class TopicConfig:
     is_log_append_time: bool
     timestamp_before_max_ms: int | None
     timestamp_after_max_ms: int
-    leader_throttled: ThrottledReplicas = NOBODY
-    follower_throttled: ThrottledReplicas = NOBODY
+    leader_throttled: ThrottledReplicas = NO_REPLICAS
+    follower_throttled: ThrottledReplicas = NO_REPLICAS
     target_compression: TargetCompression | None = None
 
 
@@ -112,11 +112,13 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         leader_throttled=parse_throttled(overrides.get(LEADER_THROTTLED, "")),
         follower_throttled=parse_throttled(overrides.get(FOLLOWER_THROTTLED, "")),
-        target_compression=_packing(config, overrides),
+        target_compression=_target_compression(config, overrides),
     )
 
 
-def _packing(config: BrokerConfig, overrides: Mapping[str, str]) -> TargetCompression | None:
+def _target_compression(
+    config: BrokerConfig, overrides: Mapping[str, str]
+) -> TargetCompression | None:
     name = str(_value(config, overrides, "compression.type"))
     codec = CODECS.get(name)
     if codec is None:

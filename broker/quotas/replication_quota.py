@@ -38,7 +38,7 @@ class ThrottledReplicas:
         return self.is_all or bool(self.pairs)
 
 
-NOBODY = ThrottledReplicas()
+NO_REPLICAS = ThrottledReplicas()
 
 
 def parse_throttled(text: str) -> ThrottledReplicas:
@@ -56,7 +56,7 @@ def parse_throttled(text: str) -> ThrottledReplicas:
         pair = whole_number(partition_id), whole_number(broker_id)
         if pair[0] is not None and pair[1] is not None:
             pairs.add((pair[0], pair[1]))
-    return ThrottledReplicas(pairs=frozenset(pairs)) if pairs else NOBODY
+    return ThrottledReplicas(pairs=frozenset(pairs)) if pairs else NO_REPLICAS
 
 
 class ReplicationQuota:

@@ -61,7 +61,7 @@ class Coordinators:
     ) -> PartitionErrors:
         """Add the partitions to the producer's transaction, or verify that they are in it.
 
-        Returns the coordinator's error for each; see `as_told_to_producer`.
+        Returns the coordinator's error for each; see `error_for_producer`.
         """
         body = AddPartitions(
             transactional_id=transactional_id,
@@ -136,7 +136,7 @@ def _is_concurrent(answer: PartitionErrors) -> bool:
     return ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
 
 
-def as_told_to_producer(
+def error_for_producer(
     error: ErrorCode, *, knows_concurrent: bool, knows_abortable: bool
 ) -> ErrorCode:
     """The coordinator's error, translated to one that the producer's version of the API knows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.config.broker_config import part_of
-from kvorum.broker.coordinator.model import Told
+from kvorum.broker.coordinator.model import FactLearned
 from kvorum.broker.coordinator.shard_context import ShardContext
 from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.config import TransactionConfig
@@ -43,7 +43,7 @@ class TransactionDriver:
         )
 
     def ask(self, term: ShardContext, question: Any) -> None:
-        """Carry out a shard's question; the answer is a `Told`."""
+        """Carry out a shard's question; the answer is a `FactLearned`."""
         match question:
             case SendMarkers():
                 self._markers.send(term, question)
@@ -64,7 +64,7 @@ class TransactionDriver:
         taken = await self._services.producer_ids.take()
         producer_id = None if isinstance(taken, Rejected) else taken
         term.give(
-            Told(
+            FactLearned(
                 fact=ProducerIdTaken(
                     transactional_id=question.transactional_id, producer_id=producer_id
                 )

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import NamedTuple
 
-from kvorum.broker.coordinator.model import Told
+from kvorum.broker.coordinator.model import FactLearned
 from kvorum.broker.coordinator.shard_context import ShardContext, State
 from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.marker_book import Batch, MarkerBook
@@ -116,7 +116,7 @@ class MarkerSender:
             fact = MarkersWritten(
                 ask_id=question.ask_id, transactional_id=question.transactional_id
             )
-            key.term.give(Told(fact=fact))
+            key.term.give(FactLearned(fact=fact))
 
     # --- one request --------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from kvorum.broker.network.purgatory import PendingAck, PendingProduce
 from kvorum.broker.partition.batch_validation import ProduceTerms
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.transactions.broker_services import BrokerServices
-from kvorum.broker.transactions.coordinators import as_told_to_producer
+from kvorum.broker.transactions.coordinators import error_for_producer
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.verification import FIRST_ADDING_VERSION, needs_verification
 from kvorum.runtime.errors import ErrorCode
@@ -116,7 +116,7 @@ class ProduceGate:
         at = (held.topic_index, held.partition_index)
         core = held.replica.core
         if verdict != ErrorCode.NONE:
-            told = as_told_to_producer(
+            told = error_for_producer(
                 verdict,
                 knows_concurrent=self._terms.version >= FIRST_ADDING_VERSION,
                 knows_abortable=self._terms.version >= FIRST_ABORTABLE_VERSION,

@@ -20,12 +20,12 @@ from kvorum.broker.coordinator.model import (
     Durable,
     Effect,
     Event,
+    FactLearned,
     Instant,
     ReplayedRecord,
     Request,
     SetTimer,
     TimerFired,
-    Told,
     TopicsChanged,
     TransactionEnd,
     TransactionEnded,
@@ -56,7 +56,7 @@ from kvorum.broker.transactions.requests import (
 from kvorum.runtime.errors import ErrorCode, invariant
 
 
-class _Patience(NamedTuple):
+class _ParkTimer(NamedTuple):
     """Name of the timer for the requests that are parked for one transactional id."""
 
     transactional_id: str
@@ -76,9 +76,9 @@ class TransactionShard:
     """
 
     __slots__ = (
-        "_asked",
         "_config",
         "_coordinator_epoch",
+        "_marker_questions",
         "_next_ask_id",
         "_parked",
         "_transaction_version",
@@ -102,7 +102,7 @@ class TransactionShard:
         #: Requests that wait for the markers of the last transaction, by transactional id.
         self._parked: dict[str, list[Request]] = {}
         #: ask_id of the pending question for markers, by transactional id.
-        self._asked: dict[str, int] = {}
+        self._marker_questions: dict[str, int] = {}
         self._next_ask_id = 0
 
     # --- the log ------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class TransactionShard:
                 return self._on_timer(name, now)
             case Durable(tag=tag):
                 return self._on_prepared(tag, now)
-            case Told(fact=fact):
+            case FactLearned(fact=fact):
                 return self._on_told(fact, now)
             case TransactionEnded() | TopicsChanged():
                 # The sender of markers skips partitions of deleted topics.
@@ -157,7 +157,7 @@ class TransactionShard:
                 assert_never(event)
 
     def _on_timer(self, name: Hashable, now: Instant) -> list[Effect]:
-        if isinstance(name, _Patience):
+        if isinstance(name, _ParkTimer):
             parked = self._parked.pop(name.transactional_id)
             return [_answer(request.token, ErrorCode.CONCURRENT_TRANSACTIONS) for request in parked]
         if name == ABORT_TIMER:
@@ -226,13 +226,13 @@ class TransactionShard:
         if len(parked) > 1:
             return []
         deadline_ms = now.monotonic_ms + PARK_MS
-        return [SetTimer(name=_Patience(transactional_id), deadline_ms=deadline_ms)]
+        return [SetTimer(name=_ParkTimer(transactional_id), deadline_ms=deadline_ms)]
 
     def _unpark(self, transactional_id: str, now: Instant) -> list[Effect]:
         parked = self._parked.pop(transactional_id, None)
         if parked is None:
             return []
-        effects: list[Effect] = [CancelTimer(name=_Patience(transactional_id))]
+        effects: list[Effect] = [CancelTimer(name=_ParkTimer(transactional_id))]
         for request in parked:
             if transactional_id in self._waiting:
                 # The request before this one needs a new producer id first.
@@ -259,7 +259,7 @@ class TransactionShard:
     def _barrier(self, transaction: Transaction) -> Barrier:
         ask_id = self._next_ask_id
         self._next_ask_id += 1
-        self._asked[transaction.transactional_id] = ask_id
+        self._marker_questions[transaction.transactional_id] = ask_id
         return Barrier(tag=(transaction.transactional_id, ask_id))
 
     # --- the end of a transaction ---------------------------------------------------------------
@@ -268,7 +268,7 @@ class TransactionShard:
         transactional_id, ask_id = tag
         transaction = self._transactions[transactional_id]
         invariant(
-            transaction.state in PREPARED and self._asked[transactional_id] == ask_id,
+            transaction.state in PREPARED and self._marker_questions[transactional_id] == ask_id,
             f"{transaction.summary()} was left before its markers were sent",
         )
         if not transaction.partitions:
@@ -289,14 +289,14 @@ class TransactionShard:
         ]
 
     def _complete(self, transaction: Transaction, now: Instant) -> list[Effect]:
-        del self._asked[transaction.transactional_id]
+        del self._marker_questions[transaction.transactional_id]
         effects = self._write(machine.complete(transaction, now.wall_ms))
         return effects + self._unpark(transaction.transactional_id, now)
 
     def _on_told(self, fact: Any, now: Instant) -> list[Effect]:
         match fact:
             case MarkersWritten():
-                if self._asked.get(fact.transactional_id) != fact.ask_id:
+                if self._marker_questions.get(fact.transactional_id) != fact.ask_id:
                     return []
                 return self._complete(self._transactions[fact.transactional_id], now)
             case ProducerIdTaken():

@@ -25,8 +25,8 @@ from kvorum.metadata.controller.decide.brokers import heartbeat, register
 from kvorum.metadata.controller.decide.configs import alter_configs
 from kvorum.metadata.controller.decide.directories import assign_replicas
 from kvorum.metadata.controller.decide.elections import Sweep, begin_sweep, elect_leaders, sweep
-from kvorum.metadata.controller.decide.eligible import with_elr_cleared
 from kvorum.metadata.controller.decide.eligible_brokers import EligibleBrokers, eligible_brokers
+from kvorum.metadata.controller.decide.elr_clearing import with_elr_cleared
 from kvorum.metadata.controller.decide.features import (
     bootstrap,
     register_controller,

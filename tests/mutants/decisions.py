@@ -25,7 +25,7 @@ REASSIGNMENT = "metadata/controller/decide/reassignment.py"
 SESSIONS = "metadata/controller/broker_sessions.py"
 TOPICS = "metadata/controller/decide/topics.py"
 UNREGISTER = "metadata/controller/decide/unregister.py"
-ELIGIBLE = "metadata/controller/decide/eligible.py"
+ELIGIBLE = "metadata/controller/decide/elr_clearing.py"
 
 #: test_partition_machine makes topics all the time, and chases its tail if they go wrong.
 _of_topics = functools.partial(of_decisions, tests=("tests/test_metadata/test_topics.py",))

@@ -29,11 +29,11 @@ _STARTS: tuple[Rule, ...] = (
 
 _ELIGIBLE: tuple[Rule, ...] = (
     ("default-clears-every-elr", "a topic's own minimum comes before the default",
-     "metadata/controller/decide/eligible.py",
+     "metadata/controller/decide/elr_clearing.py",
      "            if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):\n",
      "            if True:\n"),
     ("default-clears-no-elr", "the default is the minimum of topics without one",
-     "metadata/controller/decide/eligible.py",
+     "metadata/controller/decide/elr_clearing.py",
      "            if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):\n",
      "            if False:\n"),
 )  # fmt: skip
@@ -63,12 +63,12 @@ _TERMS: tuple[Rule, ...] = (
      "            # names.\n            self._events.append(event)\n", "            pass\n"),
     ("new-topic-taken-for-the-old", "what was made anew before the term is not gone",
      "broker/coordinator/host.py",
-     "                term.give(at_first if is_first else event)\n",
-     "                term.give(event)\n"),
+     "                context.give(at_first if is_first else event)\n",
+     "                context.give(event)\n"),
     ("old-topic-taken-for-the-new", "what was made anew in the term is of us alone",
      "broker/coordinator/host.py",
-     "                term.give(at_first if is_first else event)\n",
-     "                term.give(at_first)\n"),
+     "                context.give(at_first if is_first else event)\n",
+     "                context.give(at_first)\n"),
 )  # fmt: skip
 
 MUTANTS = (

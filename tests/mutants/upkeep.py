@@ -132,7 +132,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if not is_named or (own is not None and not own.is_offline):\n", "        if True:\n",
      OF_PLACES),
     ("contested-copy-removed", "what may be the replica is not removed", STORE,
-     "        self._contested.add(name)\n\n    def refuse_lost", "        pass\n\n    def refuse_lost",
+     "        self._contested.add(name)\n\n    def missing_reason", "        pass\n\n    def missing_reason",
      OF_PLACES),
     ("exchanged-folders-removed", "a folder of a living topic is not removed for its name", STORE,
      "        if owner is not None:\n            raise", "        if False:\n            raise",

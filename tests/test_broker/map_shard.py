@@ -21,12 +21,12 @@ from kvorum.broker.coordinator.model import (
     Durable,
     Effect,
     Event,
+    FactLearned,
     Instant,
     ReplayedRecord,
     Request,
     SetTimer,
     TimerFired,
-    Told,
     TopicsChanged,
     TransactionEnd,
     TransactionEnded,
@@ -111,7 +111,7 @@ class MapShard:
                 return [Answer(token=token, response=answer, is_durable=False)]
             case Request(token=token, body=AskAround()):
                 return [Ask(question=token)]
-            case Told(fact=(token, answer)):
+            case FactLearned(fact=(token, answer)):
                 return [Answer(token=token, response=answer, is_durable=False)]
             case TransactionEnded(end=end):
                 self.replay_end(end)
@@ -153,7 +153,7 @@ class Kept:
         return host
 
     def term(self, broker_id: int) -> Any:
-        return self.hosts[broker_id]._terms.get(0)
+        return self.hosts[broker_id]._contexts.get(0)
 
     def wait_for_term(self, broker_id: int, leader_epoch: int = 0) -> None:
         def is_there() -> bool:

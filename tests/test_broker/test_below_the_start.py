@@ -160,13 +160,13 @@ def test_who_was_away_joins_once_it_has_told_of_what_was_deleted(
     harness.run(harness.cluster.stop_broker(2))
     first = lead(harness, topic_id, 1, (1,))
     assert deleted(client, 4) is KioError.none
-    assert first.core.deleted_to == 4
+    assert first.core.deleted_records_offset == 4
     harness.run(harness.cluster.start_broker(2, is_clean=True))
     wait_in_sync(harness, topic_id)
     assert first.core.followers[2].start_offset >= 4
     # And whom another leads may not let in who has not, either.
     second = lead(harness, topic_id, 2, (1, 2))
-    assert second.core.deleted_to == 4
+    assert second.core.deleted_records_offset == 4
 
 
 @pytest.mark.parametrize(
@@ -176,16 +176,16 @@ def test_who_was_away_joins_once_it_has_told_of_what_was_deleted(
 def test_epochs_reach_a_log_that_ends_at_their_start(epoch: int, is_known: bool) -> None:
     cache = LeaderEpochCache([(1, 0), (2, 5), (3, 10), (4, 20)])
     cache.truncate_from_start(10)
-    assert cache.reaches(epoch, 10) is is_known
-    assert cache.reaches(2, 10)
+    assert cache.matches_at(epoch, 10) is is_known
+    assert cache.matches_at(2, 10)
     cache.clear()
-    assert not cache.reaches(epoch, 10)
+    assert not cache.matches_at(epoch, 10)
 
 
 def test_epochs_that_were_cut_at_the_same_start_again_reach_as_far() -> None:
     cache = LeaderEpochCache([(1, 0), (2, 5)])
     cache.truncate_from_start(5)
     cache.truncate_from_start(5)
-    assert cache.reaches(1, 5)
+    assert cache.matches_at(1, 5)
     cache.truncate_from_start(7)
-    assert not cache.reaches(1, 7)
+    assert not cache.matches_at(1, 7)

@@ -131,7 +131,7 @@ def test_the_start_of_a_log_that_went_while_another_directory_was_written_is_not
         starts = LogStartAcks(lambda *failure: None)
         saved = asyncio.Event()
         for it in (staying, going):
-            starts.told(it, saved.set)
+            starts.reportable_start(it, saved.set)
         await saved.wait()
 
     asyncio.run(tell())

@@ -284,7 +284,7 @@ def test_who_joins_has_told_where_the_log_begins() -> None:
     # 1. Records are deleted while it is away, 2. it is in the ISR again, and has not written the
     # new start to its disk yet, 3. the power fails: it leads, and they are back.
     partition = make(isr=(1,), end_offset=10)
-    partition.deleted_to = 4
+    partition.deleted_records_offset = 4
     partition.on_follower_fetch(2, 10, 3, 10, 0)
     assert partition.propose_expand() is None
     assert partition.propose_expand(1) is None

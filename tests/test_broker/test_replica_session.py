@@ -240,8 +240,8 @@ def test_a_start_that_retention_has_moved_is_in_the_next_request():
             )
         session.next_request()
         assert not session.has_changes
-        session.tell_start((TOPIC_ID, 0))
-        session.tell_start((TOPIC_ID, 1))  # followed no more
+        session.report_log_start((TOPIC_ID, 0))
+        session.report_log_start((TOPIC_ID, 1))  # followed no more
         ((_, (listed,)),), _ = session.next_request()
         return listed.partition_id
 

@@ -243,17 +243,17 @@ def test_a_folder_that_is_gone_though_it_was_flushed_is_said_to_be(
     write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1, ("never", 0): 0})
     disk.remove_tree("data/t-0")
     store = made(disk)
-    assert store.refuse_lost("never-0") is None
+    assert store.missing_reason("never-0") is None
     said = "data/t-0 is gone, and held what is below offset 1"
-    assert store.refuse_lost("t-0") == said
+    assert store.missing_reason("t-0") == said
     store.drop_unclaimed()
     store.checkpoints.collect_log_offsets([])
     store.checkpoints.write_log_offsets()
-    assert made(disk).refuse_lost("t-0") == said
+    assert made(disk).missing_reason("t-0") == said
     for _ in range(2):
         store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
     assert [record.getMessage() for record in caplog.records] == [f"{said}; an empty log begins"]
-    assert store.refuse_lost("t-0") is None and made(disk).refuse_lost("t-0") is None
+    assert store.missing_reason("t-0") is None and made(disk).missing_reason("t-0") is None
 
 
 def with_watermark(disk: MemoryDisk) -> None:
@@ -275,11 +275,11 @@ def test_what_was_committed_is_there_for_as_long_as_the_machine_runs() -> None:
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
     disk.remove_tree("data/t-0")
     store = made(disk)
-    assert store.refuse_lost("t-0") == "data/t-0 is gone, and held what is below offset 1"
+    assert store.missing_reason("t-0") == "data/t-0 is gone, and held what is below offset 1"
     store.checkpoints.collect_log_offsets([])
     store.checkpoints.write_log_offsets()
     disk.crash()
-    assert made(disk).refuse_lost("t-0") is not None, "it was known before the power failed"
+    assert made(disk).missing_reason("t-0") is not None, "it was known before the power failed"
 
 
 def test_what_was_committed_and_not_fsynced_may_go_with_the_power() -> None:
@@ -288,7 +288,7 @@ def test_what_was_committed_and_not_fsynced_may_go_with_the_power() -> None:
         with_watermark(disk)
         disk.crash()
         if not disk.exists("data/t-0"):
-            assert made(disk).refuse_lost("t-0") is None
+            assert made(disk).missing_reason("t-0") is None
         assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset in (0, 1)
 
 
@@ -301,7 +301,7 @@ def test_watermarks_of_what_the_power_took_are_not_taken_for_those_of_this_boot(
     store = made(disk)
     store.checkpoints.lower("t", 0, 0)
     disk.kill_process()
-    assert made(disk).refuse_lost("gone-0") is None
+    assert made(disk).missing_reason("gone-0") is None
 
 
 def test_a_folder_that_no_topic_asks_for_is_not_missed() -> None:
@@ -311,10 +311,10 @@ def test_a_folder_that_no_topic_asks_for_is_not_missed() -> None:
     store = made(disk)
     assert store.has_strays
     store.drop_unclaimed()
-    assert not store.has_strays and store.refuse_lost("t-0") is None
+    assert not store.has_strays and store.missing_reason("t-0") is None
     store.checkpoints.collect_log_offsets([])
     store.checkpoints.write_log_offsets()
-    assert made(disk).refuse_lost("t-0") is None
+    assert made(disk).missing_reason("t-0") is None
 
 
 LONG = "t" * 249
@@ -332,8 +332,8 @@ def test_a_topic_with_the_longest_name_goes_and_another_of_its_name_comes(tmp_pa
     store.delete(replica_with(log, LONG, 12))
     after = ReplicaStore(disk=disk, data_directory=str(tmp_path), rng=random.Random(1), topics=dict)
     after.load(is_clean=False)
-    assert after.refuse_lost(f"{LONG}-12") is None
-    assert after.refuse_lost(f"{LONG}-1") is not None
+    assert after.missing_reason(f"{LONG}-12") is None
+    assert after.missing_reason(f"{LONG}-1") is not None
     store.remove(store.take_removals())
     assert sorted(disk.list_dir(str(tmp_path))) == [RECOVERY_POINT]
 
@@ -366,8 +366,8 @@ def test_no_crash_in_a_removal_looks_like_a_folder_that_was_taken(is_dropped: bo
                 disk.kill_process()
             for _ in range(2):
                 after = made(disk)
-                assert after.refuse_lost("t-0") is None
-                assert after.refuse_lost("u-0") is not None
+                assert after.missing_reason("t-0") is None
+                assert after.missing_reason("u-0") is not None
                 after.remove(after.take_removals())
 
 

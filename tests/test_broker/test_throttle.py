@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.quotas.replication_quota import (
-    NOBODY,
+    NO_REPLICAS,
     UNLIMITED,
     ReplicationQuota,
     ThrottledReplicas,
@@ -83,7 +83,7 @@ def test_rate_of_zero_lets_nothing_through_until_it_is_raised():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", NOBODY),
+        ("", NO_REPLICAS),
         ("*", ThrottledReplicas(is_all=True)),
         ("0:101,12:3", ThrottledReplicas(pairs=frozenset({(0, 101), (12, 3)}))),
         ("0:x, 1:2", ThrottledReplicas(pairs=frozenset({(1, 2)}))),

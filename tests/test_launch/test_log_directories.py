@@ -365,7 +365,9 @@ def test_a_broker_ends_if_no_controller_hears_of_a_failed_directory_in_time(
         process._replicas.on_directory_error(lost, OSError(errno.EIO, "i/o error"), "test")
         assert process._lifecycle._wake.is_set()
         if is_told:
-            process._lifecycle.told_offline = frozenset(process._lifecycle._offline_directories())
+            process._lifecycle.acknowledged_offline = frozenset(
+                process._lifecycle._offline_directories()
+            )
         await process._exit_if_unreported()
         await process._tasks.stop()
         await process._client.close()

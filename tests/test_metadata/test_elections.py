@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from kvorum.metadata.controller.controller import ControllerConfig
 from kvorum.metadata.controller.decide import elections
-from kvorum.metadata.controller.decide.eligible import with_elr_cleared
 from kvorum.metadata.controller.decide.eligible_brokers import ElectionRules
+from kvorum.metadata.controller.decide.elr_clearing import with_elr_cleared
 from kvorum.metadata.controller.decide.partition_change import change, dropped, without
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import NO_LEADER, RECOVERED, RECOVERING, Config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
-from kvorum.metadata.controller.decide.eligible import with_elr_cleared
+from kvorum.metadata.controller.decide.elr_clearing import with_elr_cleared
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED
 from kvorum.metadata.image.records import Endpoint

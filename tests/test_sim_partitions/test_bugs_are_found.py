@@ -87,7 +87,7 @@ original_restart = Replica.restart_at
             restart_too_high,
             {"OnlyWhatWasToGoIsDeleted", "NothingCommittedByFollowers", "Convergence"},
         ),
-        (LogStartAcks, "told", tell_at_once, {"DeletedStaysDeleted"}),
+        (LogStartAcks, "reportable_start", tell_at_once, {"DeletedStaysDeleted"}),
         (Log, "base_below_start", take_no_batch_around_the_start, {"Convergence"}),
     ],
 )

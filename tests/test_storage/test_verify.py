@@ -218,7 +218,7 @@ def test_a_verify_beside_a_running_broker_says_what_that_looks_like(folder: Path
         assert f"runs on {folder.parent}: what it writes or removes meanwhile looks like" in error
         process.communicate()
     assert kvorum("log", "verify", str(folder))[2] == ""
-    assert "For folders that nobody writes to" in kvorum("log", "verify", "--help")[1]
+    assert "Use it on folders that no process writes to" in kvorum("log", "verify", "--help")[1]
 
 
 def test_a_bad_transaction_index_snapshot_or_checkpoint_is_found(folder: Path) -> None:

@@ -19,12 +19,12 @@ from kvorum.broker.coordinator.model import (
     Durable,
     Effect,
     Event,
+    FactLearned,
     Instant,
     ReplayedRecord,
     Request,
     SetTimer,
     TimerFired,
-    Told,
 )
 from kvorum.broker.transactions.config import PARK_MS, TransactionConfig
 from kvorum.broker.transactions.model import Transaction
@@ -94,7 +94,7 @@ class Host:
         self.carry_out(self.shard.step(event, self.now))
 
     def tell(self, fact: Any) -> None:
-        self.give(Told(fact=fact))
+        self.give(FactLearned(fact=fact))
 
     def give_producer_ids(self, *, is_there: bool = True) -> None:
         for question in [ask for ask in self.asks if isinstance(ask, TakeProducerId)]:

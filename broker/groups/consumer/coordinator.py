@@ -24,7 +24,7 @@ from kvorum.broker.groups.consumer.requests import (
     ConsumerHeartbeat,
     DescribeConsumerGroup,
 )
-from kvorum.broker.groups.consumer.targets import Setting
+from kvorum.broker.groups.consumer.targets import StepInputs
 from kvorum.broker.groups.migration import downgrade, upgrade
 from kvorum.broker.groups.records import group_key
 from kvorum.broker.groups.step_effects import NO_CONFIGS, StepEffects
@@ -102,20 +102,20 @@ class ConsumerGroups:
         if refused is not None:
             return refused
         present = self.groups.get(request.group_id)
-        setting = self.setting(step)
+        inputs = self.inputs(step)
         if not isinstance(present, ConsumerGroup):
-            return self._begin(event, present, setting, step)
+            return self._begin(event, present, inputs, step)
         if request.member_epoch not in heartbeat.LEAVING:
-            answer = heartbeat.heartbeat(present, event, setting, step)
-            step.append_all(setting.out)
+            answer = heartbeat.heartbeat(present, event, inputs, step)
+            step.append_all(inputs.out)
             return answer
         epoch = present.group_epoch
-        left = membership.leave(present, request, setting, step)
-        self.finish(present, epoch, setting, step)
+        left = membership.leave(present, request, inputs, step)
+        self.finish(present, epoch, inputs, step)
         return left
 
     def _begin(
-        self, event: Request, present: ClassicGroup | None, setting: Setting, step: StepEffects
+        self, event: Request, present: ClassicGroup | None, inputs: StepInputs, step: StepEffects
     ) -> object:
         """Create the group for its first member of the consumer protocol, or upgrade the classic
         group of that id."""
@@ -127,39 +127,41 @@ class ConsumerGroups:
         if present is not None and not present.members:
             records = [CoordinatorRecord(group_key(request.group_id), None)]
         elif present is not None:
-            found = upgrade.upgraded(present, setting.image, self._config)
+            found = upgrade.upgraded(present, inputs.image, self._config)
             if isinstance(found, str):
                 return _not_upgraded(request.group_id, found)
             group, records = found, upgrade.records(found)
             if not step.fit_together(records):
                 reason = "what is to be written of its members does not fit into one batch"
                 return _not_upgraded(request.group_id, reason)
-        answer = heartbeat.heartbeat(group, event, setting, step)
+        answer = heartbeat.heartbeat(group, event, inputs, step)
         if isinstance(answer, Rejected):
             return answer
         self.groups[request.group_id] = group
-        if present is not None and step.fit_together([*records, *setting.out]):
-            records, setting.out[:] = [*records, *setting.out], []
+        if present is not None and step.fit_together([*records, *inputs.out]):
+            records, inputs.out[:] = [*records, *inputs.out], []
         if present is not None:
             step.append_together(records)
             upgrade.end_classic(present, step)
-        step.append_all(setting.out)
+        step.append_all(inputs.out)
         for member_id in group.members.keys() - group.session_deadlines.keys():
             membership.extend_session(group, member_id, step)
         return answer
 
-    def finish(self, group: ConsumerGroup, epoch: int, setting: Setting, step: StepEffects) -> None:
+    def finish(
+        self, group: ConsumerGroup, epoch: int, inputs: StepInputs, step: StepEffects
+    ) -> None:
         """Append the records of a step. A group that the step left with classic members only is
         downgraded.
 
         epoch: the group epoch before the step.
         """
         if downgrade.is_due(group, self._config):
-            classic = downgrade.downgraded(group, epoch, setting.out, setting.image, step)
+            classic = downgrade.downgraded(group, epoch, inputs.out, inputs.image, step)
             if classic is not None:
                 self.groups[group.group_id] = classic
                 return
-        step.append_all(setting.out)
+        step.append_all(inputs.out)
 
     def describe(self, request: DescribeConsumerGroup) -> ConsumerGroupDescription | Rejected:
         group = self.find(request.group_id)
@@ -171,23 +173,23 @@ class ConsumerGroups:
         group = self.find(name.group_id)
         if group is None:
             return
-        setting, epoch = self.setting(step), group.group_epoch
+        inputs, epoch = self.inputs(step), group.group_epoch
         match name:
             case ConsumerSessionTimer():
-                membership.on_session_timer(group, name.member_id, setting, step)
+                membership.on_session_timer(group, name.member_id, inputs, step)
             case ConsumerRebalanceTimer():
-                membership.on_rebalance_timer(group, name.member_id, setting, step)
+                membership.on_rebalance_timer(group, name.member_id, inputs, step)
             case ClassicRejoinTimer() | ClassicSyncTimer():
-                membership.on_classic_timer(group, name, setting, step)
-        self.finish(group, epoch, setting, step)
+                membership.on_classic_timer(group, name, inputs, step)
+        self.finish(group, epoch, inputs, step)
 
     def end(self, group: ConsumerGroup, step: StepEffects) -> None:
         """Remove an empty group that was deleted, has expired, or becomes a classic group."""
         step.append_all(group.tombstones())
         del self.groups[group.group_id]
 
-    def setting(self, step: StepEffects) -> Setting:
-        return Setting(
+    def inputs(self, step: StepEffects) -> StepInputs:
+        return StepInputs(
             image=required(self.image, "a group is asked before the metadata was told"),
             now=step.now,
             assignors=self._config.group_consumer_assignors,

@@ -3,7 +3,7 @@
   checks -> the member's new values -> new group epoch? -> new target? -> reconcile
 
 A refusal changes nothing. An accepted heartbeat changes the group and adds its records to
-`Setting.out`; the caller writes them before it answers.
+`StepInputs.out`; the caller writes them before it answers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from kvorum.broker.coordinator.model import Request
 from kvorum.broker.groups.config import STRING_BYTES_MAX
-from kvorum.broker.groups.consumer.entering import back, enter, says_more, update_epochs
+from kvorum.broker.groups.consumer.entering import back, enter, metadata_changed, update_epochs
 from kvorum.broker.groups.consumer.expressions import expression_refusal
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import (
@@ -31,7 +31,7 @@ from kvorum.broker.groups.consumer.membership import (
 from kvorum.broker.groups.consumer.reconciliation import reconcile
 from kvorum.broker.groups.consumer.records import ResolvedExpression
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
-from kvorum.broker.groups.consumer.targets import Setting, forget_unused_expressions
+from kvorum.broker.groups.consumer.targets import StepInputs, forget_unused_expressions
 from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode, Rejected
 
@@ -75,7 +75,7 @@ def _join_refusal(request: ConsumerHeartbeat) -> str | None:
 
 
 def heartbeat(
-    group: ConsumerGroup, event: Request, setting: Setting, step: StepEffects
+    group: ConsumerGroup, event: Request, inputs: StepInputs, step: StepEffects
 ) -> ConsumerHeartbeated | Rejected:
     """Handle a heartbeat of epoch 0 or above; leaving is in `membership`."""
     request: ConsumerHeartbeat = event.body
@@ -88,19 +88,19 @@ def heartbeat(
     if isinstance(before, Rejected):
         return before
     told = _as_told(before, event)
-    resolved = _resolved(group, told, setting)
+    resolved = _resolved(group, told, inputs)
     if isinstance(resolved, Rejected):
         return resolved
-    if says_more(group, before, told) and not step.fits(group.metadata_record(told)):
+    if metadata_changed(group, before, told) and not step.fits(group.metadata_record(told)):
         text = f"What member {told.member_id} subscribes to does not fit into one record."
         return Rejected(ErrorCode.INVALID_REQUEST, text)
     # From here on nothing is refused.
-    enter(group, before, told, setting, step)
+    enter(group, before, told, inputs, step)
     if resolved is not None and told.subscribed_topic_regex is not None:
         group.expressions[told.subscribed_topic_regex] = resolved
-        setting.out.append(group.expression_record(told.subscribed_topic_regex))
-    forget_unused_expressions(group, setting)
-    update_epochs(group, before, told, setting)
+        inputs.out.append(group.expression_record(told.subscribed_topic_regex))
+    forget_unused_expressions(group, inputs)
+    update_epochs(group, before, told, inputs)
     after, is_current = told, request.member_epoch == told.member_epoch
     if is_current:
         after = reconcile(
@@ -115,7 +115,7 @@ def heartbeat(
     # the request was delayed, and the member owns more by now.
     if after != told:
         group.put(after)
-        setting.out.append(group.current_record(after))
+        inputs.out.append(group.current_record(after))
     # A member that used the classic protocol until now has no revocation timer yet.
     watch_revocation(group, told if before.classic is None else before, after, step)
     extend_session(group, after.member_id, step)
@@ -219,7 +219,7 @@ def _as_told(before: ConsumerMember, event: Request) -> ConsumerMember:
 
 
 def _resolved(
-    group: ConsumerGroup, told: ConsumerMember, setting: Setting
+    group: ConsumerGroup, told: ConsumerMember, inputs: StepInputs
 ) -> ResolvedExpression | Rejected | None:
     """The topics of the member's expression, if it is new to the group; Rejected if it is
     invalid."""
@@ -229,7 +229,7 @@ def _resolved(
     reason = expression_refusal(expression)
     if reason is not None:
         return Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, reason)
-    return setting.resolve(expression)
+    return inputs.resolve(expression)
 
 
 LEAVING = (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)

@@ -15,7 +15,7 @@ from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import NO_PARTITIONS, STATIC_LEAVE_EPOCH, ConsumerMember
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from kvorum.broker.groups.consumer.states import MemberState
-from kvorum.broker.groups.consumer.targets import Setting, bump_epoch, forget_unused_expressions
+from kvorum.broker.groups.consumer.targets import StepInputs, bump_epoch, forget_unused_expressions
 from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.broker.groups.timers import (
     ClassicRejoinTimer,
@@ -27,7 +27,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def leave(
-    group: ConsumerGroup, request: ConsumerHeartbeat, setting: Setting, step: StepEffects
+    group: ConsumerGroup, request: ConsumerHeartbeat, inputs: StepInputs, step: StepEffects
 ) -> ConsumerHeartbeated | Rejected:
     """Handle a heartbeat that leaves. Epoch -1: for good; -2, for static members only: back before
     the session ends."""
@@ -47,10 +47,10 @@ def leave(
             pending_revocation=NO_PARTITIONS,
         )
         group.put(away)
-        setting.out.append(group.current_record(away))
+        inputs.out.append(group.current_record(away))
         step.cancel_timer(ConsumerRebalanceTimer(group.group_id, member.member_id))
     else:
-        remove(group, [member.member_id], setting, step)
+        remove(group, [member.member_id], inputs, step)
     return ConsumerHeartbeated(
         member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=0
     )
@@ -80,15 +80,15 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> Rejected:
 
 
 def remove(
-    group: ConsumerGroup, member_ids: list[str], setting: Setting, step: StepEffects
+    group: ConsumerGroup, member_ids: list[str], inputs: StepInputs, step: StepEffects
 ) -> None:
     """Remove members: tombstones, and one new group epoch. The next heartbeat makes the target."""
     for member_id in member_ids:
-        setting.out.extend(group.member_tombstones(member_id))
+        inputs.out.extend(group.member_tombstones(member_id))
         group.remove(member_id)
         forget_timers(group, member_id, step)
-    forget_unused_expressions(group, setting)
-    bump_epoch(group, setting, has_changed=True)
+    forget_unused_expressions(group, inputs)
+    bump_epoch(group, inputs, has_changed=True)
 
 
 # --- timers --------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def watch_revocation(
 
 
 def on_session_timer(
-    group: ConsumerGroup, member_id: str, setting: Setting, step: StepEffects
+    group: ConsumerGroup, member_id: str, inputs: StepInputs, step: StepEffects
 ) -> None:
     """Remove the member, unless it has sent a heartbeat meanwhile."""
     if member_id not in group.members:
@@ -167,29 +167,29 @@ def on_session_timer(
         group.session_timers[member_id] = group.session_deadlines[member_id]
         step.set_timer(ConsumerSessionTimer(group.group_id, member_id), left_ms)
         return
-    remove(group, [member_id], setting, step)
+    remove(group, [member_id], inputs, step)
 
 
 def on_rebalance_timer(
-    group: ConsumerGroup, member_id: str, setting: Setting, step: StepEffects
+    group: ConsumerGroup, member_id: str, inputs: StepInputs, step: StepEffects
 ) -> None:
     """Remove a member that has not given up partitions in time, so that others can get them."""
     member = group.members.get(member_id)
     if member is not None and member.state == MemberState.UNREVOKED_PARTITIONS:
-        remove(group, [member_id], setting, step)
+        remove(group, [member_id], inputs, step)
 
 
 def on_classic_timer(
     group: ConsumerGroup,
     name: ClassicRejoinTimer | ClassicSyncTimer,
-    setting: Setting,
+    inputs: StepInputs,
     step: StepEffects,
 ) -> None:
     """Remove a classic member that has not joined again, or not fetched its assignment, in time."""
     awaited = group.awaited_joins if isinstance(name, ClassicRejoinTimer) else group.awaited_syncs
     if name.member_id in awaited:
         awaited.remove(name.member_id)
-        remove(group, [name.member_id], setting, step)
+        remove(group, [name.member_id], inputs, step)
 
 
 def on_loaded(group: ConsumerGroup, step: StepEffects) -> None:

@@ -18,7 +18,7 @@ from kvorum.metadata.image.image import ClusterImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class StepInputs:
     """Inputs of a step besides the group, and its records. out: the records of this step, in order.
     assignors: names that this broker offers, the default first."""
 
@@ -48,7 +48,7 @@ def metadata_hash(group: ConsumerGroup, image: ClusterImage) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
 
 
-def refresh(group: ConsumerGroup, setting: Setting) -> None:
+def refresh(group: ConsumerGroup, inputs: StepInputs) -> None:
     """Look up the subscribed topics again, if they may have changed."""
     if not group.is_metadata_stale:
         return
@@ -56,39 +56,39 @@ def refresh(group: ConsumerGroup, setting: Setting) -> None:
         if expression_refusal(expression) is not None:
             # Apache Kafka wrote this expression to the log: keep the topics that it had then.
             continue
-        found = setting.resolve(expression)
+        found = inputs.resolve(expression)
         if found.topics != before.topics:
             group.expressions[expression] = found
-            setting.out.append(group.expression_record(expression))
+            inputs.out.append(group.expression_record(expression))
     group.is_metadata_stale = False
 
 
-def forget_unused_expressions(group: ConsumerGroup, setting: Setting) -> None:
+def forget_unused_expressions(group: ConsumerGroup, inputs: StepInputs) -> None:
     """Remove the expressions that no member subscribes by any more."""
     if not group.expressions:
         return
     used = {member.subscribed_topic_regex for member in group.members.values()}
     for expression in [name for name in group.expressions if name not in used]:
         del group.expressions[expression]
-        setting.out.append(group.expression_record(expression))
+        inputs.out.append(group.expression_record(expression))
 
 
-def bump_epoch(group: ConsumerGroup, setting: Setting, *, has_changed: bool) -> None:
+def bump_epoch(group: ConsumerGroup, inputs: StepInputs, *, has_changed: bool) -> None:
     """Raise the group epoch, if members or subscriptions (has_changed) or the topics have
     changed."""
-    found = metadata_hash(group, setting.image)
+    found = metadata_hash(group, inputs.image)
     if has_changed or found != group.metadata_hash:
         group.group_epoch += 1
         group.metadata_hash = found
-        setting.out.append(group.epoch_record())
+        inputs.out.append(group.epoch_record())
 
 
-def update_target(group: ConsumerGroup, setting: Setting) -> None:
+def update_target(group: ConsumerGroup, inputs: StepInputs) -> None:
     """Make the target of this group epoch, unless it exists."""
     if group.assignment_epoch >= group.group_epoch:
         return
     names = {member_id: group.topics_of(m) for member_id, m in group.members.items()}
-    topics = {name: setting.image.topic(name) for name in set().union(*names.values())}
+    topics = {name: inputs.image.topic(name) for name in set().union(*names.values())}
     there = {name: topic for name, topic in topics.items() if topic is not None}
     subscribers = {
         member_id: Subscriber(
@@ -99,14 +99,14 @@ def update_target(group: ConsumerGroup, setting: Setting) -> None:
         for member_id, member in group.members.items()
     }
     counts = {topic.topic_id: len(topic.partitions) for topic in there.values()}
-    assignor = ASSIGNORS[chosen_assignor(group, setting.assignors)]
+    assignor = ASSIGNORS[chosen_assignor(group, inputs.assignors)]
     for member_id, partitions in assignor(subscribers, counts).items():
         if group.targets.get(member_id) != partitions:
             group.targets[member_id] = partitions
-            setting.out.append(group.target_record(member_id))
+            inputs.out.append(group.target_record(member_id))
     # Written after the targets: a reader that sees only some of them makes the target again.
     group.assignment_epoch = group.group_epoch
-    setting.out.append(group.target_epoch_record())
+    inputs.out.append(group.target_epoch_record())
 
 
 def chosen_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from kvorum.broker.groups.classic import joining as classic_joining
 from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.coordinator import ConsumerGroups
 from kvorum.broker.groups.consumer.group import ConsumerGroup
-from kvorum.broker.groups.consumer.targets import Setting
+from kvorum.broker.groups.consumer.targets import StepInputs
 from kvorum.broker.groups.migration import downgrade, joining, membership
 from kvorum.broker.groups.migration.joining import Joiner
 from kvorum.broker.groups.requests import Heartbeat, Joined, LeaveGroup, Left, Synced, SyncGroup
@@ -38,13 +38,13 @@ class MixedGroups:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             step.answer(event.token, Joined(error=error, member_id=event.body.member_id))
             return
-        setting = self._consumer.setting(step)
-        joiner = joining.admitted(group, event, setting, step)
+        inputs = self._consumer.inputs(step)
+        joiner = joining.admitted(group, event, inputs, step)
         if isinstance(joiner, Joined):
             step.answer(event.token, joiner)
-        elif not self._join_as_classic(group, joiner, event, setting, step):
-            joined = joining.join(group, joiner, setting, step)
-            step.append_all(setting.out)
+        elif not self._join_as_classic(group, joiner, event, inputs, step):
+            joined = joining.join(group, joiner, inputs, step)
+            step.append_all(inputs.out)
             step.answer_durably(event.token, joined)
 
     def _join_as_classic(
@@ -52,7 +52,7 @@ class MixedGroups:
         group: ConsumerGroup,
         joiner: Joiner,
         event: Request,
-        setting: Setting,
+        inputs: StepInputs,
         step: StepEffects,
     ) -> bool:
         """True if the joiner takes the place of the group's last member of the consumer protocol.
@@ -60,10 +60,10 @@ class MixedGroups:
         before = joiner.before
         if before.member_id not in group.members or before.classic is not None:
             return False
-        group.put(replace(joiner.told, member_id=before.member_id))
+        group.put(replace(joiner.updated, member_id=before.member_id))
         if downgrade.is_due(group, self._config):
-            epoch, image = group.group_epoch, setting.image
-            classic = downgrade.downgraded(group, epoch, setting.out, image, step)
+            epoch, image = group.group_epoch, inputs.image
+            classic = downgrade.downgraded(group, epoch, inputs.out, image, step)
             if classic is not None:
                 self._consumer.groups[group.group_id] = classic
                 classic_joining.join(classic, event, step)
@@ -94,7 +94,7 @@ class MixedGroups:
         if self._consumer.image is None:
             step.answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return
-        setting, epoch = self._consumer.setting(step), group.group_epoch
-        rows = membership.leave(group, body, setting, step)
-        self._consumer.finish(group, epoch, setting, step)
+        inputs, epoch = self._consumer.inputs(step), group.group_epoch
+        rows = membership.leave(group, body, inputs, step)
+        self._consumer.finish(group, epoch, inputs, step)
         step.answer(event.token, Left(members=rows))

@@ -15,12 +15,12 @@ from kvorum.broker.coordinator.model import Request
 from kvorum.broker.groups.classic.joining import new_member_id
 from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from kvorum.broker.groups.config import STRING_BYTES_MAX
-from kvorum.broker.groups.consumer.entering import back, enter, says_more, update_epochs
+from kvorum.broker.groups.consumer.entering import back, enter, metadata_changed, update_epochs
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
 from kvorum.broker.groups.consumer.membership import await_sync, extend_session, stop_awaiting_join
 from kvorum.broker.groups.consumer.reconciliation import reconcile
-from kvorum.broker.groups.consumer.targets import Setting, forget_unused_expressions
+from kvorum.broker.groups.consumer.targets import StepInputs, forget_unused_expressions
 from kvorum.broker.groups.migration.embedded import Subscription, read_subscription, resolved
 from kvorum.broker.groups.requests import NO_MEMBER, Joined, JoinGroup
 from kvorum.broker.groups.step_effects import StepEffects
@@ -30,16 +30,16 @@ from kvorum.runtime.errors import ErrorCode
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joiner:
     """An accepted JoinGroup. before: the member so far, an empty new one, or the static member
-    whose place is taken. told: the member with the request's values. owned: partitions that it has
-    not given up."""
+    whose place is taken. updated: the member with the request's values. owned: partitions that it
+    has not given up."""
 
     before: ConsumerMember
-    told: ConsumerMember
+    updated: ConsumerMember
     owned: Partitions
 
 
 def admitted(
-    group: ConsumerGroup, event: Request, setting: Setting, step: StepEffects
+    group: ConsumerGroup, event: Request, inputs: StepInputs, step: StepEffects
 ) -> Joiner | Joined:
     """The joiner; or the answer, if the request is refused or gets a member id to join with."""
     request: JoinGroup = event.body
@@ -59,35 +59,35 @@ def admitted(
         # The member was removed and does not know it: other members may have its partitions. This
         # error makes it give everything up. A client that has just got its id owns nothing.
         return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
-    told = _as_told(before, event, subscription)
+    updated = _as_told(before, event, subscription)
     if not is_new and request.member_id == NO_MEMBER:
         # A client that still uses the old id is fenced.
         instance_id = request.group_instance_id or ""
-        told = replace(back(told), member_id=new_member_id(instance_id, step))
-    is_too_long = len(told.member_id.encode()) > STRING_BYTES_MAX
+        updated = replace(back(updated), member_id=new_member_id(instance_id, step))
+    is_too_long = len(updated.member_id.encode()) > STRING_BYTES_MAX
     if is_too_long or (
-        says_more(group, before, told) and not step.fits(group.metadata_record(told))
+        metadata_changed(group, before, updated) and not step.fits(group.metadata_record(updated))
     ):
         return _refused(request, ErrorCode.INVALID_REQUEST)
-    return Joiner(before=before, told=told, owned=resolved(subscription.owned, setting.image))
+    return Joiner(before=before, updated=updated, owned=resolved(subscription.owned, inputs.image))
 
 
-def join(group: ConsumerGroup, joiner: Joiner, setting: Setting, step: StepEffects) -> Joined:
+def join(group: ConsumerGroup, joiner: Joiner, inputs: StepInputs, step: StepEffects) -> Joined:
     """Put the joiner into the group; nothing is refused any more."""
-    told = joiner.told
-    enter(group, joiner.before, told, setting, step)
-    forget_unused_expressions(group, setting)
-    update_epochs(group, joiner.before, told, setting)
+    updated = joiner.updated
+    enter(group, joiner.before, updated, inputs, step)
+    forget_unused_expressions(group, inputs)
+    update_epochs(group, joiner.before, updated, inputs)
     after = reconcile(
-        told,
-        target=group.target(told.member_id),
+        updated,
+        target=group.target(updated.member_id),
         assignment_epoch=group.assignment_epoch,
         owned=joiner.owned,
         taken=group.holders,
     )
-    if after != told:
+    if after != updated:
         group.put(after)
-        setting.out.append(group.current_record(after))
+        inputs.out.append(group.current_record(after))
     extend_session(group, after.member_id, step)
     stop_awaiting_join(group, after.member_id, step)
     await_sync(group, after, step)

@@ -20,7 +20,7 @@ from kvorum.broker.groups.consumer.membership import (
     stop_awaiting_sync,
 )
 from kvorum.broker.groups.consumer.states import MemberState
-from kvorum.broker.groups.consumer.targets import Setting, metadata_hash
+from kvorum.broker.groups.consumer.targets import StepInputs, metadata_hash
 from kvorum.broker.groups.migration.embedded import encode_assignment, read_subscription
 from kvorum.broker.groups.migration.joining import protocol_name_of
 from kvorum.broker.groups.requests import (
@@ -84,7 +84,7 @@ def heartbeat(
 
 
 def leave(
-    group: ConsumerGroup, request: LeaveGroup, setting: Setting, step: StepEffects
+    group: ConsumerGroup, request: LeaveGroup, inputs: StepInputs, step: StepEffects
 ) -> tuple[LeftMember, ...]:
     """Remove the named members: one result for each, and one new group epoch for all."""
     rows: list[LeftMember] = []
@@ -100,7 +100,7 @@ def leave(
             leaving[member_id] = None
         rows.append(LeftMember(row.member_id, row.group_instance_id, error))
     if leaving:
-        remove(group, list(leaving), setting, step)
+        remove(group, list(leaving), inputs, step)
     return tuple(rows)
 
 

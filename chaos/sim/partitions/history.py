@@ -66,8 +66,8 @@ class Known:
     """What is known of one broker's replica. checked: compared with the truth up to there.
 
     lost_from: it lost its machine's memory, and holds for certain only what is below.
-    old_watermark: the watermark it had when it was last not trusted. deleted_to: it has told, on
-    disk, that its log begins there or above.
+    old_watermark: the watermark it had when it was last not trusted. deleted_records_offset: it has
+    reported, from its disk, that its log begins there or above.
     """
 
     process: int = -1
@@ -78,7 +78,7 @@ class Known:
     checked: int = 0
     lost_from: int | None = None
     old_watermark: int = 0
-    deleted_to: int = 0
+    deleted_records_offset: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class PartitionHistory:
     cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be.
     epochs: of each broker, (event, leader epoch) since when it goes by which. losses: how often
     something was. deletions: how far records were to be deleted, by name; None if retention
-    deletes as well. deleted_to: how far they were, as somebody was told.
+    deletes as well. deleted_records_offset: how far they were, as somebody was told.
     """
 
     name: str
@@ -109,7 +109,7 @@ class PartitionHistory:
     epochs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     losses: int = 0
     deletions: dict[str, int] | None = None
-    deleted_to: int = 0
+    deleted_records_offset: int = 0
 
     # --- what is committed of it -------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class PartitionHistory:
             # The leader lets nobody in who might bring back what is deleted. An eligible replica
             # (seed 301036) comes in alone, without one.
             for broker_id in frozenset(isr) - self.isr:
-                self.on_deleted(broker_id, self.deleted_to, leader_epoch)
+                self.on_deleted(broker_id, self.deleted_records_offset, leader_epoch)
         self.isr, self.isr_epoch = frozenset(isr), leader_epoch
         self.vouchers = self.isr | frozenset(eligible)
         for broker_id in [b for b in self.known if b not in replicas]:
@@ -147,17 +147,19 @@ class PartitionHistory:
         before = NOTHING_LOST if known.lost_from is None else known.lost_from
         known.lost_from = min(kept, before)
         if is_disk_lost:
-            known.end_offset = known.durable_end_offset = known.checked = known.deleted_to = 0
+            known.end_offset = known.durable_end_offset = known.checked = (
+                known.deleted_records_offset
+            ) = 0
         self._look_at_vouchers()
 
     def on_deleted(self, broker_id: int, offset: int, leader_epoch: int) -> None:
         """The leader of that epoch answered a deletion to `offset` that this broker had told of."""
         if leader_epoch >= self.newest_epoch:
             # Seed 382132: else an eligible replica leads by now, and may have them still.
-            self.deleted_to = max(self.deleted_to, offset)
+            self.deleted_records_offset = max(self.deleted_records_offset, offset)
         known = self.known.get(broker_id)
         if known is not None:
-            known.deleted_to = max(known.deleted_to, offset)
+            known.deleted_records_offset = max(known.deleted_records_offset, offset)
 
     def _look_at_vouchers(self) -> None:
         lost = []
@@ -229,12 +231,12 @@ class PartitionHistory:
     def _check_start(self, view: View, known: Known) -> None:
         if view.start_offset == view.end_offset:
             # Seed 200071: nothing of it was fsynced when the power failed. It begins anew.
-            known.deleted_to = min(known.deleted_to, view.start_offset)
+            known.deleted_records_offset = min(known.deleted_records_offset, view.start_offset)
         check(
-            view.start_offset >= known.deleted_to,
+            view.start_offset >= known.deleted_records_offset,
             "DeletedStaysDeleted",
             f"{self.name} on {view.broker_id}: begins at {view.start_offset}, and had told that "
-            f"all below {known.deleted_to} is deleted",
+            f"all below {known.deleted_records_offset} is deleted",
         )
         if self.deletions is not None:
             # Else a log that begins too high has nothing that could differ from what is committed.
@@ -261,7 +263,7 @@ class PartitionHistory:
         """A leader begins: what was committed is there, or may be lost."""
         self.newest_epoch = view.leader_epoch
         # A replica that leads without having been in sync may bring them back.
-        self.deleted_to = min(self.deleted_to, view.start_offset)
+        self.deleted_records_offset = min(self.deleted_records_offset, view.start_offset)
         if self.may_lose_from < view.start_offset:
             # Seed 340205: whether it ever had what may be lost, and is below its start, nobody can
             # tell. Sent again, it may be news to it.
@@ -303,10 +305,10 @@ class PartitionHistory:
         self._forget_sequences(keep, len(self.batches))
         del self.batches[keep:], self.bases[keep:]
         self.end_offset = min(self.end_offset, offset)
-        self.deleted_to = min(self.deleted_to, offset)
+        self.deleted_records_offset = min(self.deleted_records_offset, offset)
         for known in self.known.values():
             known.checked = min(known.checked, offset)
-            known.deleted_to = min(known.deleted_to, offset)
+            known.deleted_records_offset = min(known.deleted_records_offset, offset)
 
     def _forget_sequences(self, first: int, end: int) -> None:
         """Of these batches."""

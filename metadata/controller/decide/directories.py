@@ -69,7 +69,7 @@ def registration_problem(image: ClusterImage, request: RegisterBrokerRequest) ->
                     f"{who}: the data directory {text} is broker {other.broker_id}'s; two brokers "
                     "cannot share one, nor use a copy of it"
                 )
-    if len(request.log_dirs) > 1 and not _has_words(image):
+    if len(request.log_dirs) > 1 and not _records_directories(image):
         return Rejected(
             ErrorCode.UNSUPPORTED_VERSION,
             f"{who} has {len(request.log_dirs)} data directories, which needs {METADATA_VERSION} "
@@ -81,7 +81,7 @@ def registration_problem(image: ClusterImage, request: RegisterBrokerRequest) ->
 def registered_log_dirs(image: ClusterImage, request: RegisterBrokerRequest) -> tuple[bytes, ...]:
     """The directories to record in the registration; none if the level of metadata.version
     cannot."""
-    return tuple(sorted(request.log_dirs)) if _has_words(image) else ()
+    return tuple(sorted(request.log_dirs)) if _records_directories(image) else ()
 
 
 def after_failure(
@@ -155,8 +155,8 @@ def assign_replicas(
                     topic_id=asked.topic_id, partition_id=asked.partition_id, error=error
                 )
             )
-    if not _has_words(image):
-        records = [r for r in map(_without_words, records) if r is not None]
+    if not _records_directories(image):
+        records = [r for r in map(_without_directories, records) if r is not None]
     return Decision(tuple(records), tuple(refused))
 
 
@@ -220,7 +220,7 @@ def _assigned(
     return dataclasses.replace(record, directories=of(record.replicas or partition.replicas))
 
 
-def _without_words(record: Record) -> Record | None:
+def _without_directories(record: Record) -> Record | None:
     """The record without its directories, for a level of metadata.version that cannot record them.
     A damaged replica still loses its leadership, but may be elected again."""
     if not isinstance(record, PartitionChange):
@@ -230,7 +230,7 @@ def _without_words(record: Record) -> Record | None:
     return None if plain == empty else plain
 
 
-def _has_words(image: ClusterImage) -> bool:
+def _records_directories(image: ClusterImage) -> bool:
     return level_of(image.features, METADATA_VERSION) >= REASSIGNMENT_LEVEL
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from kvorum.metadata.controller.decide import Context, Decision
-from kvorum.metadata.controller.decide.eligible import elr_forgotten
+from kvorum.metadata.controller.decide.elr_clearing import elr_forgotten
 from kvorum.metadata.image.features import (
     ELIGIBLE_LEADER_REPLICAS,
     FEATURES_BEFORE_KIP_584,
@@ -135,7 +135,7 @@ def _problem(
         return _invalid(f"{name} is {now}: {level} would be an upgrade, not a downgrade")
     if level < now and update.kind is UpdateKind.UPGRADE:
         return _invalid(f"{name} is {now} already: {level} would be a downgrade; ask for one")
-    for who, ranges in _everybody(image, context):
+    for who, ranges in _members(image, context):
         known = {feature.name: feature for feature in ranges}.get(name)
         if known is None:
             if level > 0:
@@ -149,7 +149,7 @@ def _problem(
     return None
 
 
-def _everybody(
+def _members(
     image: ClusterImage, context: Context
 ) -> Iterator[tuple[str, tuple[FeatureRange, ...]]]:
     """This controller, the brokers, and the other voters, each with its supported levels."""

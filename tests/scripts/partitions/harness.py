@@ -86,7 +86,7 @@ class Node:
         )  # fmt: skip
         self.session = FollowerFetchSession(
             config=CONFIG, leader_name=str, on_resume=lambda: None, quota=ReplicationQuota(0),
-            clock=self.world, starts=SimpleNamespace(told=self.told),
+            clock=self.world, starts=SimpleNamespace(reportable_start=self.reportable_start),
         )  # fmt: skip
 
     def checkpoint(self):
@@ -97,7 +97,7 @@ class Node:
         self.start_checkpoint = start_offset
         self.recovery_point = min(self.recovery_point, offset)
 
-    def told(self, replica, on_saved):
+    def reportable_start(self, replica, on_saved):
         if not self.tells_late:
             self.start_checkpoint = replica.log.start_offset
         return min(self.start_checkpoint, replica.log.start_offset)
