@@ -45,19 +45,20 @@ logger = logging.getLogger("kvorum.broker")
 LISTENER_NAME = "PLAINTEXT"
 CATCH_UP_TIMEOUT_MS = 60_000
 SERVE_FENCED_AFTER_S = 1.0
-"""A broker that is still fenced then serves all the same: clients must hear what is wrong."""
+"""After this time a broker serves although it is still fenced, so that clients get an error that
+explains the problem."""
 FAILURE_CHECK_S = 0.1
-"""Between two looks whether the controller has heard of a failed directory."""
+"""Interval of the checks if the controller knows of a failed directory."""
 WARM_UP_DELAY_S = 2.0
 WARM_UP_PAUSE_S = 0.05
-"""Between two schemas, so that requests never wait for more than one import."""
+"""Pause between two schema imports, so that a request never waits for more than one."""
 
 
 class BrokerProcess:
     """Implements `launch.process.NodeProcess`.
 
-    Start: recover, follow the metadata log, register, wait until the own registration shows in
-    the image, load the replicas it names, ask to be unfenced, and serve once that shows.
+    Start: recover, follow the metadata log, register, wait until the image shows this registration,
+    load the replicas that the image names, ask to be unfenced, and serve once the image shows that.
     """
 
     def __init__(
@@ -131,8 +132,8 @@ class BrokerProcess:
             cluster_id=config.cluster_id,
             rng=self._rng,
         )
-        # Before the registration: a broker that cannot be reached must not take a place in the
-        # cluster, and with it the place of the process that has its port.
+        # Before the registration: a broker that cannot listen must not register, and so replace the
+        # process that has its port.
         host, port = config.listen
         try:
             await self._server.bind(host, port, listener_name=LISTENER_NAME)
@@ -172,34 +173,37 @@ class BrokerProcess:
         self._tell_ignored(None, image)
         self._replicas.start()
         self._tasks.spawn(self._lifecycle.run_heartbeats(), "heartbeats")
-        # What this broker tells clients comes from its image. Clients that have waited for a
-        # cluster to start would be told of one without brokers, and librdkafka rests for a second
-        # or two on that; after a restart partitions that wait for this broker would have no leader.
+        # This broker answers clients from its image. Without this wait, 1. clients that waited for
+        # the cluster's start would see a cluster without brokers, and librdkafka retries only after
+        # a second or two; 2. after a restart, partitions that wait for this broker would have no
+        # leader.
         with suppress(TimeoutError):
             await asyncio.wait_for(self._shown_active.wait(), SERVE_FENCED_AFTER_S)
         self._server.serve()
         await self._unfenced.wait()
-        # The image is a fetch behind the answer to the heartbeat.
+        # The image gets the unfencing with the next fetch, after the heartbeat's answer.
         await self._shown_active.wait()
         self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
 
     async def _take_place(self, own: OwnDirectories) -> None:
-        """Register, wait until that shows, and remove the clean-shutdown markers: from then on this
-        process answers for the logs.
+        """Register, wait until the image shows the registration, and remove the clean-shutdown
+        markers: from then on this process is responsible for the logs.
 
-        A start that ends before has opened no log, and leaves the markers to the next one. The
-        controller compares their epoch with that of the registration it knows, so they get the new
-        one. A kill in between leaves the old one: the controller then takes the next start for an
-        unclean one, which is safe, and its logs are rightly taken for closed.
+        A start that ends before this point has opened no log, and leaves the markers to the next
+        one. The controller compares the markers' broker epoch with that of the last registration,
+        so a start that fails after it registered writes its own epoch into them. If it is killed
+        before that, the markers have the old epoch: the controller then treats the next start as
+        unclean, which is safe, and the logs are still opened as closed cleanly, which they were.
         """
         try:
             await self._lifecycle.register()
         except RegistrationFailed as error:
             raise ConfigError(str(error)) from error
         try:
-            # Before its own registration shows, the image may still name an earlier process of
-            # this id as leader; acting on that would revive a leadership that is being taken away.
+            # Before the image shows this registration, it may still name an earlier process of this
+            # id as leader. Becoming leader then would revive a leadership that the controller is
+            # moving away.
             shows_at = self._lifecycle.broker_epoch + 1
             if not await self._publisher.wait_for(shows_at, CATCH_UP_TIMEOUT_MS):
                 raise ConfigError(
@@ -217,7 +221,8 @@ class BrokerProcess:
             raise
 
     def _remove_markers(self, own: OwnDirectories) -> None:
-        """Durable on return; a directory whose marker stays goes offline. Raises ConfigError."""
+        """Durable on return; a directory whose marker cannot be removed goes offline. Raises
+        ConfigError."""
         has_failed = False
         for item in self._replicas.directories.items:
             if own.found[item.path].failure is not None:
@@ -257,8 +262,8 @@ class BrokerProcess:
         self._lifecycle.stop()
         await ended(self._client.close(), timeout_ms=1_000)
         if self._is_serving:
-            # Every log of these is closed and fsynced by now; only then may the next start trust
-            # them.
+            # Every log in these directories is closed and fsynced by now; only then may the next
+            # start trust them.
             self._mark_clean(item for item in self._replicas.directories.items if item.is_closed)
         if self._own is not None:
             self._own.release()
@@ -273,7 +278,8 @@ class BrokerProcess:
                 logger.exception("no clean-shutdown marker in %s", directory.path)
 
     def _on_directory_failed(self) -> None:
-        """Tell the controller at once; end, if there is no going on with what is left."""
+        """Report the failure to the controller at once; exit if the remaining directories are not
+        enough."""
         lost = self._replicas.directories.loss(self._config.directory)
         if lost is not None:
             self._on_failure(lost)
@@ -282,8 +288,8 @@ class BrokerProcess:
         self._tasks.spawn(self._ended_untold(), "directory-failure")
 
     async def _ended_untold(self) -> None:
-        """A controller that does not hear of a failed directory goes on counting on what lies
-        there: better that this broker ends and is fenced as a whole (KIP-112)."""
+        """Exit if the controller cannot be told of a failed directory. It would go on counting on
+        the replicas there; if the broker exits, it is fenced as a whole (KIP-112)."""
         failed = frozenset(self._replicas.directories.failed_ids())
         deadline_ms = monotonic_ms() + self._failure_timeout_ms
         while not failed <= self._lifecycle.told_offline:
@@ -298,17 +304,17 @@ class BrokerProcess:
             await asyncio.sleep(FAILURE_CHECK_S)
 
     async def _close_replicas(self) -> None:
-        # The image goes on changing, as other brokers leave too. Applied to a manager that has let
-        # go of its replicas it would open their logs again while a thread closes them.
+        # The image still changes, since other brokers shut down too. Applied to a manager that has
+        # closed its replicas, a change would open their logs again while a thread closes them.
         self._is_publishing = False
         try:
             await self._replicas.stop()
         except OSError:
-            # The disk refused: the next start must not trust what lies there.
+            # A disk call failed: the next start must not trust these logs.
             logger.exception("not all logs could be closed cleanly")
 
     async def _warm_up(self) -> None:
-        """Import what clients will ask for, in a thread, once the start is over."""
+        """Import the modules that clients' requests need, in a thread, after the start."""
         await asyncio.sleep(WARM_UP_DELAY_S)
         for name, version in usual_schemas():
             await asyncio.to_thread(warm_up, name, version)
@@ -323,7 +329,7 @@ class BrokerProcess:
                 self._lifecycle.wake()
 
     def _tell_ignored(self, delta: Delta | None, image: ClusterImage) -> None:
-        """Log what has been set for brokers and changes nothing, once."""
+        """Log once each config of brokers that is set but has no effect."""
         if delta is None or any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             lines = ignored_configs(image, self._config.node_id)
             for name in lines.keys() - self._ignored.keys():
@@ -336,8 +342,7 @@ class BrokerProcess:
             self._shown_active.set()
 
     def _on_election(self, leader_id: int, epoch: int) -> None:
-        # The log's own fetches have found the leader; it need not be one that the configuration
-        # names.
+        # The log's own fetches have found the leader, which the configuration may not name.
         address = self._config.address_of(leader_id)
         if address is None and self._raft is not None:
             address = self._raft.address_of(leader_id)
@@ -375,8 +380,8 @@ class BrokerProcess:
 
 
 def _controllers(config: NodeConfig) -> dict[int, str]:
-    """Where to look for the active controller at first; with dynamic voters their own ids are not
-    known yet."""
+    """The controllers to ask first for the active one; with dynamic voters their ids are not known
+    yet, so stand-in ids are used."""
     ids = config.raft.bootstrap_ids if config.raft.is_dynamic else tuple(config.controllers)
     found = {i: config.address_of(i) for i in ids}
     return {i: address_text(*a) for i, a in found.items() if a is not None}

@@ -1,7 +1,7 @@
 """The properties of a node's file that no class of `launch.properties` binds.
 
-They come with files carried over from Apache Kafka: older names of what is bound, configs that
-nothing here obeys, configs of the other role, names of plug-ins. Pure: the node logs the lines.
+They come with files of Apache Kafka: older names of bound properties, configs without effect in
+Kvorum, configs of the other role, names of plug-ins. Pure: the node logs the lines.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NODE_ID, BROKER_ID = "node.id", "broker.id"
 
 
 def in_own_words(properties: Mapping[str, Any]) -> Properties:
-    """The properties with what the classes bind in place of Kafka's other names for it: node.id
-    for broker.id, times in ms for those in minutes and hours. Raises ConfigError."""
+    """The properties under the names that the classes bind, in place of Kafka's other names:
+    node.id for broker.id, times in ms for those in minutes and hours. Raises ConfigError."""
     own = dict(properties)
     if BROKER_ID in own:
         broker_id = own.pop(BROKER_ID)
@@ -47,10 +47,11 @@ def in_own_words(properties: Mapping[str, Any]) -> Properties:
 def unbound(
     properties: Mapping[str, Any], bound: Collection[str], other: Collection[str], role: str
 ) -> tuple[str, ...]:
-    """A line for the log for each property that this node does not bind, by name.
+    """A log line for each property that this node does not bind, by name.
 
     bound: the names that it binds; other: those of the other role, which a shared file may have.
-    Raises ConfigError for what cannot be taken: bad values, and what would be a lie.
+    Raises ConfigError for a bad value, and for a config whose effect users rely on but Kvorum
+    lacks.
     """
     lines = []
     problems = []
@@ -71,9 +72,8 @@ def unbound(
 
 
 def reject_unheard_of(settings: Mapping[str, Any], bound: Collection[str]) -> None:
-    """Raise ConfigError for settings of a command line whose name neither Kafka nor Kvorum has.
-
-    In a file such a name may be a plug-in's; typed by hand it is a mistake."""
+    """Raise ConfigError for settings of a command line whose names neither Kafka nor Kvorum has. In
+    a file such a name may belong to a plug-in; on a command line it is a typing error."""
     unheard_of = [
         f"unknown property {name!r}{_hint(name, bound)}"
         for name in sorted(set(settings) - set(bound))

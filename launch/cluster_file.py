@@ -1,6 +1,6 @@
-"""cluster.json: what runs in a data directory, for people, tools and experiments.
+"""cluster.json: the nodes that run in a data directory, for people, tools and experiments.
 
-Written atomically by the launcher alone at every change; anybody may read it at any time.
+Only the launcher writes it, atomically, at every change; any process may read it at any time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEntry:
-    """One node. pid: None unless it runs. state: running, dead (unasked) or stopped.
+    """One node. pid: None unless it runs. state: running, dead (it ended unasked) or stopped.
 
-    is_ready: it serves, as far as the launcher has written this file since. reason: why it is dead,
-    in its own last words if it had any. starts: how often this launcher has started it.
+    is_ready: it serves, as of the last write of this file. reason: why it is dead, from its own
+    last log lines if it had any. starts: how often this launcher has started it.
     """
 
     name: str
@@ -60,7 +60,7 @@ class ClusterFile:
 def read_cluster_file(data_dir: str) -> ClusterFile | None:
     """The cluster in a data directory, None if there is none.
 
-    Raises ConfigError for a file that is not one of ours.
+    Raises ConfigError for a file that is not a valid cluster.json.
     """
     path = os.path.join(data_dir, FILE_NAME)
     try:
@@ -81,7 +81,7 @@ def read_cluster_file(data_dir: str) -> ClusterFile | None:
 
 
 def write_cluster_file(data_dir: str, cluster: ClusterFile) -> None:
-    """Replace the file as a whole, so that no reader sees half of it."""
+    """Replace the file as a whole, so that no reader sees a partial one."""
     path = os.path.join(data_dir, FILE_NAME)
     temporary = f"{path}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:

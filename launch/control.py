@@ -1,6 +1,6 @@
-"""Asking a running launcher for something: a request file and a signal.
+"""Sends requests to a running launcher: a request file and a signal.
 
-A file and not a socket, so that any data directory works, however long its path.
+A file is used and not a socket, so that data directories with long paths work too.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from kvorum.runtime.errors import ConfigError, KvorumError, required
 REQUESTS_FOLDER = "requests"
 _RESTART = "restart-"
 DEATH_NOTICE_MS = 500
-"""How long the launcher may take to notice a dead process and say so in cluster.json."""
+"""Time that the launcher has to notice a dead process and write that to cluster.json."""
 
 _POLL_S = 0.005
 
 
 class LauncherDidNotAnswer(KvorumError):
-    """The launcher took no notice of a request in the time given."""
+    """The launcher did not act on a request within the given time."""
 
 
 class NotReady(KvorumError):
-    """A node that was started again died, or does not serve yet."""
+    """A restarted node died, or does not serve yet."""
 
 
 def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
-    """Have the launcher of data_dir start dead nodes again, on their data; their entries as dead.
+    """Have the launcher of data_dir restart dead nodes on their data; returns their entries from
+    before.
 
-    Returns at once; `wait_restarted` tells what became of each. Raises ConfigError, and asks for
-    nothing, if there is no such node, one runs already, or no launcher is there.
+    Returns at once; `wait_restarted` returns the result for each. Raises ConfigError, and sends no
+    request, if a node does not exist or runs already, or if no launcher runs.
     """
     pid: int | None = None
     for name in names:
         cluster, _ = _find(data_dir, name)
         pid = cluster.launcher_pid
-        # The lock and not the pid says that it is there: a stranger with that pid would get a
-        # signal. And the file may be older than the launcher's end, if the disk was full.
+        # The lock shows that the launcher runs, and not the pid: another process may have that pid
+        # by now and would get a signal. And the file may be out of date if the disk was full.
         if pid is None or not is_locked(data_dir):
             raise ConfigError(
                 f"no launcher is running for {data_dir}; start the cluster with `kvorum dev "
@@ -59,11 +60,11 @@ def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
 def wait_restarted(
     data_dir: str, name: str, *, deadline_ms: int, starts_before: int = -1
 ) -> NodeEntry:
-    """Wait until a node that `request_restart` has asked for is ready; its entry.
+    """Wait until a node that `request_restart` has requested is ready; returns its entry.
 
-    deadline_ms: by `time.monotonic`. starts_before: of the entry that `request_restart` gave.
-    Raises NotReady if the node died, saying why, or runs and is not ready by then, or if nobody
-    can tell, LauncherDidNotAnswer if it was not started.
+    deadline_ms: by `time.monotonic`. starts_before: of the entry that `request_restart` returned.
+    Raises NotReady, with the reason, if the node died, or is not ready in time, or if its state is
+    unknown. Raises LauncherDidNotAnswer if the node was not started.
     """
     request = _request_path(data_dir, name)
     while os.path.exists(request) and time.monotonic() * 1000 < deadline_ms:
@@ -71,7 +72,7 @@ def wait_restarted(
     is_answered = not os.path.exists(request)
     _, entry = _find(data_dir, name)
     if is_answered and entry.starts <= starts_before:
-        # The file may be older than the node's last death, and so may the reason in it.
+        # The file, and the reason in it, may be older than the node's last death.
         raise NotReady(
             f"{name} was started again, and its launcher cannot write {FILE_NAME} (is the disk "
             f"full?); what became of it is in the launcher's output and in {entry.log_file}"
@@ -90,7 +91,7 @@ def _request_path(data_dir: str, name: str) -> str:
 
 
 def take_restart_requests(data_dir: str) -> list[str]:
-    """Names of nodes that somebody wants restarted; the requests stay until `finish_restart`."""
+    """Names of nodes with restart requests; a request stays until `finish_restart`."""
     try:
         names = os.listdir(os.path.join(data_dir, REQUESTS_FOLDER))
     except FileNotFoundError:
@@ -99,16 +100,18 @@ def take_restart_requests(data_dir: str) -> list[str]:
 
 
 def finish_restart(data_dir: str, name: str) -> None:
-    """The node is ready, or dead again; the request's sender watches for this."""
+    """Remove the request, since the node is ready or dead again; the request's sender watches for
+    that."""
     os.unlink(_request_path(data_dir, name))
 
 
 def _find_dead(data_dir: str, name: str) -> NodeEntry:
-    """The node once it is dead; one killed a moment ago is given time to be noticed."""
+    """The node once it is dead; the launcher gets some time to notice a node that was just
+    killed."""
     deadline = time.monotonic() + DEATH_NOTICE_MS / 1000
     while True:
         cluster, entry = _find(data_dir, name)
-        # The file may be older than the node's end, if the disk was full.
+        # The file may be older than the node's death if the disk was full.
         if entry.state != "running" or not _lives(entry.pid, cluster.launcher_pid):
             return entry
         if time.monotonic() > deadline:
@@ -117,9 +120,9 @@ def _find_dead(data_dir: str, name: str) -> NodeEntry:
 
 
 def _lives(pid: int | None, launcher_pid: int | None) -> bool:
-    """True if that is a process of the launcher, and none that has ended and is yet to be reaped.
+    """True if the pid is a living child of the launcher, and not a zombie.
 
-    A stranger may have the number by now. Without /proc (macOS) any process of the number counts.
+    Another process may have the pid by now. Without /proc (macOS) any process with that pid counts.
     """
     if pid is None:
         return False

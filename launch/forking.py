@@ -1,7 +1,7 @@
 """Node processes forked from a parent that has imported everything and opened nothing.
 
-Forking shares the imported code between all nodes of a cluster and saves each its import time.
-The parent must never make a gRPC object or an event loop: neither survives a fork.
+All nodes of a cluster share the imported code, and each saves its import time. The parent must
+never create a gRPC object or an event loop, since neither survives a fork.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ READY = b"ready\n"
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A node's process. ready_fd: becomes readable with READY, or end of file if it died first."""
+    """A node's process. ready_fd: becomes readable with READY, or with end of file if the process
+    died first."""
 
     pid: int
     ready_fd: int
 
 
 def preload_controllers() -> None:
-    """Import what controllers run, so that the forked ones find it in memory."""
+    """Import the controllers' code, so that the forked processes have it in memory."""
     import kvorum.launch.controller_process
     import kvorum.launch.node  # noqa: F401
 
@@ -38,8 +39,8 @@ def preload_controllers() -> None:
 
 
 def preload_brokers() -> None:
-    """As `preload_controllers`, with the schemas of a client's first requests: three brokers that
-    import them one by one, while their first clients wait, take three times as long."""
+    """Like `preload_controllers`, with the schemas of a client's first requests: if three brokers
+    import them one by one, while their first clients wait, it takes three times as long."""
     import kvorum.launch.broker_process  # noqa: F401
     from kvorum.broker.api.registry import preload
 
@@ -62,11 +63,11 @@ def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
             os.close(fd)
         code = _run_child(node, ready_write)
     except BaseException:
-        # Nobody above will print it; by now the node's log takes what goes to stderr.
+        # No caller will print it; stderr goes to the node's log by now.
         traceback.print_exc()
         raise
     finally:
-        # Never return into the parent's code, whatever happened.
+        # The child must never return into the parent's code.
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
         os._exit(code)
@@ -76,8 +77,8 @@ def _run_child(node: NodePlan, ready_fd: int) -> int:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)
-    # A session of its own: Ctrl-C in the terminal reaches the launcher, which stops the nodes in
-    # order. And should the launcher be killed, no node lingers.
+    # A session of its own: a Ctrl-C in the terminal reaches only the launcher, which stops the
+    # nodes in order. And if the launcher is killed, no node stays behind.
     os.setsid()
     _die_with_parent()
     _redirect_output(node.log_file)

@@ -1,6 +1,6 @@
-"""Whose data directory is this: meta.properties (KIP-631, KIP-858).
+"""The identity of a data directory: meta.properties (KIP-631, KIP-858).
 
-A node writes its identity on first start and refuses any directory of another node or cluster.
+A node writes its identity at its first start, and refuses a directory of another node or cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ANEW = (
 )
 _RESTORE = f"restore the file from a copy, or {_ANEW}"
 _NOBODYS = (LOCK_NAME, "logs", "lost+found")
-"""Files that a directory may hold before its first use; mkfs makes the last one."""
+"""Files that may be in a directory before its first use; mkfs makes the last one."""
 _PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")
 
 
@@ -72,10 +72,11 @@ def claim_directory(
     rng: random.Random,
     has_log: bool = True,
 ) -> bytes:
-    """Make the directory this node's, or check that it is; the directory id (16 bytes).
+    """Make the directory this node's, or check that it is; returns the directory id (16 bytes).
 
-    has_log: the metadata log lies in it, or will; not so in a broker's further data directories.
-    Raises ConfigError naming directory and mismatch, or why it cannot be written.
+    has_log: the directory has, or will have, the metadata log; False for a broker's further data
+    directories. Raises ConfigError, which names the directory and the mismatch, or why it cannot be
+    written.
     """
     try:
         disk.make_dirs(directory)
@@ -87,7 +88,8 @@ def claim_directory(
     directory_id = new_uuid(rng)
     try:
         if has_log:
-            # Before the identity: from then on a missing folder is a lost log (`check_log_folder`).
+            # Made before the identity: from then on a missing folder means a lost log
+            # (`check_log_folder`).
             disk.make_dirs(f"{directory}/{FOLDER_NAME}")
             disk.sync_dir(directory)
     except OSError as error:
@@ -100,7 +102,7 @@ def claim_directory(
     }
     try:
         write_meta_properties(disk, directory, properties)
-        # The folder's own name must survive a power cut, or all in it goes with it.
+        # The folder's own name must survive a power cut, or its contents are lost with it.
         disk.sync_dir(os.path.dirname(directory))
     except OSError as error:
         raise _cannot("write to", directory, error) from error
@@ -108,7 +110,7 @@ def claim_directory(
 
 
 def _cannot(what: str, directory: str, failure: OSError) -> ConfigError:
-    """For a disk call that failed when the directory was looked at for the first time."""
+    """The error for a disk call that failed when the directory was first opened."""
     refused = f"cannot {what} data directory {directory}"
     if failure.errno == errno.EEXIST:
         return ConfigError(f"{refused}: it is no directory")
@@ -124,8 +126,8 @@ def require_formatted(
 ) -> bytes:
     """The directory id of a directory that `kvorum init` has prepared for this node.
 
-    A controller whose disk was wiped gets no new identity by itself: its vote is bound to the
-    old one (KIP-853). Raises ConfigError; makes nothing (rng is not used).
+    A controller whose disk was wiped does not get a new identity by itself, since its vote is bound
+    to the old one (KIP-853). Raises ConfigError; creates nothing (rng is not used).
     """
     owned = check_owner(disk, directory, node_id=node_id, cluster_id=cluster_id)
     if owned is None:
@@ -138,10 +140,10 @@ def require_formatted(
 
 
 def check_log_folder(disk: Disk, directory: str) -> None:
-    """Raise DirectoryUnusable if a controller's metadata log was taken away from its identity.
+    """Raise DirectoryUnusable if a controller's directory has its identity but no metadata log.
 
-    Without it the node has forgotten what it voted and what it acknowledged, and its directory id
-    would still let it vote.
+    Without the log the node has lost its votes and the records that it acknowledged, but its
+    directory id would still let it vote.
     """
     if not disk.exists(f"{directory}/{FOLDER_NAME}"):
         raise DirectoryUnusable(
@@ -151,9 +153,9 @@ def check_log_folder(disk: Disk, directory: str) -> None:
 
 
 def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) -> bytes | None:
-    """The directory id if the directory is this node's, None if it is nobody's. Changes nothing.
+    """The directory id if the directory is this node's, None if it has no owner. Changes nothing.
 
-    Raises ConfigError if it is another node's, another cluster's, or no data directory at all,
+    Raises ConfigError if it belongs to another node or cluster, or is no data directory at all,
     CorruptData if its meta.properties is damaged.
     """
     try:

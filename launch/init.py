@@ -1,8 +1,8 @@
-"""New nodes on disk: a configuration file each, and prepared directories for controllers.
+"""New nodes on disk: a configuration file for each, and prepared directories for controllers.
 
 With dynamic voters each controller's directory gets its identity and, for a new cluster, the
-bootstrap checkpoint that names the first voters with their directory ids (KIP-853). A
-controller added later gets its identity only: it joins as an observer until it is made a voter.
+bootstrap checkpoint, which names the first voters with their directory ids (KIP-853). A controller
+that is added later gets its identity only: it is an observer until it is made a voter.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ _OF_ONE_NODE = (
     "metadata.log.dir",
     "metrics.listener",
 )
-"""Properties besides those that `init` decides that another node must not have as they are."""
+"""Further properties that are not copied unchanged to another node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNode:
-    """A node to be. warnings: what its file did not take over, or what other files should say."""
+    """A new node. warnings: properties that its file did not take over, or that other files should
+    change."""
 
     place: NodePlace
     file: str
@@ -73,10 +74,10 @@ class NewNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCluster:
-    """The shape of a cluster that `init_cluster` is to make.
+    """The cluster that `init_cluster` is to make.
 
-    port, controller_port: the first that is given to brokers and controllers without one.
-    racks: one for each broker, in their order, or none. settings: properties for every node.
+    port, controller_port: the first port for brokers and controllers without one. racks: one for
+    each broker, in their order, or none. settings: properties for every node.
     """
 
     controllers: Sequence[NodePlace]
@@ -91,8 +92,8 @@ class NewCluster:
 def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[NewNode]:
     """Write the configuration of every node of a new cluster, and prepare its controllers.
 
-    folder: made if missing, must be empty. Raises ConfigError before anything is written for
-    whatever cannot work.
+    folder: created if missing, must be empty. Raises ConfigError for an impossible cluster, before
+    anything is written.
     """
     folder = os.path.abspath(folder)
     if os.path.exists(folder) and os.listdir(folder):
@@ -115,7 +116,7 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
         "cluster.id": uuid_text(new_uuid(rng)),
         **quorum,
         **(internal_topic_factors(len(brokers)) if brokers else {}),
-        # As `kvorum dev`: a topic that a client makes outlives a broker too.
+        # As in `kvorum dev`: topics that clients create automatically survive the loss of a broker.
         **({"default.replication.factor": str(min(len(brokers), 3))} if brokers else {}),
         **wanted.settings,
     }
@@ -139,7 +140,7 @@ def add_node(
     rack: str | None = None,
     rng: random.Random,
 ) -> NewNode:
-    """One more node for the cluster whose configuration files lie in `folder`.
+    """Add a node to the cluster whose configuration files are in `folder`.
 
     Id and port follow those of the last node of that role. Raises ConfigError.
     """
@@ -184,7 +185,7 @@ def _next_place(
     host: str | None,
     port: int | None,
 ) -> NodePlace:
-    """Id and address of one node more. alike: the known ones of its role."""
+    """Id and address of one more node. alike: the known nodes of its role."""
     base_id = 0 if role == "controller" else BROKER_ID_BASE
     taken_ids = {int(properties["node.id"]) for properties in known}
     node_id = max((int(properties["node.id"]) for properties in alike), default=base_id) + 1
@@ -200,9 +201,11 @@ def _next_place(
 
 
 def _factors_to_raise(brokers: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A warning, if one more broker allows more replicas of internal topics than the files say.
+    """A warning, if one more broker allows a higher replication factor of internal topics than the
+    files have.
 
-    Not changed in the new file alone: which broker creates such a topic would decide then.
+    It is not changed in the new file alone: the factor would then depend on the broker that creates
+    the topic.
     """
     last = brokers[-1] if brokers else {}
     low = {
@@ -221,10 +224,11 @@ def _factors_to_raise(brokers: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) -> None:
-    """Raise ConfigError for a property that not every one of these nodes can have."""
+    """Raise ConfigError for a property that not all of these nodes may have."""
     reject_unheard_of(settings, CONTROLLER_NAMES | BROKER_NAMES)
     for name in settings:
-        # The directories are prepared where init puts them; a controller would miss its own.
+        # init prepares the directories at its own paths; a controller would not find its own
+        # elsewhere.
         if name in (*GIVEN_BY_THE_PLAN, "log.dir", "metadata.log.dir"):
             raise ConfigError(f"{name!r} is decided by kvorum init and cannot be set")
     hosts = [place.host for place in places]
@@ -239,8 +243,8 @@ def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) ->
 def prepare_again(folder: str, *, node_id: int, rng: random.Random) -> NewNode:
     """A new identity for a controller that has lost its disk; its id and configuration stay.
 
-    The empty directory gets another directory id, so it has no vote until it is made a voter
-    again. Raises ConfigError, also if the directory still holds something.
+    The empty directory gets a new directory id, so the controller has no vote until it is made a
+    voter again. Raises ConfigError, also if the directory is not empty.
     """
     folder = os.path.abspath(folder)
     for properties in _known(folder):
@@ -300,7 +304,7 @@ def _node(folder: str, place: NodePlace) -> NewNode:
 def _properties(
     node: NewNode, common: Mapping[str, Any], racks: Mapping[int, str]
 ) -> dict[str, Any]:
-    """The node's properties, checked as the node itself will check them."""
+    """The node's properties, checked in the same way as at its start."""
     is_controller = node.place.role == "controller"
     listener = CONTROLLER if is_controller else "PLAINTEXT"
     properties = {

@@ -1,7 +1,7 @@
-"""A broker takes its data directories (KIP-112, KIP-858): identity, lock and clean-shutdown marker.
+"""Claims a broker's data directories (KIP-112, KIP-858): identity, lock and clean-shutdown marker.
 
-One that cannot be read is noted and passed over, unless the metadata log lies in it; one that
-belongs to somebody else is a mistake of the configuration and stops the start.
+A directory that cannot be read is recorded and skipped, unless it has the metadata log. A directory
+of another node is a configuration error and stops the start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNCLEAN = -1
 
 
 class OwnDirectories:
-    """What the start found. found: by path, of the data directories only.
+    """The directories of a start. found: by path, of the data directories only.
 
     metadata_id: id of the directory with the metadata log. epoch_before: broker epoch at the last
     shutdown if that closed every log of every directory, else UNCLEAN.
@@ -45,8 +45,8 @@ class OwnDirectories:
         self._locks: list[DirectoryLock] = []
 
     def read_markers(self, disk: Disk) -> None:
-        """See what the clean-shutdown markers say. They stay: a start that is refused must leave
-        them to the next one."""
+        """Read the clean-shutdown markers. They stay, since a start that is refused must leave them
+        to the next one."""
         epochs: set[int] = set()
         for path, claim in self.found.items():
             epoch = None
@@ -65,8 +65,8 @@ class OwnDirectories:
         self._mark_new(disk)
 
     def _mark_new(self, disk: Disk) -> None:
-        """Without a marker the next start would take them for directories that were not closed,
-        should this one be refused."""
+        """Write markers into new directories. Without one, the next start would treat the directory
+        as not closed cleanly if this start is refused."""
         for path in sorted(self._new):
             claim = self.found[path]
             if claim.failure is None and self.epoch_before != UNCLEAN:
@@ -78,14 +78,15 @@ class OwnDirectories:
                     self.found[path] = dataclasses.replace(claim, is_clean=True)
 
     def note_first_start(self, disk: Disk, metadata_directory: str) -> None:
-        """Look whether the node has run before; then its metadata directory says whose it is."""
-        # A directory that cannot be read is named by `claim_directory`.
+        """Record if the node has run before; then its metadata directory has an owner."""
+        # `claim_directory` reports a directory that cannot be read.
         with suppress(OSError):
             self._is_first_start = not disk.exists(f"{metadata_directory}/{META_PROPERTIES}")
 
     def warn_of_new(self, metadata_directory: str) -> None:
-        """A node that has run before gets a further directory: that is how one is added, and also
-        how one looks that is not mounted. It stays allowed, as in Kafka, and is said."""
+        """Warn if a node that has run before gets a new directory. An operator adds directories
+        in this way, but a disk that is not mounted looks the same. As in Kafka, the start
+        continues."""
         if self._is_first_start:
             return
         ids = {metadata_directory: self.metadata_id}
@@ -110,10 +111,11 @@ class OwnDirectories:
             )
 
     def warn_of_loss(self, metadata_directory: str, replicas: Callable[[], int]) -> None:
-        """After `warn_of_new` was silent, as nothing on disk tells of an earlier run: the cluster
-        does, if it has replicas of this broker. Then a disk was wiped, or is not mounted.
+        """Warn if all directories are new but the cluster has replicas of this broker: then a disk
+        was wiped or is not mounted. (`warn_of_new` could not warn, since no directory shows an
+        earlier run.)
 
-        replicas: how many the cluster has; asked on a first start only.
+        replicas: the number of replicas in the metadata; called at a first start only.
         """
         new = {path for path in self.found if path in self._new or path == metadata_directory}
         count = replicas() if self._is_first_start and new else 0
@@ -135,7 +137,7 @@ class OwnDirectories:
         self._locks.clear()
 
     def lock(self, path: str) -> None:
-        """Raises ConfigError if another process has it, OSError."""
+        """Raises ConfigError if another process has the lock, OSError."""
         self._locks.append(DirectoryLock(path))
 
     def claim(self, disk: Disk, path: str, *, owner: tuple[int, str], rng: random.Random) -> None:
@@ -176,14 +178,14 @@ def take_directories(
     cluster_id: str,
     rng: random.Random,
 ) -> OwnDirectories:
-    """Claim and lock all of them, and read their markers.
+    """Claim and lock all directories, and read their markers.
 
-    Raises ConfigError naming the directory that is another node's, is used by another process, is
-    a copy of another one, or, of the metadata log's, cannot be read.
+    Raises ConfigError, which names the directory, if it belongs to another node, is used by another
+    process or is a copy of another directory, or if that of the metadata log cannot be read.
     """
     own = OwnDirectories()
     own.note_first_start(disk, metadata_directory)
-    # First the one that has to be: a mistake found there leaves the others untouched.
+    # The required directory first: an error there leaves the others unchanged.
     own.metadata_id = claim_directory(
         disk, metadata_directory, node_id=node_id, cluster_id=cluster_id, rng=rng
     )

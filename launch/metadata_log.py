@@ -27,18 +27,17 @@ logger = logging.getLogger("kvorum.raft")
 
 
 def metadata_directory(directory: str) -> str:
-    """Where in a data directory the metadata log lies."""
+    """The path of the metadata log in a data directory."""
     return f"{directory}/{FOLDER_NAME}"
 
 
 async def open_log(
     disk: Disk, config: NodeConfig, directory_id: bytes
 ) -> tuple[RaftConfig, MetadataLog]:
-    """Recover a node's metadata log; with it, the node's configuration for the quorum.
+    """Recover a node's metadata log; returns it with the node's configuration for the quorum.
 
-    Raises DirectoryUnusable for damage that is not a torn tail and for a disk that fails,
-    ConfigError for a directory that was made for another kind of voter set than the configuration
-    has.
+    Raises DirectoryUnusable for damage that is not a torn tail and for a failed disk, ConfigError
+    for a directory that was made for another kind of voter set than the configuration has.
     """
     path = metadata_directory(config.directory)
     files = SnapshotFiles(SnapshotStore(OsAsyncDisk(), path), config.snapshots)
@@ -64,7 +63,7 @@ async def open_log(
 
 
 def _way_out(config: NodeConfig) -> str:
-    """The way out for a node whose metadata cannot be trusted."""
+    """The remedy for a node whose metadata cannot be trusted."""
     if config.raft.address is None:
         return f"this broker fetches its metadata anew if you remove {FOLDER_NAME}"
     if config.raft.is_dynamic:
@@ -81,7 +80,8 @@ def _way_out(config: NodeConfig) -> str:
 def listener_complaint(
     config: NodeConfig, directory_id: bytes, voters: VoterSet, log_end_offset: int
 ) -> str | None:
-    """A sentence for a controller that listens elsewhere than the other voters look for it.
+    """A sentence for a controller whose listener is not at the address that the other voters have
+    for it.
 
     voters: in force by its log, or by the bootstrap checkpoint. Bad sequence: 1. kvorum init writes
     the files and the checkpoints for 127.0.0.1, 2. each file is edited to its own host, 3. every
@@ -90,7 +90,7 @@ def listener_complaint(
     listens = f"node {config.node_id} listens on {address_text(*config.advertised)}"
     if not config.raft.is_dynamic:
         expected = config.voter_addresses[config.node_id]
-        # All interfaces: the address that others use is one of them.
+        # All interfaces: the address that others use is among them.
         if expected == config.advertised or config.advertised[0] in ("0.0.0.0", "::"):
             return None
         return (

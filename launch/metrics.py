@@ -1,7 +1,7 @@
-"""Puts a node's metrics together, if its configuration asks for them.
+"""Sets up a node's metrics, if its configuration asks for them.
 
-prometheus-client, and what uses it, is imported here and late: a node without metrics does not pay
-for it at its start.
+prometheus-client, and the modules that use it, are imported here and late: a node without metrics
+does not pay for them at its start.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class _Collector:
 async def serve_controller_metrics(
     listener: Address | None, core: RaftCore, loop: ControllerLoop
 ) -> MetricsServer | None:
-    """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
+    """A running server; None without a listener. Raises ConfigError if the port is not
+    available."""
     if listener is None:
         return None
     from kvorum.metadata.metrics import image_metrics, quorum_metrics
@@ -57,7 +58,8 @@ async def serve_broker_metrics(
     server: KafkaServer,
     client: ControllerClient,
 ) -> MetricsServer | None:
-    """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
+    """A running server; None without a listener. Raises ConfigError if the port is not
+    available."""
     if listener is None:
         return None
     from kvorum.broker.metrics.broker_metrics import broker_metrics

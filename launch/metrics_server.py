@@ -1,8 +1,8 @@
-"""`GET /metrics`: a node's state as Prometheus reads it, on a port of its own (`metrics.listener`).
+"""`GET /metrics`: a node's state in Prometheus' format, on a port of its own (`metrics.listener`).
 
-A few lines of HTTP/1.1 on asyncio, as a framework would cost every node its import. Who collects
-says what there is (`broker.metrics.broker_metrics`, `metadata.metrics`); nothing is counted between
-two scrapes.
+A few lines of HTTP/1.1 on asyncio, since a framework would cost every node its import. The
+collectors (`broker.metrics.broker_metrics`, `metadata.metrics`) read the state at each scrape;
+nothing is counted between two scrapes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 HEAD_BYTES_MAX = 8 * 1024
 HEAD_TIMEOUT_S = 5.0
 CONNECTIONS_MAX = 32
-"""Scrapers at a time; more are closed at once."""
+"""Simultaneous connections; further ones are closed at once."""
 
 
 class MetricsServer:
@@ -33,7 +33,7 @@ class MetricsServer:
         self._open = 0
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises ConfigError if that cannot be had."""
+        """Listen; returns the port. Raises ConfigError if the port is not available."""
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES_MAX)
         except OSError as error:

@@ -16,9 +16,9 @@ logger = logging.getLogger("kvorum.node")
 def run_planned_node(
     role: str, properties: Mapping[str, Any], *, ready: Callable[[], None] = lambda: None
 ) -> int:
-    """Run a controller or broker until it is told to stop; the exit code.
+    """Run a controller or broker until it is told to stop; returns the exit code.
 
-    Raises ConfigError, before anything is opened, for properties that cannot work.
+    Raises ConfigError, before anything is opened, for invalid properties.
     """
     set_up_logging()
     if role == "controller":

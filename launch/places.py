@@ -1,6 +1,6 @@
-"""The places of a new cluster's nodes: `ID@host[:port]`, counts, and the ports they get.
+"""The ids and addresses of a new cluster's nodes: `ID@host[:port]`, counts, and the assigned ports.
 
-Pure: nothing is resolved and no port is tried, as the hosts may be other machines.
+Pure: no name is resolved and no port is tried, since the hosts may be other machines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ SEVERAL_HOSTS = "for several hosts give each node with --controller ID@HOST and 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlace:
-    """One node. role: controller or broker; host: without brackets; port: 0 until it has one."""
+    """One node. role: controller or broker; host: without brackets; port: 0 until one is
+    assigned."""
 
     role: str
     node_id: int
@@ -38,7 +39,7 @@ class NodePlace:
 
 
 def counted(role: str, count: int, host: str, *, least: int) -> list[NodePlace]:
-    """So many nodes on one host, with the usual ids. Raises ConfigError."""
+    """This number of nodes on one host, with the usual ids. Raises ConfigError."""
     if not least <= count <= NODES_MAX:
         raise ConfigError(f"--{role}s={count} must lie between {least} and {NODES_MAX}")
     first_id = 1 if role == "controller" else BROKER_ID_BASE + 1
@@ -47,7 +48,8 @@ def counted(role: str, count: int, host: str, *, least: int) -> list[NodePlace]:
 
 
 def parse_place(role: str, text: str) -> NodePlace:
-    """`ID@host[:port]`, an IPv6 address in brackets. Raises ConfigError naming the option."""
+    """Parse `ID@host[:port]`, an IPv6 address in brackets. Raises ConfigError, which names the
+    option."""
     digits, separator, rest = text.partition("@")
     node_id = whole_number(digits)
     option = f"--{role}"
@@ -65,9 +67,9 @@ def parse_place(role: str, text: str) -> NodePlace:
 
 
 def parse_host(option: str, text: str) -> str:
-    """A host that others, and clients, can connect to; brackets are taken off.
+    """A host that other nodes and clients can connect to, without brackets.
 
-    Raises ConfigError for what is no name and no address, and for an address of all interfaces.
+    Raises ConfigError for an invalid name or address, and for an address of all interfaces.
     """
     if "," in text:
         raise ConfigError(f"{option}={text!r} must be one host; {SEVERAL_HOSTS}")
@@ -94,9 +96,10 @@ def parse_host(option: str, text: str) -> str:
 def with_ports(
     places: Sequence[NodePlace], first_port: int, taken: Collection[tuple[str, int]] = ()
 ) -> list[NodePlace]:
-    """Each with a port: its own, or the first from `first_port` on that is free on its host.
+    """Each node with a port: its own, or the first one from `first_port` on that is free on its
+    host.
 
-    taken: addresses of other nodes. Raises ConfigError for a port past the last one.
+    taken: addresses of other nodes. Raises ConfigError for a port above 65535.
     """
     used = {*taken, *((place.host, place.port) for place in places if place.port)}
     done = []

@@ -1,7 +1,7 @@
 """The layout of a cluster on one machine: ids, ports, folders and each node's properties.
 
-Controllers have the ids 1, 2, ...; brokers 101, 102, ... Pure but for what `check_directory`,
-`check_ports` and `check_nodes` look at.
+Controllers have the ids 1, 2, ...; brokers 101, 102, ... Pure, except for `check_directory`,
+`check_ports` and `check_nodes`.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ GIVEN_BY_THE_PLAN = (
     "log.dirs",
     "peer.address.overrides",
 )
-"""Properties that follow from which nodes there are; nobody may set them for all."""
+"""Properties that the plan decides for each node, so they cannot be set for all nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Where nodes find their peers and what brokers advertise, if not the plain addresses.
+    """The addresses at which nodes find their peers, and which brokers advertise, if not the nodes'
+    own.
 
     advertised: node name to host:port; peers: node name to (peer name to host:port).
     """
@@ -81,7 +82,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """A whole cluster. is_new: its data directory holds nothing yet."""
+    """A whole cluster. is_new: its data directory is still empty."""
 
     cluster_id: str
     data_dir: str
@@ -113,12 +114,12 @@ def plan_cluster(
     free_ports: Sequence[int] = (),
     rng: random.Random | None = None,
 ) -> ClusterPlan:
-    """Plan a new cluster in data_dir, or the one that lives there.
+    """Plan a new cluster in data_dir, or the existing one there.
 
     port, controller_port: of the first broker and controller; with 0 their ports are taken from
-    free_ports, which must be enough. settings: node properties for every node that knows them; one
-    that no node knows, or that the plan itself decides, is an error. Raises ConfigError for
-    whatever cannot work.
+    free_ports, which must be enough. settings: node properties for every node that has them; a
+    property that no node has, or that the plan itself decides, is an error. Raises ConfigError for
+    an impossible cluster.
     """
     settings = dict(settings or {})
     _check_counts(controllers, brokers)
@@ -151,7 +152,8 @@ def plan_cluster(
         "cluster.id": cluster_id,
         "controller.quorum.voters": voters,
         **internal_topic_factors(brokers),
-        # A topic that a client makes outlives a broker too, as a consumer's offsets do.
+        # Topics that clients create automatically survive the loss of a broker, as consumers'
+        # offsets do.
         "default.replication.factor": str(min(brokers, 3)),
         **DEV_SETTINGS,
         **settings,
@@ -163,10 +165,10 @@ def plan_cluster(
 def reserve_ports(
     *, controllers: int, brokers: int, port: int, controller_port: int | None
 ) -> list[socket.socket]:
-    """A bound socket for each node whose port is to be any free one, for `plan_cluster`.
+    """A bound socket, for `plan_cluster`, for each node that may have any free port.
 
-    Nobody else is given these ports until the sockets are closed; they do not listen, so the nodes
-    can. Raises ConfigError for counts that cannot be.
+    No other process gets these ports until the sockets are closed; the sockets do not listen, so
+    the nodes can. Raises ConfigError for invalid counts.
     """
     _check_counts(controllers, brokers)
     count = brokers if port == 0 else 0
@@ -175,23 +177,24 @@ def reserve_ports(
     for _ in range(count):
         guard = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         guard.bind((HOST, 0))
-        # Only now: the kernel may give one port to two sockets that both allow it from the start.
+        # Set after the bind: the kernel may give one port to two sockets that both allow reuse
+        # before it.
         guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.append(guard)
     return reserved
 
 
 def _first_controller_port(port: int, controller_port: int | None) -> int:
-    """0: any free ports."""
+    """The port of the first controller; 0 means any free ports."""
     if controller_port is not None:
         return controller_port
     return port + CONTROLLER_PORT_SHIFT if port else 0
 
 
 def internal_topic_factors(brokers: int) -> dict[str, str]:
-    """Replication of the internal topics in a cluster of so many brokers.
+    """Replication factors of the internal topics in a cluster with this number of brokers.
 
-    Kafka's defaults ask for three replicas, which fewer brokers can never place.
+    Kafka's defaults need three replicas, which fewer brokers cannot place.
     """
     factor = str(min(brokers, 3))
     return {
@@ -202,8 +205,8 @@ def internal_topic_factors(brokers: int) -> dict[str, str]:
     }
 
 
-#: A cluster to try things on: nobody wants to wait three seconds for the second consumer of a group
-#: that has none yet (Kafka's quickstart has it so too).
+#: Settings of a cluster for trying things out: without them the first consumers of a new group wait
+#: three seconds (Kafka's quickstart sets this too).
 DEV_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
@@ -221,7 +224,7 @@ def read_links(path: str) -> Links:
 
 
 def check_ports(plan: ClusterPlan) -> None:
-    """Raise ConfigError naming every port of the plan that cannot be listened on."""
+    """Raise ConfigError, which names every port of the plan on which no process can listen now."""
     taken = []
     users: dict[int, str] = {}
     for node in plan.nodes:
@@ -244,9 +247,9 @@ def check_ports(plan: ClusterPlan) -> None:
 
 
 def check_directory(data_dir: str) -> ClusterFile | None:
-    """The cluster that lives in data_dir, None if the directory is free.
+    """The cluster in data_dir, None if the directory is free.
 
-    Raises ConfigError if it is something else's, cannot be written, or is in use.
+    Raises ConfigError if the directory is used for something else, cannot be written, or is in use.
     """
     try:
         os.makedirs(data_dir, exist_ok=True)
@@ -256,7 +259,7 @@ def check_directory(data_dir: str) -> ClusterFile | None:
     if not os.access(data_dir, os.W_OK | os.X_OK):
         raise ConfigError(f"cannot write to data directory {data_dir}: permission denied")
     known = read_cluster_file(data_dir)
-    # The lock decides, and not the pid in the file: that may be anybody's by now.
+    # The lock decides, and not the pid in the file, which another process may have by now.
     if is_locked(data_dir):
         holder = f" (launcher pid {known.launcher_pid})" if known is not None else ""
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""What every node process does: logging, signals, readiness, and ending with the right code.
+"""The common parts of every node process: logging, signals, readiness, and the exit code.
 
-Exit codes: 0 stopped on request, 1 failed, at the start or later (the log says why), 2 refused to
-start for what the configuration says.
+Exit codes: 0 stopped on request, 1 failed, at the start or later (the log has the reason), 2 the
+start was refused because of the configuration.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ EXIT_USAGE = 2
 
 
 class NodeProcess(Protocol):
-    """A controller or a broker, as the process sees it."""
+    """A controller or a broker, as its process uses it."""
 
     async def start(self) -> None:
-        """Return when the node is ready. Raises ConfigError if it refuses to start, CorruptData,
-        OSError."""
+        """Return when the node is ready. Raises ConfigError if the configuration is refused,
+        CorruptData, OSError."""
 
     async def stop(self) -> None:
-        """Leave in good order."""
+        """Shut down cleanly."""
 
 
 MakeNode = Callable[[Callable[[BaseException], None]], NodeProcess]
-"""Makes the node inside the running loop; takes the callback for fatal failures."""
+"""Creates the node inside the running event loop; its argument is the callback for fatal
+failures."""
 
 
 def set_up_logging(level: str = "INFO") -> None:
-    """One line an event on stderr: time, level, logger, message with key=value pairs."""
+    """Log to stderr, one line for each event: time, level, logger, message with key=value pairs."""
     logging.basicConfig(
         level=getattr(logging, level),
         stream=sys.stderr,
@@ -60,7 +61,7 @@ def set_up_logging(level: str = "INFO") -> None:
 
 
 def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int:
-    """Run a node until SIGTERM, SIGINT or a failure; the exit code.
+    """Run a node until SIGTERM, SIGINT or a failure; returns the exit code.
 
     ready: called once, when the node serves.
     """
@@ -69,23 +70,23 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
     try:
         return asyncio.run(_run(make, ready))
     except (ConfigError, CorruptData) as error:
-        # Damaged data found at the start: whoever looks wants the file and the reason. Damage met
-        # later goes through on_failure.
+        # Damaged data found at the start: the operator needs the file and the reason. Damage that
+        # is found later goes through on_failure.
         logger.error("%s", error)
-        sys.stderr.write(f"kvorum: {error}\n")  # the one line a person needs
+        sys.stderr.write(f"kvorum: {error}\n")  # the one line that an operator needs
         is_disk = isinstance(error, CorruptData | DirectoryUnusable)
         return EXIT_FAILED if is_disk else EXIT_USAGE
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as it may, as the JVM does: a broker has one open for
-    each segment that was read, and shells allow 1,024."""
+    """Raise the limit of open files to the hard limit, as the JVM does: a broker has a file open
+    for each segment that was read, and shells allow 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as error:
-            # A hard limit above what the system has come to allow since.
+            # The hard limit may be above the system's present maximum.
             logger.warning("the limit of open files stays at %d: %s", soft, error)
 
 
@@ -96,8 +97,8 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
         loop.add_signal_handler(number, stop_asked.set)
 
     def on_failure(error: BaseException) -> None:
-        # A core that broke its own rules, or a disk that failed: nothing may be written or
-        # answered any more. The next start recovers from what is on disk.
+        # A broken invariant of a core, or a failed disk: the process must write and answer nothing
+        # more. The next start recovers from the disk.
         if isinstance(error, Dismissed):
             logger.critical("the node exits: %s", error)
         elif isinstance(error, OSError) and error.filename is not None:
@@ -108,7 +109,7 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
         os._exit(EXIT_FAILED)
 
     def on_loop_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        # An exception that nobody awaited: a bug in a callback or a background task.
+        # An exception that no task awaited: a bug in a callback or a background task.
         error = context.get("exception")
         if isinstance(error, Exception):
             on_failure(error)
@@ -134,13 +135,13 @@ async def _start(node: NodeProcess, ready: Callable[[], None]) -> None:
         await node.start()
     except OSError as failure:
         if failure.filename is None:
-            raise  # of no file: a bug, and where it comes from is wanted
+            raise  # without a file name it is a bug, and its traceback is needed
         raise DirectoryUnusable(f"cannot start: {disk_failure(failure)}") from failure
     ready()
 
 
 async def ended(awaitable: Awaitable[object], timeout_ms: int) -> bool:
-    """Wait for something that should end; False if it did not in time."""
+    """Wait for an end; False if it did not come in time."""
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             await awaitable

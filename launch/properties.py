@@ -1,4 +1,4 @@
-"""The properties of a node's configuration file, beside those that broker and controller define."""
+"""The properties of a node's configuration file, except those that broker and controller define."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kvorum.snapshots.store import CHUNK_BYTES_MAX
 
 Address = tuple[str, int]
 SEGMENT_BYTES_MIN = 8 << 20
-"""As in Kafka; no batch of metadata may be larger than a segment."""
+"""As in Kafka; a batch of metadata cannot be larger than a segment."""
 
 BROKER = "PLAINTEXT"
 CONTROLLER = "CONTROLLER"
@@ -38,18 +38,18 @@ CONTROLLER = "CONTROLLER"
 class NodeProperties:
     """Identity and addresses of a node.
 
-    listeners: `PLAINTEXT://host:port` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
-    advertised_listeners: what brokers tell clients instead; empty means listeners.
-    controller_quorum_voters: `1@host:port,2@host:port,...`, a static voter set, the same on every
-    node. controller_quorum_bootstrap_servers: `host:port,...`, where some controllers of a quorum
-    with dynamic voters are. Exactly one of both must be given.
-    log_dirs: the node's data directories, with commas between them; log_dir: one, if log_dirs is
-    not given. metadata_log_dir: where the metadata log lies, by default in the first of them.
-    peer_address_overrides: `id=host:port,...` where this
-    node finds a peer, if not where the peer says it is: a proxy, a tunnel, an address behind NAT.
-    metadata_version_max: the highest metadata.version that the node claims to support; below the
-    default it plays an older build, to rehearse a rolling upgrade.
-    metrics_listener: `HTTP://host:port` where Prometheus may read; empty: nowhere.
+    - listeners: `PLAINTEXT://host:port` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
+    - advertised_listeners: the addresses that brokers tell clients; empty means listeners.
+    - controller_quorum_voters: `1@host:port,2@host:port,...`, a static voter set, the same on every
+      node. controller_quorum_bootstrap_servers: `host:port,...`, some controllers of a quorum with
+      dynamic voters. Exactly one of the two must be given.
+    - log_dirs: the node's data directories, separated by commas; log_dir: one, if log_dirs is not
+      given. metadata_log_dir: that of the metadata log, by default the first of them.
+    - peer_address_overrides: `id=host:port,...`, where this node finds a peer if not at the peer's
+      own address: a proxy, a tunnel, an address behind NAT.
+    - metadata_version_max: the highest metadata.version that the node reports as supported; a value
+      below the default imitates an older build, to rehearse a rolling upgrade.
+    - metrics_listener: `HTTP://host:port` for Prometheus; empty: none.
     """
 
     node_id: int
@@ -71,8 +71,8 @@ class NodeProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumProperties:
-    """Patience of the quorum, in ms, and how much of a snapshot goes at once; the meaning of each
-    is at raft.model.RaftConfig."""
+    """Timeouts of the quorum, in ms, and the size of snapshot chunks; raft.model.RaftConfig has the
+    meaning of each."""
 
     controller_quorum_election_timeout_ms: int = 300
     controller_quorum_fetch_timeout_ms: int = 900
@@ -87,11 +87,11 @@ CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, Controll
 BROKER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, BrokerConfig)
 CONTROLLER_NAMES = frozenset((*property_names(*CONTROLLER_CLASSES), BROKER_ID))
 BROKER_NAMES = frozenset((*property_names(*BROKER_CLASSES), *(key.name for key in OTHER_NAMES)))
-"""The names that a node of each role obeys."""
+"""The property names that a node of each role obeys."""
 
 
 def settings_for(role: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of settings for a whole cluster, those for its controllers, or for its brokers."""
+    """The settings of a whole cluster that apply to its controllers, or to its brokers."""
     own, other = CONTROLLER_NAMES, BROKER_NAMES
     if role == "broker":
         own, other = other, own
@@ -102,12 +102,14 @@ def settings_for(role: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 class NodeConfig:
     """A node's configuration, checked.
 
-    controllers: where this node finds each controller, overrides applied; voter_addresses: where
-    the configuration says they are, for others to use. Both are empty if the voters are dynamic.
-    bootstrap_servers: then, where to ask first. given: the properties as they came; notes: a line
-    for the log for each that changes nothing.
-    directory: that of the metadata log. data_directories: those of partitions; of a controller
-    the same one. metrics: where to serve metrics, None for nowhere.
+    - controllers: the address at which this node finds each controller, with overrides applied;
+      voter_addresses: their addresses in the configuration, for other nodes. Both are empty if the
+      voters are dynamic.
+    - bootstrap_servers: with dynamic voters, the controllers to ask first.
+    - given: the properties as written; notes: a log line for each one without effect.
+    - directory: that of the metadata log. data_directories: those of partitions; for a controller
+      the same one.
+    - metrics: the address of the metrics listener, None for none.
     """
 
     node_id: int
@@ -129,7 +131,7 @@ class NodeConfig:
     notes: tuple[str, ...] = ()
 
     def address_of(self, node_id: int) -> Address | None:
-        """Where the configuration says that a controller, or a bootstrap server, is.
+        """The address of a controller, or a bootstrap server, in the configuration.
 
         node_id: of a controller, or a stand-in of `RaftConfig.bootstrap_ids`.
         """
@@ -141,11 +143,11 @@ class NodeConfig:
 
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The one value of replica.selector.class."""
+"""The one supported value of replica.selector.class."""
 
 
 def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
-    """Check a controller's properties. Raises ConfigError for anything that cannot work."""
+    """Check a controller's properties. Raises ConfigError for invalid ones."""
     _check_role(properties, "controller")
     given, properties = properties, in_own_words(properties)
     config = dataclasses.replace(
@@ -175,7 +177,7 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
 
 
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:
-    """Check a broker's properties. Raises ConfigError for anything that cannot work."""
+    """Check a broker's properties. Raises ConfigError for invalid ones."""
     _check_role(properties, "broker")
     given, properties = properties, in_own_words(properties)
     config = dataclasses.replace(
@@ -206,7 +208,8 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
 
 
 def _check_role(properties: Mapping[str, Any], role: str) -> None:
-    """Raise ConfigError for the other role's file, before its properties are called unknown."""
+    """Raise ConfigError for a file of the other role, before its properties are reported as
+    unknown."""
     other = "broker" if role == "controller" else "controller"
     name = {"broker": BROKER, "controller": CONTROLLER}[other]
     if str(properties.get("listeners", "")).startswith(f"{name}://"):
@@ -217,10 +220,10 @@ def _check_role(properties: Mapping[str, Any], role: str) -> None:
 
 
 def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:
-    """All properties of a broker as its start finds them, by name, as text.
+    """All static properties of a broker, by name, as text.
 
-    given: those of its file, checked; the others have their defaults. As in Kafka, names that
-    nothing here knows are among them.
+    given: those of its file, checked; the others have their defaults. As in Kafka, unknown names
+    are included.
     """
     values = {name: StaticValue(text_of(value), True) for name, value in given.items()}
     if BROKER_ID in values:
@@ -277,7 +280,8 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
             quorum,
             voters=tuple(sorted(controllers)),
             address=advertised if listener_name == CONTROLLER else None,
-            # Ids as Apache Kafka gives them to servers whose own it does not know yet.
+            # Apache Kafka uses the same ids for bootstrap servers whose own ids it does not know
+            # yet.
             bootstrap_ids=tuple(-2 - i for i in range(len(bootstrap_servers))),
         ),
         snapshots=_snapshot_policy(properties),
@@ -292,7 +296,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
 
 
 def _check_values(properties: Mapping[str, Any]) -> None:
-    """Hold a file to the table that changes at run time are held to. Raises ConfigError.
+    """Check a file with the table that also checks changes at run time. Raises ConfigError.
 
     Bad sequence: a broker with message.max.bytes=-1 starts, serves, and refuses every record.
     """
@@ -315,7 +319,7 @@ def _data_directories(node: NodeProperties) -> tuple[str, ...]:
             "directories, with commas between them"
         )
     paths = [os.path.abspath(path) for path in given]
-    # The metadata log may have one of them, or a place outside all of them.
+    # The metadata log may be in one of them, or outside all of them.
     own = [os.path.abspath(node.metadata_log_dir)] if node.metadata_log_dir else []
     for path in [*paths, *own]:
         within = next((p for p in paths + own if p != path and path.startswith(f"{p}/")), None)
@@ -394,7 +398,7 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
 
 
 def parse_address(what: str, text: str) -> Address:
-    """`host:port`. Raises ConfigError naming `what` and the text."""
+    """Parse `host:port`. Raises ConfigError, which names `what` and the text."""
     address = split_address(text)
     if address is None:
         raise ConfigError(f"{what}: {text!r} is not host:port")

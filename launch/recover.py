@@ -1,8 +1,8 @@
-"""The way out when a majority of the voters is gone for good: one survivor goes on alone.
+"""Recovery when a majority of the voters is lost for good: one survivor becomes the only voter.
 
-Unsafe, and offline: it gives up what Raft promises. Records that only the lost voters held are
-lost, records that were never committed may come true, and if lost voters return they may elect a
-leader of their own beside this one. So the caller says what it costs before anything is changed.
+Unsafe, and offline, since it gives up Raft's guarantees. Records that only the lost voters had are
+lost, uncommitted records may become committed, and if lost voters return they may elect a second
+leader. So the caller shows these consequences before anything is changed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from kvorum.storage.log.log import Log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survivor:
-    """What a directory holds and what making it the only voter means.
+    """The state of a survivor's directory, and the result of making it the only voter.
 
-    end_offset: exclusive; the log kept. epoch: of its last record. committed_offset: what is
-    surely committed (exclusive), by the newest snapshot. next_epoch: the epoch that the recovery
-    takes, above any that this node has seen.
+    end_offset: exclusive; the log that is kept. epoch: of its last record. committed_offset: the
+    certainly committed end (exclusive), from the newest snapshot. next_epoch: the epoch that the
+    recovery takes, above any that this node has seen.
     """
 
     node_id: int
@@ -57,7 +57,7 @@ class Survivor:
 
 
 def inspect(config: NodeConfig) -> Survivor:
-    """What lies in a controller's directory; changes nothing, not even a torn tail.
+    """Read a controller's directory; changes nothing, not even a torn tail.
 
     Raises ConfigError if the directory is not this node's or a process uses it, CorruptData.
     """
@@ -73,11 +73,11 @@ def inspect(config: NodeConfig) -> Survivor:
 
 
 def recover(config: NodeConfig) -> Survivor:
-    """Make this node the only voter; what it was before. Durable on return.
+    """Make this node the only voter; returns its state from before. Durable on return.
 
-    Dynamic voters: a VotersRecord that names this node alone goes to the end of the log, in an
-    epoch above all that it knows. Static voters: the configuration names them, so it must name
-    this node alone already; the epoch is raised. Raises ConfigError, CorruptData, OSError.
+    Dynamic voters: a VotersRecord that names this node alone is appended to the log, in an epoch
+    above all that the node has seen. Static voters: the configuration must name this node alone
+    already; the epoch is raised. Raises ConfigError, CorruptData, OSError.
     """
     directory_id = _directory_id(config)
     with _locked(config.directory):
@@ -90,7 +90,7 @@ def recover(config: NodeConfig) -> Survivor:
             raise ConfigError(
                 f"node {config.node_id} is the only voter already: nothing to recover"
             )
-        # Before the log, as always; after a crash in between a second try takes one epoch more.
+        # Before the log, as always; after a crash in between, a second try takes one epoch more.
         vote_store.save(VoteState(epoch=before.next_epoch))
         if config.raft.is_dynamic:
             voters = VoterSet.of([Voter(config.node_id, directory_id, *config.advertised)])
@@ -164,7 +164,7 @@ def _survivor(config: NodeConfig, directory_id: bytes, opened: MetadataLog) -> S
     if config.raft.is_dynamic:
         voters = tail.voters.last
     else:
-        # The configuration may name the survivor alone already; the log knows who voted.
+        # The configuration may name the survivor alone already; the log has the earlier voters.
         known = _voters_of_last_epoch(opened.replica_log.log)
         voters = VoterSet.static(sorted({*config.raft.voters, *known}))
     if config.raft.is_dynamic and directory_id == UUID_ZERO:

@@ -1,7 +1,7 @@
-"""Lines of a log that come again and again are written at growing intervals.
+"""Writes log lines that repeat at growing intervals only.
 
-A quorum that cannot elect a leader says the same few lines several times a second, for as long as
-that lasts. They would bury the line that says why.
+A quorum that cannot elect a leader logs the same few lines several times a second. They would hide
+the line with the reason.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 FIRST_PAUSE_S = 1.0
 PAUSE_S_MAX = 60.0
 LINES_KEPT_MAX = 64
-"""Different lines that are remembered; a quorum without a leader has fewer than ten."""
+"""Different lines to remember; a quorum without a leader has fewer than ten."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class _Line:
 
 
 class RepeatedLines(logging.Filter):
-    """For a logger. INFO only: a warning that repeats has its own reason."""
+    """A filter for a logger. It filters INFO only: a warning that repeats has its own reason."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class RepeatedLines(logging.Filter):
             return True
         text = record.getMessage()
         line = self._lines.pop(text, None)
-        # Quiet for twice its pause: it is news again.
+        # After a pause of twice its interval, the line counts as new again.
         if line is None or record.created >= line.due_s + line.pause_s:
             line = _Line(FIRST_PAUSE_S, record.created + FIRST_PAUSE_S)
             self._remember(text, line)
@@ -50,7 +50,7 @@ class RepeatedLines(logging.Filter):
         return True
 
     def _remember(self, text: str, line: _Line) -> None:
-        """As the newest; the oldest goes for it."""
+        """Remember a line as the newest; the oldest is forgotten."""
         while len(self._lines) >= LINES_KEPT_MAX:
             del self._lines[next(iter(self._lines))]
         self._lines[text] = line

@@ -1,9 +1,10 @@
-"""Begin a damaged replica anew (`kvorum partitions restore`), on the disk of a stopped broker.
+"""Replaces a damaged replica by an empty one (`kvorum partitions restore`), on the disk of a
+stopped broker.
 
-Its folder is put aside, never removed, and an empty one with the topic's id takes its place, so
-that the broker fetches everything from the leader. The clean-shutdown marker of the directory goes
-first: with it the next start would claim to hold what it held, and as an eligible leader replica
-(KIP-966) it could be elected with nothing.
+The folder is renamed, never removed, and an empty one with the topic's id takes its place, so that
+the broker fetches all records from the leader. The directory's clean-shutdown marker is removed
+first. Otherwise the broker would register as cleanly shut down and stay an eligible leader replica
+(KIP-966), and the empty replica could be elected.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from kvorum.storage.log.checkpoints import (
 from kvorum.storage.log.file_names import aside_name
 
 ASIDE_SUFFIX = "-damaged"
-"""No broker takes a folder of such a name for a replica's, and none removes it."""
+"""A broker neither opens nor removes a folder with this suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
-    """folder: where the replica begins anew. asides: (folder as it was, where it is put)."""
+    """folder: the new, empty replica. asides: (old path, renamed path) of each folder."""
 
     folder: str
     asides: tuple[tuple[str, str], ...]
@@ -52,11 +53,11 @@ def restore(
     topic_id: bytes,
     is_dry_run: bool = False,
 ) -> Restoration:
-    """Put the replica's folder aside and begin an empty one in the same directory.
+    """Rename the replica's folder and create an empty one in the same directory.
 
-    Without a folder anywhere the replica begins in the first directory that can be read. Durable
-    on return. Raises ConfigError if a process uses the directories or they are another node's,
-    or if the folder is one of another topic of that name; OSError.
+    If there is no folder, the replica is created in the first directory that can be read. Durable
+    on return. Raises ConfigError if a process uses the directories, they are another node's, or the
+    folder belongs to another topic of that name; OSError.
     """
     name = f"{topic}-{partition_id}"
     with _locked(config):
@@ -87,8 +88,8 @@ def restore(
 
 
 def _forget(disk: Disk, path: str, key: tuple[str, int]) -> None:
-    """The marker, and what the checkpoints say of a log that is not there any more: a recovery
-    point above its end would make it look damaged again."""
+    """Remove the marker and the checkpoints' entries of the old log: a recovery point above the new
+    log's end would make it look damaged."""
     disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
     disk.sync_dir(path)
     for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START_OFFSET, CLEANER_OFFSET):
@@ -101,7 +102,7 @@ def _check_topic(disk: Disk, folder: str, topic_id: bytes) -> None:
     try:
         found = read_partition_metadata(disk, folder)
     except CorruptData:
-        return  # a part of the damage
+        return  # part of the damage
     if found is not None and found != topic_id:
         raise ConfigError(
             f"{folder} belongs to topic id {uuid_text(found)}, the cluster's topic of that name "
@@ -124,12 +125,12 @@ def _is_own(disk: Disk, path: str, config: NodeConfig) -> bool:
 
 @contextlib.contextmanager
 def _locked(config: NodeConfig) -> Iterator[None]:
-    """All directories of the node that can be locked, those of a running broker among none."""
+    """Lock all directories of the node that can be locked. Raises if a running broker has one."""
     locks = []
     try:
         for path in dict.fromkeys((config.directory, *config.data_directories)):
             with contextlib.suppress(OSError):
-                # One that has failed cannot be locked, nor be in use.
+                # A failed directory cannot be locked, nor be in use.
                 locks.append(DirectoryLock(path))
         yield
     finally:

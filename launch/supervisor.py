@@ -1,4 +1,4 @@
-"""Starts a planned cluster, watches its processes, restarts on request, stops in order.
+"""Starts a planned cluster, watches its processes, restarts nodes on request, stops all in order.
 
 Runs in the launcher: no event loop, no thread, no gRPC, so that it can fork at any time.
 """
@@ -21,7 +21,7 @@ from kvorum.launch.plan import HOST, ClusterPlan, NodePlan
 from kvorum.runtime.errors import KvorumError
 
 STOP_TIMEOUT_MS = 8_000
-"""After this a node that was told to stop is killed; it recovers from disk next time."""
+"""Time after which a node that does not stop is killed; it recovers from disk at its next start."""
 
 STARTUP_TIMEOUT_MS = 60_000
 _TELL_AGAIN_S = 1.0
@@ -31,7 +31,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
 
 
 class StartupFailed(KvorumError):
-    """A node ended, or did not get ready, before the cluster was usable."""
+    """A node ended, or was not ready in time, before the cluster was usable."""
 
 
 @dataclass(slots=True)
@@ -41,13 +41,14 @@ class _Process:
     state: str = "stopped"
     is_ready: bool = False
     ready_fd: int | None = None
-    """Where the child will say READY; None once it is closed, as the number is then another's."""
+    """The pipe on which the child writes READY; None once closed, since its number may be
+    reused."""
     log_position: int = 0
     reason: str = ""
-    """Why it is dead."""
+    """The reason for the node's death."""
     starts: int = 0
     is_restarting: bool = False
-    """Somebody waits for it to be ready, or to die again."""
+    """A restart request waits until the node is ready, or dead again."""
 
 
 class Supervisor:
@@ -65,11 +66,11 @@ class Supervisor:
 
     @property
     def is_stopping(self) -> bool:
-        """Somebody asked for the end."""
+        """True if the launcher was told to stop."""
         return self._stop_asked
 
     def start(self) -> None:
-        """Fork every node. Nothing is awaited.
+        """Fork every node, without waiting.
 
         Controllers come first: they elect a leader while the brokers' code is imported.
         """
@@ -80,7 +81,8 @@ class Supervisor:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in _SIGNALS:
             self._had_handlers[number] = signal.signal(number, self._on_signal)
-        # Before the first node: a directory with nodes and no cluster file is refused for ever.
+        # Before the first node: a directory with nodes but no cluster file would be refused for
+        # ever.
         self._write_cluster_file()
         for process in self._of_role("controller"):
             self._spawn(process)
@@ -90,7 +92,7 @@ class Supervisor:
         self._write_cluster_file()
 
     def wait_ready(self) -> None:
-        """Return when every node is ready. Raises StartupFailed naming the one that is not."""
+        """Return when every node is ready. Raises StartupFailed, which names a node that is not."""
         deadline = time.monotonic() + STARTUP_TIMEOUT_MS / 1000
         while not all(p.is_ready for p in self._processes.values()):
             self._turn(deadline - time.monotonic())
@@ -105,18 +107,19 @@ class Supervisor:
         self._tell_of_nodes()
 
     def run(self) -> None:
-        """Watch until SIGTERM or SIGINT."""
+        """Watch the nodes until SIGTERM or SIGINT."""
         while not self._stop_asked:
             self._turn(_TELL_AGAIN_S if self._is_untold else None)
 
     def stop(self) -> None:
-        """Stop brokers, then controllers, each in good order; kill what takes too long."""
+        """Stop brokers, then controllers, each with a clean shutdown; kill those that take too
+        long."""
         for role in ("broker", "controller"):
             self._stop_group(self._of_role(role))
         try:
             self._write_cluster_file(is_running=False)
         except OSError as failure:
-            # All nodes have ended, and what is below ends the rest.
+            # All nodes have ended; the cleanup below still has to run.
             self._say(f"cannot write to {FILE_NAME} that the cluster has stopped: {failure}")
         signal.set_wakeup_fd(-1)
         for number, handler in self._had_handlers.items():
@@ -134,7 +137,7 @@ class Supervisor:
         for process in group:
             if process.child is not None and process.state == "running":
                 process.state = "stopping"
-                # A paused node would never see the SIGTERM.
+                # A paused node would never handle the SIGTERM.
                 os.kill(process.child.pid, signal.SIGCONT)
                 os.kill(process.child.pid, signal.SIGTERM)
         deadline = time.monotonic() + STOP_TIMEOUT_MS / 1000
@@ -153,7 +156,7 @@ class Supervisor:
             self._stop_asked = True
 
     def _turn(self, timeout_s: float | None) -> None:
-        """Wait for something, then deal with all that happened."""
+        """Wait for an event, then handle all that are pending."""
         for key, _ in self._selector.select(timeout_s):
             if key.fd == self._wake_read:
                 with contextlib.suppress(BlockingIOError):
@@ -178,10 +181,9 @@ class Supervisor:
                 self._finish_restart(process)
 
     def _close_ready_fd(self, process: _Process) -> None:
-        """Once only. Bad sequence: 1. a child is ready, its pipe closed, 2. another child is forked
-        and its pipe gets the number, 3. the first dies and the number is closed again: the second
-        dies too, of a broken pipe, when it wants to say READY.
-        """
+        """Close the pipe, once only. Bad sequence: 1. child A is ready, and its pipe is closed, 2.
+        child B is forked, and its pipe gets the same number, 3. A dies, and the number is closed
+        again: B dies too, of a broken pipe, when it writes READY."""
         if process.ready_fd is not None:
             self._selector.unregister(process.ready_fd)
             os.close(process.ready_fd)
@@ -222,7 +224,7 @@ class Supervisor:
                 self._tell_of_nodes()
                 self._say(f"{name} restarted")
             elif process is None or not process.is_restarting:
-                # A leftover.
+                # An old request.
                 finish_restart(self._plan.data_dir, name)
 
     def _finish_restart(self, process: _Process) -> None:
@@ -230,7 +232,8 @@ class Supervisor:
         finish_restart(self._plan.data_dir, process.node.name)
 
     def _spawn(self, process: _Process) -> None:
-        # The selector's files, the read end of the wake-up pipe among them, are the parent's own.
+        # The selector's files belong to the parent alone, including the read end of the wake-up
+        # pipe.
         watched = [key.fd for key in self._selector.get_map().values()]
         process.log_position = _size_of(process.node.log_file)
         process.child = spawn(process.node, close_fds=(self._wake_write, *watched))
@@ -242,10 +245,11 @@ class Supervisor:
         self._selector.register(process.ready_fd, selectors.EVENT_READ, process)
 
     def _tell_of_nodes(self) -> None:
-        """Write the cluster file; a disk that is full must not take the nodes with it: later, then.
+        """Write the cluster file; if the disk is full, try again later, so that the nodes keep
+        running.
 
-        Bad sequence: 1. a disk fills up, 2. a broker ends, as it should, 3. the launcher cannot
-        write that down and ends, and with it all nodes that went on.
+        Bad sequence: 1. a disk fills up, 2. a broker exits, as it should, 3. the launcher cannot
+        write that to the file and exits, and with it all other nodes.
         """
         was_untold, self._is_untold = self._is_untold, False
         try:
@@ -300,7 +304,7 @@ def _size_of(path: str) -> int:
 
 
 def _why_it_died(node: NodePlan, log_position: int, status: int) -> str:
-    """The node's own last words since it was started, or how it ended and where to look."""
+    """The node's own last log lines since its start, or how it ended and where its log is."""
     try:
         with open(node.log_file, "rb") as file:
             file.seek(log_position)
