@@ -459,7 +459,7 @@ MUTANTS = (
     ),
     of_controller_runs(
         "snapshot-without-fencing",
-        "a snapshot contains fencings too",
+        "a snapshot has each broker's own fencing state",
         "metadata/image/snapshot_job.py",
         "            broker.is_fenced,\n",
         "            True,\n",

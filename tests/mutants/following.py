@@ -102,7 +102,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("minimum-after-the-isr", "a raised minimum applies before the ISR that comes with it",
      "broker/manager/replica_manager.py", "            replica.core.min_insync_replicas = minimum\n",
      "            del minimum\n", OF_FOLLOWING),
-    ("nothing-is-known", "a new leader knows the state below its high watermark", "broker/api/list_offsets.py",
+    ("nothing-is-known", "a new leader answers a lookup by time that ends below its high watermark", "broker/api/list_offsets.py",
      "    if not is_end_known and (found is None or found[1] >= end_offset):\n",
      "    if not is_end_known:\n", OF_FOLLOWING),
     ("largest-of-the-committed", "the largest timestamp may be above the watermark",

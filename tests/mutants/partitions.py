@@ -377,7 +377,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("asks-while-all-pause", "no fetch is sent while all partitions are paused", FETCHER,
      "        if self.session.is_paused and not forgotten:\n",
      "        if self.session.is_empty and not forgotten:\n", OF_SESSION),
-    ("waits-for-whom-the-metadata-took-out", "a fetcher does not wait for a dead broker", CORE,
+    ("waits-for-whom-the-metadata-took-out", "the high watermark does not wait for a dead broker", CORE,
      "            and not self._is_leaving(replica_id, remote)\n", "", OF_CORE),
     ("start-told-before-it-is-durable", "a follower reports only a durable log start", STARTS,
      "        if durable >= start_offset:", "        if True:", OF_DELETION),

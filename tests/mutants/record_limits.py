@@ -75,11 +75,11 @@ _ITEMS: tuple[tuple[str, str, str, str, str], ...] = (
 )  # fmt: skip
 
 _LOOKUPS: tuple[tuple[str, str, str, str, str], ...] = (
-    ("end-walks-all", "finding the end offset inside a segment needs no scan", "storage/log/timestamp_lookup.py",
+    ("end-walks-all", "a lookup by time that ends inside a segment scans only from the nearest index entry", "storage/log/timestamp_lookup.py",
      "        tail = offset_index.lookup(end_offset - 1)\n", "        tail = 0\n"),
     ("end-walks-nothing", "batches after the last time index entry are scanned", "storage/log/timestamp_lookup.py",
      "        tail = offset_index.lookup(end_offset - 1)\n", ""),
-    ("start-walks-nothing", "a start scans no batches below the largest known timestamp", "storage/log/timestamp_lookup.py",
+    ("start-walks-nothing", "a lookup by time that starts inside a segment scans only from the nearest index entry", "storage/log/timestamp_lookup.py",
      "                    tail = offset_index.lookup(start_offset)\n", "                    pass\n"),
     ("known-at-the-end", "a batch at the end is not below it", "storage/log/index.py",
      "        at = bisect_left(self.relative_offsets, offset - self.base_offset) - 1\n"

@@ -89,7 +89,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "broker/api/context.py",
      "        except (struct.error, ArithmeticError, MemoryError, TypeError, ValueError) as error:\n",
      "        except ArithmeticError as error:\n", OF_ANSWERS),
-    ("waits-though-it-has-all", "a fetch that has reached its byte limit does not wait", FETCHING,
+    ("waits-though-it-has-all", "a fetch whose answer cannot grow by waiting is answered at once", FETCHING,
      "    return size >= parked.min_bytes\n", "    return False\n", OF_ANSWERS),
     ("waits-before-a-segment", "bytes before the end of a segment are sent at once", FETCHING,
      "        if has_more:\n", "        if False:\n", OF_ANSWERS),
