@@ -1,4 +1,4 @@
-"""Mutants of what keeps an absurd request from costing more than that request."""
+"""Mutants of the limits that keep an absurd request from costing more than itself."""
 
 from __future__ import annotations
 

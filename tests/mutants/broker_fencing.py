@@ -1,4 +1,5 @@
-"""Rules for what goes away: brokers out of their partitions, sources out of a move."""
+"""Rules of leaving replicas: fenced brokers leave their partitions, sources leave a
+reassignment."""
 
 from __future__ import annotations
 

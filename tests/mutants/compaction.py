@@ -1,4 +1,5 @@
-"""Mutants of the cleaner: what one clean leaves to the next, to a start, and to the other logs."""
+"""Mutants of the cleaner: the state that a clean leaves to the next clean, to a start, and to other
+logs."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ EXPRESSIONS = "broker/groups/consumer/expressions.py"
 SHARD = "broker/groups/shard.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
-    # Who may read what.
+    # Assignment of partitions.
     ("consumer-takes-what-is-held", "a partition is free when no member holds it", RECONCILIATION,
      "if row in mine or row not in taken)", "if True)"),
     ("consumer-revokes-without-word", "a member confirms its revocations", RECONCILIATION,

@@ -1,4 +1,4 @@
-"""Mutants of what followers begin with, what retention leaves, and what outlives its connection."""
+"""Mutants of a follower's start, of retention, and of state that outlives its connection."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("flushing-is-flushed", "nor while the flush is under way", "storage/log/segments.py",
      "        return bool(self._dirty_directories) or self._ticket is not None\n",
      "        return bool(self._dirty_directories)\n", OF_START),
-    # What was read is less than what is there.
+    # Partial reads and partial files.
     ("short-is-sound", "a file that became shorter counts as damaged", "storage/recovery/batch_walk.py",
      "    while at < found.length:\n", "    while at < len(data):\n", (*OF_START, *OF_SERVED)),
     ("damage-behind-ends-the-broker", "damage found while an answer is sent takes only the replica offline", FETCHING,
@@ -212,7 +212,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("denied-without-a-word", "a directory without permission is named in the error",
      "launch/log_directories.py", "        with suppress(OSError):\n",
      "        with suppress(ZeroDivisionError):\n", OF_LAUNCH),
-    # What lies below a log's start.
+    # Records below a log's start.
     ("joins-without-the-start", "a replica joins the ISR only after it has reported the deleted log start",
      "broker/partition/partition.py", "            remote.start_offset >= self.deleted_to\n            and remote",
      "            remote", OF_PARTITION),
@@ -238,7 +238,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "in self.eligible\n", OF_PARTITION),
     ("eligible-until-told", "an answer ends what was known of those eligible",
      "broker/partition/partition.py", "            self.eligible = ()  #", "            #", OF_PARTITION),
-    # A leader that neither a controller nor a follower is heard of by.
+    # Abandoned leaders.
     ("abandoned-by-followers-alone", "a leader that reaches the controllers is not abandoned",
      "broker/manager/isolation.py", "        if left_ms > 0:\n", "        if left_ms > 1 << 40:\n", OF_ISOLATION),
     ("abandoned-though-followed", "a leader with in-sync followers is not abandoned", "broker/manager/isolation.py",
@@ -335,7 +335,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("retired-and-gone", "producers whose batches retention deleted are kept", LOG,
      "        return self.begins_below(offset) and not is_known\n", "        return not is_known\n",
      ("tests/test_broker/test_truncation.py",)),
-    # What verify tells, and a start minds.
+    # Damage that verify reports and a start repairs or refuses.
     ("emptied-time-index", "an emptied time index is rebuilt", "storage/log/segment.py",
      "        if not time_bytes and self.first_batch_timestamp_ms >= 0:\n", "        if False:\n",
      ("tests/test_storage/test_log.py",)),

@@ -18,7 +18,7 @@ INDEX = "storage/log/transaction_index.py"
 LOG = "storage/log/log.py"
 
 _RULES = (
-    # What may go.
+    # Records that a clean may remove.
     ("above-the-stable-offset", "nothing above the last stable offset is cleaned", CLEANING,
      "if following > stable_offset or is_young:", "if is_young:"),
     ("young-records-cleaned", "min.compaction.lag.ms keeps young records", CLEANING,

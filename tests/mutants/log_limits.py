@@ -1,4 +1,4 @@
-"""Mutants of what a log does at the ends of its numbers, and of what one rule leaves the next."""
+"""Mutants of a log's numeric limits, and of the effects of one rule on the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of groups on their way between the protocols, each with an edit that breaks it."""
+"""Rules of groups during a migration between the protocols, each with an edit that breaks it."""
 
 from __future__ import annotations
 

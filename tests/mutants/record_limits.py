@@ -1,4 +1,5 @@
-"""Mutants of what a client's few bytes may cost a broker, and of how long its numbers may be."""
+"""Mutants of the limits on a client's records: the work of the broker for a few bytes, and the
+length of numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("long-value-in-a-run", "a value's length takes five bytes at most, also in a run of equal records", RECORD_CHECK,
      "        value_bytes, value_at = read_varint32(data, value_size_at)\n",
      "        value_bytes, value_at = read_varint(data, value_size_at)\n"),
-    # What a request may bring.
+    # Contents of a request.
     ("unpacked-bytes-not-counted", "the batches of a request share one limit of decompressed bytes", CLIENT_BATCH,
      "    unpacking.bytes_left -= len(unpacked)\n", ""),
     ("bombs-not-counted", "batches that fail to decompress count toward the limit too", CLIENT_BATCH,

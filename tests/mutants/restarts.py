@@ -1,4 +1,4 @@
-"""Mutants of starts that end early, and of what is answered, cleared or removed once too often."""
+"""Mutants of starts that end early, and of answers and removals that happen once too often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of what keeps folders, checkpoints and descriptors in order around the logs."""
+"""Mutants of the upkeep of folders, checkpoints and file descriptors around the logs."""
 
 from __future__ import annotations
 
