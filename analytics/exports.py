@@ -1,7 +1,7 @@
-"""The schema.json that an export of the metadata has beside it, held against what the job reads.
+"""Checks the schema.json of a metadata export against the schemas that the job reads.
 
-The exporter and the job import nothing of each other; this file is their contract. A run folder
-without one (older exports, histories alone) is read as it is.
+The exporter and the job do not import each other; this file is their contract. A run folder without
+one (an older export, or a history alone) is read without a check.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kvorum.analytics.schemas import PLACES, SCHEMAS
 
 SCHEMA_FILE = "schema.json"
 SCHEMA_VERSION_MAX = 2
-"""Of a newer one nobody knows here which columns have changed their meaning."""
+"""A newer version may have changed the meaning of columns, and is refused."""
 
 _NAMES = {"integer": "int32", "long": "int64", "string": "string", "boolean": "bool",
           "double": "double"}  # fmt: skip
@@ -27,7 +27,8 @@ class UnreadableExport(Exception):
 
 
 def check_exports(folders: list[str]) -> None:
-    """Raise UnreadableExport for the first input whose schema.json is not the job's."""
+    """Raise UnreadableExport for the first input whose schema.json does not match the job's
+    schemas."""
     for folder in folders:
         for place in PLACES:
             path = Path(folder) / place / SCHEMA_FILE
@@ -59,7 +60,7 @@ def _check(path: Path) -> None:
 
 
 def type_name(kind: DataType) -> str:
-    """A Spark type in the words of schema.json."""
+    """A Spark type under its name in schema.json."""
     if isinstance(kind, ArrayType):
         return f"list<{type_name(kind.elementType)}>"
     return _NAMES.get(kind.typeName(), kind.typeName())

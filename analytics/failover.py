@@ -1,7 +1,7 @@
 """Tables from histories: fail-over after faults, unavailability, regressions between runs.
 
-An acknowledgement counts for a fault only when its record was written at or after the fault's
-begin. Partition -1 stands for the controller: topics created instead of records acknowledged.
+An acknowledgement counts for a fault only if its record was written at or after the fault's begin.
+Partition -1 is the controller: created topics count in place of acknowledged records.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-#: Shorter silences are the load's own rhythm.
+#: Shorter silences come from the load's own rhythm.
 SILENCE_MS_MIN = 200.0
 
 _CONTROLLER = -1
 
 
 def recoveries(history: DataFrame, faults: DataFrame) -> DataFrame:
-    """One row per fault and partition it concerned; recovery_ms null where it never recovered."""
+    """One row for each fault and affected partition; recovery_ms is null if the partition did not
+    recover."""
     outcomes = _outcomes(history)
     concerned = faults.select(
         "run",
@@ -50,8 +51,9 @@ def recoveries(history: DataFrame, faults: DataFrame) -> DataFrame:
         .withColumn("at_ms", F.col("begin_ms"))
         .withColumn("kind", F.lit(1))
     )
-    # One backwards pass with a running minimum finds, for every fault, the earliest outcome of what
-    # was invoked after it: a join would pair each fault with all acknowledgements behind it.
+    # One backward pass with a running minimum finds, for every fault, the earliest outcome of an
+    # operation that was invoked after it. A join would pair each fault with all later
+    # acknowledgements.
     backwards = (
         Window.partitionBy("run", "partition")
         .orderBy(F.col("at_ms").desc(), F.col("kind").asc())
@@ -101,10 +103,11 @@ def regressions(recovered: DataFrame) -> DataFrame:
 
 
 def unavailability(history: DataFrame) -> DataFrame:
-    """Per run and partition: the longest silence, and the number and sum of those that count.
+    """Per run and partition: the longest silence, and the number and sum of the silences that
+    count.
 
     The load lasts from the first invocation to the last invocation or acknowledgement of the run;
-    silence at either edge counts too.
+    silences at both ends count too.
     """
     produced = history.where("f = 'produce' and partition is not null")
     bounds = (

@@ -1,12 +1,11 @@
-"""The Spark job:
-`python -m kvorum.analytics.job --input DIR [DIR...] --output OUT [--master local[2]]`.
+"""The Spark job: `python -m kvorum.analytics.job --input DIR [DIR...] --output OUT [--master
+local[2]]`.
 
 Each input folder is one run or one metadata export (see schemas.py for the files). Tables go to
-OUT/tables as Parquet and CSV, pictures to OUT/plots, the gist to OUT/summary.json. A table whose
-input is missing is left out and named in the summary, and so is a folder without any file for the
-job, such as that of a run that was interrupted. Run by spark-submit or with another master
-the folders must be reachable from every executor; CSV, pictures and summary are written by the
-driver.
+OUT/tables as Parquet and CSV, plots to OUT/plots, a summary to OUT/summary.json. A table whose
+input is missing is left out and named in the summary; so is a folder without any file for the job,
+such as that of an interrupted run. With spark-submit or another master, every executor must be able
+to read the folders; the driver writes CSV, plots and summary.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from kvorum.analytics.schemas import SCHEMAS, find_inputs
 
 SUMMARY_VERSION = 1
 
-#: Rows of one table that are brought to the driver for CSV, pictures and summary.
+#: Rows of one table that are collected at the driver for CSV, plots and summary.
 ROWS_COLLECTED_MAX = 200_000
 _SHUFFLE_PARTITIONS = 4
 
@@ -83,8 +82,8 @@ def run_job(
 ) -> dict[str, Any]:
     """Compute every table that the inputs allow. Returns the content of summary.json.
 
-    master: None leaves the choice to spark-submit. Raises FileNotFoundError when an input folder is
-    not there or none holds a known file, UnreadableExport for an export of another schema.
+    master: None leaves the choice to spark-submit. Raises FileNotFoundError if an input folder does
+    not exist or no folder has a known file, UnreadableExport for an export with another schema.
     """
     absent = [folder for folder in inputs if not Path(folder).is_dir()]
     if absent:
@@ -104,10 +103,11 @@ def run_job(
 
 
 def _session(master: str | None, driver_memory: str, scratch: str) -> SparkSession:
-    # Without this, executors look for a python3 that may be another one than the driver's.
+    # Without this, executors look for a python3, which may differ from the driver's.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master is not None and master.startswith("local"):
-        # Else Spark looks up the host's name, which may be slow or lead to another interface.
+        # Without this, Spark looks up the host's name, which may be slow or lead to another
+        # interface.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("kvorum-analytics")
     if master is not None:
@@ -135,7 +135,7 @@ def _compute(
 ) -> dict[str, Any]:
     data = {name: _read(spark, name, runs) for name, runs in found.items() if runs}
     if "history" in data and "faults" in data:
-        # Two tables are made of it, and it is the dearest step.
+        # Two tables use it, and it is the most expensive step.
         data["recoveries"] = failover.recoveries(data["history"], data["faults"]).cache()
     tables: dict[str, list[dict[str, Any]]] = {}
     skipped = dict(left_out)
@@ -162,10 +162,10 @@ def _read(spark: SparkSession, name: str, runs: Mapping[str, str]) -> DataFrame:
 
 
 def _write(table: DataFrame, name: str, folder: Path) -> list[dict[str, Any]]:
-    """Parquet and CSV. Returns the rows, up to ROWS_COLLECTED_MAX.
+    """Write Parquet and CSV. Returns the rows, up to ROWS_COLLECTED_MAX.
 
-    A table that fits is brought here and written in one go: on small data, jobs cost more than
-    rows. One that does not is written by Spark, and the CSV holds its first rows.
+    A small table is collected and written by the driver: on small data, Spark jobs cost more than
+    rows. A larger one is written by Spark, and the CSV has its first rows.
     """
     import pyarrow.parquet as pq
 
@@ -213,7 +213,7 @@ def _summary(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code: 0 done, 2 nothing to read."""
+    """The command line. Returns the exit code: 0 done, 2 no input to read."""
     parser = argparse.ArgumentParser(
         prog="python -m kvorum.analytics.job",
         description="Analyse chaos runs and exported metadata.",

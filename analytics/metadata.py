@@ -1,11 +1,12 @@
-"""Tables from exported metadata: ISR churn, skew, what a rack's loss costs, record mix, fencing."""
+"""Tables from exported metadata: ISR churn, skew, the cost of losing a rack, record mix,
+fencing."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-#: A fault that began at most this long before a fencing is held to be its cause.
+#: A fault counts as the cause of a fencing if it began at most this long before.
 FENCING_LOOKBACK_MS = 60_000
 _GROWTH_BUCKET_MS = 10_000
 
@@ -13,10 +14,10 @@ _GROWTH_BUCKET_MS = 10_000
 def isr_churn(records: DataFrame) -> DataFrame:
     """Per run and partition: records that changed the ISR, by direction, and leader changes.
 
-    The first record of a partition sets its ISR and changes nothing.
+    The first record of a partition sets its ISR and does not count as a change.
     """
     order = Window.partitionBy("run", "topic_id", "partition").orderBy("offset")
-    # A record without an ISR or leader leaves it as it was.
+    # A record without an ISR or leader does not change it.
     earlier = order.rowsBetween(Window.unboundedPreceding, -1)
     before_isr = F.last("isr", ignorenulls=True).over(earlier)
     before_leader = F.last("leader", ignorenulls=True).over(earlier)
@@ -79,7 +80,8 @@ def leader_skew(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
 
 def rack_loss(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """What if a rack dies: partitions that would go offline, and that would keep one copy only."""
+    """If a rack failed: partitions that would be offline, and those that would have one replica
+    left."""
     racks = brokers.where("rack is not null").select("run", "rack", "broker_id")
     members = racks.groupBy("run", "rack").agg(F.collect_set("broker_id").alias("lost"))
     left = partitions.join(F.broadcast(members), "run").withColumn(
@@ -97,7 +99,7 @@ def rack_loss(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
 
 def record_mix(records: DataFrame) -> DataFrame:
-    """Per run, record type and version: how many, how many payload bytes, which share."""
+    """Per run, record type and version: number of records, payload bytes, and share."""
     counts = records.groupBy("run", "record_type", "record_version").agg(
         F.count(F.lit(1)).alias("records"),
         F.coalesce(F.sum(F.octet_length("payload_json")), F.lit(0)).alias("payload_bytes"),
@@ -121,7 +123,7 @@ def metadata_growth(records: DataFrame) -> DataFrame:
 
 
 def fencing_causes(records: DataFrame, faults: DataFrame) -> DataFrame:
-    """Per run and broker: fencings, by the latest fault that struck the broker shortly before."""
+    """Per run and broker: fencings, by the latest fault of that broker shortly before."""
     fenced = records.where(
         F.lower("record_type").rlike("^broker_?registration_?change")
         & (F.get_json_object("payload_json", "$.is_fenced") == "true")

@@ -1,4 +1,4 @@
-"""Pictures of the tables, drawn without a display. Each is left out when its table is empty."""
+"""Plots of the tables, drawn without a display. A plot is left out if its table is empty."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The files the job reads, with explicit schemas, and where in a run folder they lie.
+"""The files that the job reads, their explicit schemas, and their places in a run folder.
 
-The writers state the same schemas where they write. A column that a file lacks reads as null.
+The writers state the same schemas in their own code. A column that a file lacks reads as null.
 """
 
 from __future__ import annotations
@@ -108,13 +108,14 @@ SCHEMAS: Mapping[str, StructType] = {
     ),
 }
 
-#: Folders within a run folder in which a file is looked for.
+#: Folders within a run folder that may have a file.
 PLACES = ("", "metadata")
 _HISTORY, _RUN = "history.jsonl", "run.json"
 
 
 def find_inputs(folders: list[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Data set -> run name -> path, and run name -> reason of each without any file for the job.
+    """Data set -> run name -> path, and run name -> reason, for each folder without any file for
+    the job.
 
     A run is named after its folder; equal names are numbered.
     """

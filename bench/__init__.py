@@ -1,1 +1,1 @@
-"""Kvorum beside Apache Kafka on one machine. A benchmark: nothing in the tests depends on it."""
+"""Benchmarks of Kvorum and Apache Kafka on one machine. No test depends on them."""

@@ -1,6 +1,6 @@
 """librdkafka workloads, the same for both sides: produce, consume, latency.
 
-Client settings that are not librdkafka's defaults are named here and in results.md.
+This file and results.md name all client settings that differ from librdkafka's defaults.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from bench.cluster import BenchFailed, wait_for
 
 LINGER_MS = 5
 BATCH_BYTES = 1_000_000
-#: librdkafka queues at most so much before produce() pushes back; less than its 1 GB keeps the
-#: client's own memory out of the picture.
+#: Records that librdkafka queues before produce() blocks; below its 1 GB limit, so that the
+#: client's own memory has no effect.
 QUEUE_RECORDS_MAX = 200_000
 QUEUE_KB_MAX = 131_072
 #: With the default of 1,000 ms the client pauses for a second each time its queue is full, which
@@ -28,8 +28,8 @@ REPLICATION_TIMEOUT_S = 60.0
 CONSUME_TIMEOUT_S = 120.0
 METADATA_TIMEOUT_S = 30.0
 _CHUNK_RECORDS = 500
-#: Asked for in one call. Of 10,000 the first have left the processor's caches before the last are
-#: there, and the client is the limit sooner.
+#: Records of one consume call. With 10,000 the first records have left the processor's caches
+#: before the last ones arrive, and the client becomes the limit sooner.
 CONSUME_RECORDS = 500
 _FULL_QUEUE_POLL_S = 0.002
 _LATENCY_TIMEOUT_S = 30.0
@@ -37,7 +37,7 @@ _LATENCY_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """records of record_bytes each moved in `seconds`."""
+    """`records` records of record_bytes each, in `seconds`."""
 
     records: int
     record_bytes: int
@@ -67,8 +67,8 @@ def produce(
 ) -> Throughput:
     """Write `records` records evenly, as fast as the client can; the clock stops at the last ack.
 
-    The topic must be empty: what the log holds afterwards is checked against what was sent.
-    Raises BenchFailed when a record is missing.
+    The topic must be empty: its records are counted afterwards. Raises BenchFailed if one is
+    missing.
     """
     from confluent_kafka import Producer
 
@@ -83,7 +83,7 @@ def produce(
         }
     )
     payload = b"k" * record_bytes
-    # One record a partition opens the connections before the clock starts.
+    # One record to each partition opens the connections before the clock starts.
     for partition in range(partitions):
         producer.produce(topic, payload, partition=partition)
     _flush(producer)
@@ -105,7 +105,7 @@ def produce(
 def _await_count(bootstrap: str, topic: str, partitions: int, records: int) -> None:
     """Return when `records` records are below the high watermark. Raises BenchFailed.
 
-    After acks=1 the followers may be behind: they must not catch up on the next figure's time.
+    After acks=1 the followers may be behind; they must not catch up during the next figure.
     """
     from confluent_kafka import Consumer, TopicPartition
 
@@ -148,7 +148,8 @@ def consume(
     )
     try:
         consumer.list_topics(topic, timeout=METADATA_TIMEOUT_S)
-        # Messages make no cycles; collections would walk those that are alive again and again.
+        # Messages make no reference cycles; collections would examine the live ones again and
+        # again.
         gc.disable()
         began = time.perf_counter()
         deadline = began + CONSUME_TIMEOUT_S
@@ -175,7 +176,8 @@ def consume(
 def latencies_ms(
     bootstrap: str, topic: str, *, partitions: int, records: int, record_bytes: int
 ) -> list[float]:
-    """From produce() to its acknowledgement (acks=all, linger 0), one record in flight."""
+    """Milliseconds from produce() to its acknowledgement (acks=all, linger 0), one record in
+    flight."""
     from confluent_kafka import Producer
 
     producer = Producer({**_common(bootstrap), "acks": "all", "linger.ms": 0})
@@ -196,7 +198,7 @@ def latencies_ms(
             producer.poll(1.0)
             if time.perf_counter() - began > _LATENCY_TIMEOUT_S:
                 raise BenchFailed(f"no acknowledgement within {_LATENCY_TIMEOUT_S:g} s")
-        # The first to each partition open connections and are not counted.
+        # The first record of each partition opens a connection and is not counted.
         if number >= 0:
             found.append((acknowledged_at[0] - began) * 1e3)
     return found

@@ -1,4 +1,4 @@
-"""What the benchmark asks of a cluster, whichever software it runs."""
+"""The interface of a cluster under benchmark, for either software."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTROLLERS = 3
 BROKERS = 3
 HOST = "127.0.0.1"
 
-#: A cold Kafka on two busy cores has been seen to take 40 s.
+#: A cold Kafka on two busy cores can take 40 s.
 START_TIMEOUT_S = 120.0
 _PORT_POLL_S = 0.005
 _OBSERVE_TIMEOUT_S = 30.0
@@ -28,14 +28,15 @@ _OBSERVE_POLL_S = 0.05
 
 
 class BenchFailed(KvorumError):
-    """A figure could not be taken; the message says what did not happen."""
+    """A figure could not be taken; the message says why."""
 
 
 class BenchCluster(Protocol):
     """Three controllers and three brokers on this machine.
 
-    launch and restart return as soon as the processes are on their way; whoever needs more waits
-    for what can be seen from outside. stop leaves no process behind and may be called at any time.
+    launch and restart return once the processes are started; a caller that needs more waits for an
+    effect that is visible from outside. stop leaves no process behind and may be called at any
+    time.
     """
 
     @property
@@ -47,13 +48,13 @@ class BenchCluster(Protocol):
         """host:port of each broker, in the order of their ids."""
 
     def prepare(self) -> None:
-        """Everything that start-up does not count: jars, formatted directories."""
+        """Prepare what does not count as start-up: jars, formatted directories."""
 
     def launch(self) -> None:
         """Start every process on an empty, formatted cluster."""
 
     def processes(self) -> list[ClusterProcess]:
-        """Those that run now."""
+        """The running processes."""
 
     def restart(self, process: ClusterProcess) -> None:
         """Start a dead node again on its data."""
@@ -62,11 +63,11 @@ class BenchCluster(Protocol):
         """End every process."""
 
     def last_words(self) -> str:
-        """The end of its logs, for a message about a failure."""
+        """The end of its logs, for the message of a failure."""
 
 
 def bootstrap_of(cluster: BenchCluster) -> str:
-    """For clients: every broker."""
+    """The bootstrap addresses for clients: every broker."""
     return ",".join(cluster.brokers)
 
 
@@ -92,7 +93,7 @@ def active_controller(cluster: BenchCluster) -> ClusterProcess:
 
 
 def strike(process: ClusterProcess, number: signal.Signals) -> float:
-    """Send a signal; the monotonic time just before it."""
+    """Send a signal; returns the monotonic time just before it."""
     moment = time.monotonic()
     os.kill(process.pid, number)
     return moment
@@ -117,7 +118,7 @@ def wait_for_port(addresses: Sequence[str], timeout_s: float) -> None:
 def wait_for(
     look: Callable[[], T | None], *, timeout_s: float, what: str, poll_s: float = _OBSERVE_POLL_S
 ) -> T:
-    """Poll until `look` gives something. Raises BenchFailed naming `what`."""
+    """Poll until `look` returns a value. Raises BenchFailed, which names `what`."""
     deadline = time.monotonic() + timeout_s
     while (seen := look()) is None:
         if time.monotonic() > deadline:

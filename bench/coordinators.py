@@ -1,4 +1,4 @@
-"""What consumer groups and transactions cost: joins, commits, heartbeats, transactions."""
+"""The cost of consumer groups and transactions: joins, commits, heartbeats, transactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOIN_MEMBERS = 100
 IDLE_GROUPS = 50
 IDLE_MEMBERS = 4
 HEARTBEAT_INTERVAL_S = 3.0
-"""What Java's consumer does by default."""
+"""The default of Java's consumer."""
 COMMIT_GROUPS = 50
 COMMIT_CONNECTIONS = 10
 COMMITS_IN_FLIGHT = 500
@@ -43,16 +43,17 @@ class Member:
     member_id: str
     generation_id: int
     answered_at: float
-    """When its JoinGroup was answered, monotonic."""
+    """When its JoinGroup was answered, on the monotonic clock."""
     synced_at: float
-    """When its SyncGroup was."""
+    """When its SyncGroup was answered."""
     is_settled: bool
-    """True if that was before others came to join."""
+    """True if that was before other members joined."""
 
 
 def join_seconds(bootstrap: str) -> tuple[float, float]:
-    """A hundred members join an empty group at once: seconds from the first request to the last
-    assignment, and from the first JoinGroup answer, which ends the initial delay, to the same."""
+    """A hundred members join an empty group at once. Returns the seconds from the first request to
+    the last assignment, and from the first JoinGroup answer (the end of the initial delay) to the
+    last assignment."""
     return asyncio.run(_join_seconds(bootstrap))
 
 
@@ -69,8 +70,8 @@ async def _join_seconds(bootstrap: str) -> tuple[float, float]:
 
 
 def idle_group_percent(bootstrap: str, seconds: float, cpu_s: Callable[[], float]) -> float:
-    """What 50 groups of 4 members that do nothing but send heartbeats add to the brokers' CPU, in
-    per cent of a core. cpu_s: what the brokers have used so far."""
+    """CPU of the brokers for 50 groups of 4 members that only send heartbeats, in per cent of a
+    core. cpu_s: returns the CPU time of the brokers so far."""
     return asyncio.run(_idle_group_percent(bootstrap, seconds, cpu_s))
 
 
@@ -90,7 +91,7 @@ async def _idle_group_percent(bootstrap: str, seconds: float, cpu_s: Callable[[]
         during = await _cpu_over(seconds, cpu_s)
         for beat in beats:
             if beat.done():
-                beat.result()  # raises: a member that sends nothing costs nothing
+                beat.result()  # raises if a member failed: one that sends nothing costs nothing
     finally:
         for beat in beats:
             beat.cancel()
@@ -127,7 +128,8 @@ async def _heartbeat(member: Member) -> Any:
 
 
 def commits_per_second(bootstrap: str, topic: str, commits: int) -> float:
-    """Offset commits on one broker, one partition each, of many groups, 500 in flight."""
+    """Offset commits per second on one broker: one partition each, from many groups, 500 in
+    flight."""
     return asyncio.run(_commits_per_second(bootstrap, topic, commits))
 
 
@@ -160,7 +162,8 @@ async def _commits_per_second(bootstrap: str, topic: str, commits: int) -> float
 def _commit_requests(
     topic: str, group_ids: Sequence[str], count: int, number: int
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Made before they are sent, like those of clients that have a processor of their own."""
+    """Requests that are encoded before they are sent, since real clients have a processor of their
+    own."""
     return iter(
         [
             request_body(
@@ -203,7 +206,7 @@ async def _groups_of_one_broker(bootstrap: str) -> tuple[str, list[str]]:
 
 
 async def _coordinator(bootstrap: str, group_id: str) -> str:
-    """host:port; waits until the topic is there and led."""
+    """The coordinator's host:port; waits until the topic exists and has a leader."""
     deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
     client = await RawClient.open(bootstrap.partition(",")[0])
     try:
@@ -219,7 +222,7 @@ async def _coordinator(bootstrap: str, group_id: str) -> str:
 
 
 async def _join_all(clients: Sequence[RawClient], group_id: str) -> list[Member]:
-    """All of them, as members of one generation."""
+    """Let all clients join, as members of one generation."""
     generations = [_NO_GENERATION] * len(clients)
     async with asyncio.timeout(COORDINATOR_TIMEOUT_S):
         return await asyncio.gather(
@@ -228,7 +231,8 @@ async def _join_all(clients: Sequence[RawClient], group_id: str) -> list[Member]
 
 
 async def _settle(client: RawClient, group_id: str, generations: list[int], index: int) -> Member:
-    """Stay in the group until all of it are in one generation: who comes late makes all rejoin."""
+    """Stay in the group until all members are in one generation: a late member makes all others
+    rejoin."""
     member_id = ""
     while True:
         member = await _join(client, group_id, member_id)
@@ -264,7 +268,7 @@ async def _join(client: RawClient, group_id: str, member_id: str) -> Member:
             raise BenchFailed(f"{group_id} cannot be joined: {answer.error_code.name}")
         elif error == _UNKNOWN_MEMBER_ID:
             joining["member_id"] = ""
-        else:  # the coordinator loads
+        else:  # the coordinator is loading
             await asyncio.sleep(_RETRY_S)
     answered_at = time.monotonic()
     assignments = [
@@ -305,8 +309,8 @@ def _require(answer: Any, what: str) -> None:
 def transaction_latencies_ms(
     bootstrap: str, topic: str, *, partitions: int, transactions: int, warm: int
 ) -> list[float]:
-    """One producer, one transaction after the other, of one record to each partition: from begin
-    until the commit is acknowledged."""
+    """Milliseconds from begin to the commit's acknowledgement, for one producer with one
+    transaction after the other, of one record to each partition."""
     from confluent_kafka import Producer
 
     producer = Producer(

@@ -1,6 +1,7 @@
-"""What is measured, and the arithmetic over its samples. Pure: no clock, no process, no client.
+"""The figures, and the arithmetic over their samples. Pure: no clock, no process, no client.
 
-Every ratio is Kvorum / Kafka, whichever way is better; a goal says which way that is.
+Every ratio is Kvorum / Kafka, for figures where more is better and where less is; a goal says which
+of the two.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ KVORUM = "kvorum"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What Kvorum's median is held against.
+    """The bound for Kvorum's median.
 
-    bound: in the figure's unit, or a multiple of Kafka's median when is_ratio; is_floor: the
-    bound is a least value (rates), else a most (times, memory).
+    bound: in the figure's unit, or a multiple of Kafka's median if is_ratio; is_floor: the bound is
+    a minimum (rates), else a maximum (times, memory).
     """
 
     bound: float
@@ -32,7 +33,7 @@ class Goal:
         return f"{sign} {self.bound:g}{'x Kafka' if self.is_ratio else ''}"
 
     def is_met(self, kvorum: float, kafka: float | None) -> bool | None:
-        """None when it cannot be judged: a ratio without Kafka's side."""
+        """True if the goal is met; None if that is unknown, as for a ratio without Kafka's side."""
         value = kvorum
         if self.is_ratio:
             ratio = ratio_of(kvorum, kafka)
@@ -44,7 +45,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A line of the table. group: the name by which `--figures` selects it."""
+    """A line of the table. group: the name for `--figures`."""
 
     key: str
     group: str
@@ -230,7 +231,8 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(figure.group for figure in FIGURES))
-#: Apache Kafka takes half a minute to get over a hung controller, so this one is asked for by name.
+#: Apache Kafka needs half a minute to recover from a hung controller, so this group runs only if it
+#: is named.
 OPTIONAL_GROUPS = frozenset({"controller-hang"})
 
 
@@ -264,7 +266,8 @@ def ratio_of(kvorum: float | None, kafka: float | None) -> float | None:
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile: a value that did occur. Raises ValueError without samples."""
+    """The nearest-rank percentile, which is always one of the samples. Raises ValueError without
+    samples."""
     if not samples:
         raise ValueError("a percentile needs at least one sample")
     if not 0 < percent <= 100:
@@ -276,8 +279,8 @@ def percentile(samples: Sequence[float], percent: float) -> float:
 def longest_gap(successes: Sequence[float], struck_at: float, until: float) -> float:
     """The longest time without a success that ends after `struck_at`, up to `until`.
 
-    successes: when each came, in any order, on one clock. A silence that was already under way
-    when the fault struck counts from its beginning, and one that never ended counts to `until`.
+    successes: their times, in any order, on one clock. A gap that began before the fault counts
+    from its beginning; a gap that never ends counts to `until`.
     """
     before = [moment for moment in successes if moment <= struck_at]
     after = sorted(moment for moment in successes if struck_at < moment <= until)
@@ -287,7 +290,8 @@ def longest_gap(successes: Sequence[float], struck_at: float, until: float) -> f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What became of the acknowledged records. misplaced: acknowledged order broken in the log."""
+    """The fate of the acknowledged records. misplaced: records whose order in the log differs from
+    the order of acknowledgement."""
 
     lost: int
     duplicated: int
@@ -297,10 +301,11 @@ class Delivery:
 def compare_deliveries(
     acknowledged: Mapping[int, Sequence[int]], stored: Mapping[int, Sequence[int]]
 ) -> Delivery:
-    """Hold what was acknowledged against what the log holds.
+    """Compare the acknowledged records with the log.
 
     Both map a partition to record values, unique per partition and sent in rising order. Stored
-    values that nobody acknowledged are neither lost nor duplicated: their outcome was unknown.
+    values without an acknowledgement count as neither lost nor duplicated: their outcome was
+    unknown.
     """
     lost = duplicated = misplaced = 0
     for partition in sorted(set(acknowledged) | set(stored)):

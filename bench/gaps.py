@@ -1,7 +1,7 @@
-"""How long the cluster is silent around a fault, as its clients see it.
+"""Gaps in service around a fault, as clients see them.
 
-Both loads are open loops: they go on sending at their pace whether or not answers come, so a
-request that hangs hides nothing. What is measured is the longest time between two successes.
+Both loads are open loops: they send at a fixed rate even if no answers come, so a request that
+hangs hides nothing. The figure is the longest time between two successes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOPIC_EVERY_S = 0.02
 RECORD_EVERY_S = 0.01
 RECORD_BYTES = 100
 STEADY_BEFORE_S = 2.0
-#: The load goes on so long after the fault, whatever happens: a second wave of trouble counts.
+#: The load continues at least this long after the fault, so that a second failure counts too.
 STEADY_AFTER_S = 5.0
 RECOVERY_TIMEOUT_S = 90.0
 _STEADY_SILENCE_S = 0.5
@@ -44,7 +44,7 @@ _CREATED_CODES = (None, "TOPIC_ALREADY_EXISTS")
 
 
 class _TopicLoad(threading.Thread):
-    """Asks for a new topic every TOPIC_EVERY_S."""
+    """Creates a new topic every TOPIC_EVERY_S."""
 
     def __init__(self, admin: Any, prefix: str) -> None:
         super().__init__(name="bench-topics", daemon=True)
@@ -65,12 +65,12 @@ class _TopicLoad(threading.Thread):
             self._stop_wanted.wait(max(0.0, due - time.monotonic()))
 
     def stop(self) -> None:
-        """No more requests; returns when each has its answer, or counts those that never had."""
+        """Send no more requests; returns when each has an answer, or counts as never answered."""
         self._stop_wanted.set()
         self.join()
         deadline = time.monotonic() + _SETTLED_TIMEOUT_S
         for future in self._outstanding:
-            # The callback records the outcome; here only its end is awaited.
+            # The callback records the outcome; this only waits for the end.
             try:
                 future.exception(timeout=max(0.0, deadline - time.monotonic()))
             except TimeoutError:
@@ -100,10 +100,10 @@ class _TopicLoad(threading.Thread):
 def controller_gap_s(
     cluster: BenchCluster, *, number: signal.Signals, prefix: str
 ) -> tuple[float, list[str]]:
-    """Strike the active controller under a load of topic creation.
+    """Inject a fault at the active controller under a load of topic creation.
 
-    Returns the gap and the codes of requests that were refused. A stopped controller is resumed,
-    a killed one restarted.
+    Returns the gap and the error codes of refused requests. A stopped controller is resumed, a
+    killed one restarted.
     """
     admin = open_admin(bootstrap_of(cluster))
     create(admin, [new_topic(f"{prefix}-before")])
@@ -131,7 +131,7 @@ def controller_gap_s(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerGap:
-    """Seconds; the worst partition of each kind. acknowledged, refused: records."""
+    """Gaps in seconds, of the worst partition of each kind. acknowledged, refused: records."""
 
     led_s: float
     others_s: float
@@ -195,7 +195,7 @@ class _RecordLoad(threading.Thread):
 
 
 def broker_gap(cluster: BenchCluster, *, topic: str, victim_index: int) -> BrokerGap:
-    """Kill a broker under an acks=all load. victim_index counts among the brokers' ids.
+    """Kill a broker under an acks=all load. victim_index: index in the brokers' ids.
 
     Leaves the broker dead.
     """
@@ -206,7 +206,7 @@ def broker_gap(cluster: BenchCluster, *, topic: str, victim_index: int) -> Broke
     load.start()
     try:
         time.sleep(STEADY_BEFORE_S)
-        # Read again just before the fault: leaders may have moved since.
+        # Read again just before the fault, since leaders may have moved.
         partitions = wait_in_sync(cluster, topic, GAP_PARTITIONS)
         leaders = sorted({view.leader for view in partitions.values()})
         if len(leaders) < 2:
@@ -232,7 +232,7 @@ def broker_gap(cluster: BenchCluster, *, topic: str, victim_index: int) -> Broke
 
 
 def read_back(bootstrap: str, topic: str) -> dict[int, list[int]]:
-    """The values that each partition holds, in the order of the log."""
+    """The values in each partition, in the order of the log."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(

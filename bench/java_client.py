@@ -1,8 +1,8 @@
 """Apache Kafka's own producer and consumer as the load: its performance tools, the same for both
 sides.
 
-librdkafka joins records into large requests however the broker behaves; Java's producer sends a
-batch as soon as a connection has room for one, and waits for the kernel at every request.
+librdkafka joins records into large requests with any broker; Java's producer sends a batch as soon
+as a connection can take one, and waits for the kernel at every request.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LARGE_BATCHES = (
 class JavaProduce:
     """One run of kafka-producer-perf-test.
 
-    key: the figure's. share: of the load's records that this case sends. properties: of the
-    producer, beside the addresses.
+    key: of the figure. share: this run's share of the load's records. properties: of the producer,
+    besides the addresses.
     """
 
     key: str
@@ -42,7 +42,7 @@ PRODUCES: tuple[JavaProduce, ...] = (
     JavaProduce(
         key="java_all_mb_s", record_bytes=1_000, share=1.0, properties=("acks=all", *_LARGE_BATCHES)
     ),
-    # Batches of 16 KB, as the client has them by default.
+    # Batches of 16 KB, the client's default.
     JavaProduce(key="java_default_mb_s", record_bytes=1_000, share=0.4, properties=("acks=all",)),
     JavaProduce(
         key="java_lz4_mb_s",
@@ -55,11 +55,11 @@ PRODUCES: tuple[JavaProduce, ...] = (
     ),
 )
 CONSUMED_KEY = "java_all_mb_s"
-"""The case whose topic is read afterwards."""
+"""The case whose topic the consumer reads afterwards."""
 
 
 def produce(library: Path, bootstrap: str, topic: str, case: JavaProduce, records: int) -> float:
-    """MB/s of `records` records, behind as many again by half that warm the JVM and the brokers up.
+    """MB/s of `records` records, after half as many more that warm up the JVM and the brokers.
 
     Raises BenchFailed.
     """
@@ -79,7 +79,7 @@ def produce(library: Path, bootstrap: str, topic: str, case: JavaProduce, record
 
 
 def consume(library: Path, bootstrap: str, topic: str, records: int, record_bytes: int) -> float:
-    """MB/s of reading `records` records once the group has its assignment. Raises BenchFailed."""
+    """MB/s of reading `records` records, from the group's assignment on. Raises BenchFailed."""
     out = _run(
         library,
         "org.apache.kafka.tools.ConsumerPerformance",

@@ -1,6 +1,6 @@
-"""Apache Kafka's side: its own jars, KRaft with three controllers and three brokers apart.
+"""Apache Kafka's side: its own jars, KRaft with three separate controllers and three brokers.
 
-Settings are Kafka's defaults but for addresses, ids and replication factors of internal topics
+Settings are Kafka's defaults, except addresses, ids and the replication factors of internal topics
 (3, as on the other side). The JVM's flags are those of Kafka's own start script, with -Xmx512m.
 """
 
@@ -30,7 +30,7 @@ _JVM_FLAGS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
-    # Lines that nobody reads would be paid for by one side only.
+    # Log lines that are never read would cost only one of the two sides.
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dlog4j2.StatusLogger.level=OFF",
 )
@@ -52,7 +52,7 @@ class _Node:
 class KafkaCluster:
     """Implements `bench.cluster.BenchCluster`.
 
-    library: the folder that holds the jars; settings: broker properties beside the usual ones.
+    library: the folder with the jars; settings: broker properties in addition to the usual ones.
     """
 
     side = KAFKA
@@ -119,7 +119,7 @@ class KafkaCluster:
 
     def stop(self) -> None:
         running, self._running = self._running, {}
-        # Nothing on these disks is wanted again, and an orderly stop of six JVMs takes long.
+        # The data on these disks is not needed again, and a clean shutdown of six JVMs takes long.
         for process in running.values():
             process.kill()
         for process in running.values():
@@ -144,9 +144,10 @@ class KafkaCluster:
         return ["java", *flags, "-cp", f"{self._library}/*", main_class, *arguments]
 
     def _format(self, node: _Node) -> None:
-        """StorageTool, once a node; later rounds start from a copy of what it made.
+        """Run StorageTool once for each node; later rounds start from a copy of its files.
 
-        It is the longest part of preparing a round, and gives the same files each time.
+        It takes most of the time that a round's preparation needs, and its files are the same each
+        time.
         """
         data = self._directory / node.name / "data"
         template = self._directory / "formatted" / node.name
@@ -196,7 +197,7 @@ class KafkaCluster:
 
 
 def fetch_jars(library: Path) -> None:
-    """Resolve Apache Kafka's jars by Maven into `library`, once. Raises BenchFailed."""
+    """Download Apache Kafka's jars with Maven into `library`, once. Raises BenchFailed."""
     if (library / f"kafka_2.13-{VERSION}.jar").exists():
         return
     pom = Path(__file__).with_name("pom.xml")

@@ -55,7 +55,7 @@ class KvorumCluster:
         if not cluster_file.exists():
             return running
         for entry in json.loads(cluster_file.read_text(encoding="utf-8"))["nodes"]:
-            # The file may not know yet of a death that was just brought about.
+            # The file may not show a death yet that the benchmark has just caused.
             if entry["pid"] is not None and is_alive(entry["pid"]):
                 running.append(
                     ClusterProcess(

@@ -1,4 +1,4 @@
-"""The description that goes beside the figures."""
+"""The description of the machine that is printed with the figures."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Three questions that librdkafka cannot put to one given broker, asked over a bare socket.
+"""Three requests that librdkafka cannot send to one chosen broker, over a bare socket.
 
-Metadata v4 (a broker's own view of topics; never creates one), ListOffsets v1 (does it lead these
-partitions by its own lights) and DescribeQuorum v0 (who is the active controller). Packed by hand
-from the Kafka protocol guide, the same for both sides.
+Metadata v4 (a broker's own view of topics; never creates one), ListOffsets v1 (is the broker the
+leader of these partitions in its own view) and DescribeQuorum v0 (the active controller). They are
+encoded by hand from the Kafka protocol guide, the same for both sides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition as one broker shows it; leader -1 for none."""
+    """One partition in the view of one broker; leader -1 for none."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -83,7 +83,8 @@ def metadata_request(topics: Sequence[str]) -> bytes:
 def read_metadata(answer: bytes) -> dict[str, dict[int, PartitionView]]:
     """topic -> partition -> view, of a Metadata v4 answer without its header.
 
-    Topics with an error (unknown yet, say) are left out. Raises WireError if it cannot be read.
+    Topics with an error (for example unknown topics) are left out. Raises WireError if it cannot be
+    read.
     """
     reader = _Reader(answer)
     topics: dict[str, dict[int, PartitionView]] = {}
@@ -102,7 +103,7 @@ def read_metadata(answer: bytes) -> dict[str, dict[int, PartitionView]]:
             reader.take("b")  # is internal
             partitions = {}
             for _ in range(reader.take("i")):
-                reader.take("h")  # error: leader not available shows as leader -1 too
+                reader.take("h")  # error: "leader not available" appears as leader -1 too
                 index = reader.take("i")
                 leader = reader.take("i")
                 replicas, isr = reader.int_array(), reader.int_array()
@@ -125,7 +126,7 @@ def list_offsets_request(partitions: Mapping[str, Sequence[int]]) -> bytes:
 
 
 def read_list_offsets(answer: bytes) -> list[tuple[str, int]]:
-    """(topic, partition) of those that were answered without an error, of a v1 answer."""
+    """(topic, partition) of the partitions without an error in a v1 answer."""
     reader = _Reader(answer)
     served = []
     try:
@@ -150,10 +151,10 @@ def describe_quorum_request() -> bytes:
 
 
 def read_quorum_leader(answer: bytes) -> int:
-    """Node id of the active controller, -1 when the answer names none or is an error."""
+    """Node id of the active controller, -1 if the answer names none or is an error."""
     reader = _Reader(answer)
     try:
-        reader.take("b")  # tagged section of the header
+        reader.take("b")  # tagged fields of the header
         if reader.take("h") != 0 or reader.varint() != 2:
             return -1
         reader.compact_text()
@@ -168,7 +169,7 @@ def read_quorum_leader(answer: bytes) -> int:
 
 
 class BrokerView:
-    """One connection to one broker. Every method raises OSError when the broker is gone."""
+    """One connection to one broker. Every method raises OSError if the broker is gone."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -193,14 +194,14 @@ class BrokerView:
         return read_metadata(self._call(_METADATA_KEY, _METADATA_VERSION, body, tags=b""))
 
     def served(self, partitions: Mapping[str, Sequence[int]]) -> list[tuple[str, int]]:
-        """Those of the partitions that this broker serves as their leader now."""
+        """The partitions that this broker serves as their leader now."""
         body = list_offsets_request(partitions)
         return read_list_offsets(
             self._call(_LIST_OFFSETS_KEY, _LIST_OFFSETS_VERSION, body, tags=b"")
         )
 
     def active_controller(self) -> int:
-        """Node id of the active controller, -1 while there is none."""
+        """Node id of the active controller, -1 if there is none."""
         body = describe_quorum_request()
         return read_quorum_leader(self._call(_DESCRIBE_QUORUM_KEY, 0, body, tags=b"\x00"))
 

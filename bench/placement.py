@@ -1,9 +1,10 @@
-"""How evenly new replicas fall on brokers: `python -m bench.placement`.
+"""How evenly new replicas are placed on brokers: `python -m bench.placement`.
 
 For each size of cluster many topics are placed, each by itself as the controller does it. Skew is
-the most that one broker has minus the least that another has. A topic whose partitions are a
-multiple of the brokers shows what the rule itself does; one partition more shows the start of a
-round. Uneven racks cannot give every broker the same: replicas go to racks first.
+the difference between the brokers with the most and the fewest replicas. A topic whose partitions
+are a multiple of the brokers shows the rule itself; one more partition shows the start of a round.
+With uneven racks brokers cannot have equal numbers, since replicas are distributed over racks
+first.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ Placements = list[tuple[int, ...]]
 
 
 def even_racks(brokers: int, racks: int) -> list[UsableBroker]:
-    """Brokers dealt out to racks in turn."""
+    """Brokers assigned to racks in turn."""
     return [UsableBroker(i, f"rack-{i % racks}", True) for i in range(brokers)]
 
 
 def uneven_racks(brokers: int, racks: int) -> list[UsableBroker]:
-    """One broker in each rack but the first, which has all the others."""
+    """One broker in each rack except the first, which has all the others."""
     return [UsableBroker(i, f"rack-{i if i < racks else 0}", True) for i in range(brokers)]
 
 
 def placed(
     brokers: Sequence[UsableBroker], partitions: int, topics: int, rng: random.Random
 ) -> Placements:
-    """Replicas of all partitions of so many topics."""
+    """Replicas of all partitions of this number of topics."""
     factor = min(FACTOR, len(brokers))
     found: Placements = []
     for _ in range(topics):
@@ -54,7 +55,7 @@ def skew(counts: Counter[int], brokers: Sequence[UsableBroker]) -> int:
 
 
 def shared_racks(brokers: Sequence[UsableBroker], placements: Placements) -> int:
-    """Partitions that have two replicas in a rack although there were racks enough."""
+    """Partitions that have two replicas in a rack although there were enough racks."""
     rack_of = {broker.broker_id: broker.rack for broker in brokers}
     racks = len(set(rack_of.values()))
     return sum(

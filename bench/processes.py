@@ -37,13 +37,13 @@ def resident_bytes(status: str) -> int:
 
 def cpu_ticks(stat: str) -> int:
     """User and system time in clock ticks, from the text of /proc/PID/stat."""
-    # The command's name may hold spaces and brackets, but it ends at the last bracket.
+    # The command's name may have spaces and brackets, but it ends at the last bracket.
     fields = stat.rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory in MB (10**6 bytes), pages shared with other processes included."""
+    """Resident memory in MB (10**6 bytes), including pages that are shared with other processes."""
     return resident_bytes(Path(f"/proc/{pid}/status").read_text(encoding="utf-8")) / 1e6
 
 

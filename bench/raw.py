@@ -1,6 +1,6 @@
-"""A Kafka client that does one thing at a time on a connection, for loads of many clients.
+"""A Kafka client with one request at a time on a connection, for loads of many clients.
 
-librdkafka has some threads a consumer; a hundred members of a group are a hundred of these.
+librdkafka has several threads for each consumer, too many for a hundred members of a group.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ANSWER_BYTES_MAX = 64 << 20
 
 
 class RawClient:
-    """One connection. Versions asked for must not be flexible: their headers have no tags."""
+    """One connection. Only non-flexible versions work: their headers have no tagged fields."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -33,7 +33,8 @@ class RawClient:
         self._writer.close()
 
     async def call(self, name: str, version: int, values: dict[str, Any]) -> Any:
-        """The answer as kio reads it. Raises OSError, EOFError, WireError."""
+        """Send a request; returns the answer as kio's entity. Raises OSError, EOFError,
+        WireError."""
         self.send(request_body(name, version, values))
         return read_response(name, version, memoryview(await self.receive()))
 
@@ -53,6 +54,6 @@ class RawClient:
 
 
 def request_body(name: str, version: int, values: dict[str, Any]) -> tuple[int, int, bytes]:
-    """What `RawClient.send` takes."""
+    """A request in the form that `RawClient.send` takes."""
     key = message_class(name, version, "request").__api_key__
     return int(key), version, bytes(encode_request(name, version, values))

@@ -1,4 +1,4 @@
-"""One round of one side: a fresh cluster, warmed, every figure once, and its end."""
+"""One round of one side: a fresh cluster, a warm-up, every figure once, and the stop."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ from kvorum.runtime.errors import KvorumError
 PARTITIONS = 3
 LARGE_RECORD_BYTES = 1_000
 SMALL_RECORD_BYTES = 100
-#: Load ends, then so much time passes before CPU counts as idle.
+#: Pause between the end of load and the measurement of idle CPU.
 SETTLE_S = 5.0
 
 
 def figure_errors() -> tuple[type[Exception], ...]:
-    """What may go wrong with a figure without ending the run: it is reported as failed."""
+    """The errors that fail a figure without ending the run."""
     from confluent_kafka import KafkaException
 
     return (KvorumError, KafkaException, OSError, subprocess.SubprocessError)
@@ -62,7 +62,7 @@ def figure_errors() -> tuple[type[Exception], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How much of everything, the same for both sides."""
+    """The sizes of all loads, the same for both sides."""
 
     warm_records: int
     warm_small_records: int
@@ -119,7 +119,7 @@ QUICK = Load(
 
 @dataclass(slots=True)
 class Record:
-    """What a side's rounds have brought so far. failures: group to the first reason."""
+    """The results of a side's rounds so far. failures: group to the first reason."""
 
     samples: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     failures: dict[str, str] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Round:
         say: Callable[[str], None],
         library: Path,
     ) -> None:
-        """library: the folder of Apache Kafka's jars, whose clients load both sides."""
+        """library: the folder of Apache Kafka's jars, whose clients are the load for both sides."""
         self._cluster = cluster
         self._number = number
         self._groups = groups
@@ -173,8 +173,8 @@ class Round:
             self._cluster.prepare()
             self._start()
             self._take("warm-up", self._warm)
-            # In this order: memory is read after the load of the data plane, CPU counts as idle
-            # before thousands of topics come and go, and what kills nodes comes last.
+            # In this order: memory is read after the produce and consume load, idle CPU before
+            # thousands of topics are created and deleted, and faults that kill nodes come last.
             for group, take in (
                 ("produce", self._produce),
                 ("consume", self._consume),
@@ -196,12 +196,13 @@ class Round:
             self._cluster.stop()
 
     def _start(self) -> None:
-        """A cluster that does not start ends the run: there is nothing to measure."""
+        """Start the cluster. A failure ends the run, since nothing can be measured."""
         seconds = seconds_to_first_write(self._cluster)
         self._sample("start_s", seconds)
 
     def _take(self, group: str, take: Callable[[], None]) -> None:
-        # What is still on its way to the disk from the figures before must not slow this one.
+        # Writes of the previous figures that are still under way to the disk must not slow this
+        # one.
         os.sync()
         began = time.monotonic()
         try:
@@ -218,7 +219,7 @@ class Round:
         self._say(f"    {key} = {value:.4g}")
 
     def _topic(self, name: str, partitions: int = PARTITIONS) -> str:
-        """Create a topic whose leaders are known and whose replicas are all in sync."""
+        """Create a topic; returns when all leaders are known and all replicas are in sync."""
         create(open_admin(self._bootstrap), [new_topic(name, partitions)])
         views = wait_in_sync(self._cluster, name, partitions)
         leaders = {view.leader for view in views.values()}
@@ -239,7 +240,7 @@ class Round:
     ) -> tuple[Throughput, float]:
         """The throughput, and the CPU seconds that the brokers spent on it.
 
-        CPU is read once the followers have caught up too: their share belongs to the figure.
+        CPU is read after the followers have caught up, since their work belongs to the figure.
         """
         self._topic(topic)
         brokers = pids(self._cluster, BROKER)
@@ -253,7 +254,7 @@ class Round:
             acks=acks,
         )
         after = cpu_seconds(brokers)
-        # An acks=all figure means something only if three replicas took part to the end.
+        # An acks=all figure is valid only if all three replicas stayed in sync to the end.
         wait_in_sync(self._cluster, topic, PARTITIONS)
         return result, sum(after[pid] - before[pid] for pid in brokers)
 
@@ -315,7 +316,7 @@ class Round:
         self._remove("one", "all", "small")
 
     def _consume(self) -> None:
-        """A topic of its own: records of another size in it would be counted as large ones."""
+        """Uses a topic of its own: records of another size in it would be counted as large ones."""
         load = self._load
         records, record_bytes = load.large_records, LARGE_RECORD_BYTES
         self._produce_to("read", records=records, record_bytes=record_bytes, acks="all")
@@ -385,7 +386,7 @@ class Round:
     def _topics(self) -> None:
         load = self._load
         admin = open_admin(self._bootstrap)
-        # Each topic is fsynced by three controllers, behind whatever the loads before have left.
+        # Three controllers fsync each topic, after all pending writes of the previous loads.
         os.sync()
         self._sample("topics_single_per_s", single_per_second(admin, load.single_topics, "single"))
         self._sample("topics_batch_per_s", batch_per_second(admin, load.batch_topics, "batch"))
@@ -448,7 +449,7 @@ class Round:
                 f"{self._cluster.side}, round {self._number}: {len(refusals)} topic requests "
                 f"refused around the fault of {key} ({codes})"
             )
-        # The node is back: the next fault must find a whole quorum.
+        # The node has restarted: the next fault must find a full quorum.
         if len(pids(self._cluster, CONTROLLER)) < 3:
             raise BenchFailed("the controller did not come back")
         time.sleep(SETTLE_S)

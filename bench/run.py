@@ -33,7 +33,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 if every figure was taken on every side that was asked for."""
+    """Run the benchmark; returns 0 if every figure was taken on every requested side."""
     options = _parse(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     began = time.monotonic()
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         clusters = {side: _cluster(side, directory, options.port) for side in sides}
         for number in range(options.rounds):
-            # Each side goes first in turn, so that a drift of the machine favours neither.
+            # The sides take turns to go first, so that a drift of the machine favours neither.
             for side in sides if number % 2 == 0 else sides[::-1]:
                 _say(f"round {number + 1} of {options.rounds}: {side}")
                 _run_round(clusters[side], number + 1, options.figures, load, records[side])
@@ -183,7 +183,7 @@ def _report(
 
 
 def method(load: Load, rounds: int) -> list[str]:
-    """How the figures were taken, for results.md."""
+    """The method of the measurement, for results.md."""
     return [
         f"{rounds} rounds a side, sides alternating and never running together; a round is a fresh "
         "cluster of 3 controllers and 3 brokers, warmed, each figure once, then discarded.",

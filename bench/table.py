@@ -1,4 +1,4 @@
-"""Samples to tables: the terminal's and bench/results.md. Pure."""
+"""Makes tables of samples: the terminal's and bench/results.md. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.figures import FIGURES, KAFKA, KVORUM, Figure, Summary, ratio_of, summarize
 
-#: side -> figure key -> samples, one a round.
+#: side -> figure key -> samples, one for each round.
 Samples = Mapping[str, Mapping[str, Sequence[float]]]
 
 HEADINGS = ("figure", "unit", "Apache Kafka 4.3", "Kvorum", "Kvorum / Kafka", "goal", "")
@@ -35,7 +35,7 @@ def number(value: float) -> str:
 
 
 def range_text(summary: Summary | None) -> str:
-    """`median (least-most)`, the bare value of a single sample, or a dash."""
+    """`median (minimum-maximum)`, the bare value of a single sample, or a dash."""
     if summary is None:
         return "-"
     if summary.count == 1:
@@ -44,9 +44,9 @@ def range_text(summary: Summary | None) -> str:
 
 
 def table_rows(samples: Samples, failures: Mapping[tuple[str, str], str]) -> list[tuple[str, ...]]:
-    """A row per figure that has a sample or a failure, in the order of FIGURES.
+    """A row for each figure with a sample or a failure, in the order of FIGURES.
 
-    failures: (side, group) to the reason why that group failed at least once there.
+    failures: (side, group) to the reason of the first failure of that group.
     """
     rows = []
     for figure in FIGURES:
@@ -68,7 +68,7 @@ def _row(
     kafka_median = None if kafka is None else kafka.median
     ratio = ratio_of(None if kvorum is None else kvorum.median, kafka_median)
     verdict = None if kvorum is None else figure.goal.is_met(kvorum.median, kafka_median)
-    # A figure that failed on our side even once must not read as a goal met.
+    # If a figure of Kvorum failed even once, its goal must not count as met.
     if (KVORUM, figure.group) in failures:
         verdict = False
     return (

@@ -24,8 +24,8 @@ REQUEST_TIMEOUT_S = 60.0
 _OPERATION_TIMEOUT_S = 30.0
 _RETRY_S = 0.01
 _FIRST_TRY_TIMEOUT_S = 2.0
-#: While a cluster starts, a refused connection is tried again at this pace rather than after up
-#: to ten seconds: the cluster is measured, not librdkafka's patience.
+#: While a cluster starts, a refused connection is retried at this interval, and not after up to ten
+#: seconds, so that the figure measures the cluster and not librdkafka's backoff.
 _FIRST_BACKOFF_MS = 20
 _FIRST_BACKOFF_MAX_MS = 100
 _SETTLE_TIMEOUT_S = 90.0
@@ -55,7 +55,7 @@ def new_topic(name: str, partitions: int = 1) -> Any:
 
 
 def create(admin: Any, topics: Sequence[Any]) -> None:
-    """One request; returns when every topic is created. Raises BenchFailed for a refusal."""
+    """Send one request; returns when every topic is created. Raises BenchFailed for a refusal."""
     from confluent_kafka import KafkaException
 
     futures = admin.create_topics(
@@ -69,7 +69,7 @@ def create(admin: Any, topics: Sequence[Any]) -> None:
 
 
 def delete(admin: Any, names: Sequence[str]) -> None:
-    """Delete topics, 100 a request. Raises BenchFailed for a refusal."""
+    """Delete topics, 100 in a request. Raises BenchFailed for a refusal."""
     from confluent_kafka import KafkaException
 
     for start in range(0, len(names), BATCH_TOPICS):
@@ -86,7 +86,7 @@ def delete(admin: Any, names: Sequence[str]) -> None:
 
 
 def seconds_to_first_write(cluster: BenchCluster) -> float:
-    """Launch a cluster; seconds until a record written with acks=all to a fresh topic with three
+    """Launch a cluster; returns the seconds until an acks=all record to a new topic with three
     replicas is acknowledged.
 
     The client tries from the moment a port is open. Raises BenchFailed after START_TIMEOUT_S.
@@ -114,7 +114,7 @@ def seconds_to_first_write(cluster: BenchCluster) -> float:
         try:
             futures["first"].result()
         except KafkaException as error:
-            # A try that timed out may still have made it.
+            # An earlier try that timed out may have created it.
             return True if error.args[0].name() == "TOPIC_ALREADY_EXISTS" else None
         return True
 
@@ -134,7 +134,7 @@ def seconds_to_first_write(cluster: BenchCluster) -> float:
 
 
 def single_per_second(admin: Any, count: int, prefix: str) -> float:
-    """Topics a second when each is asked for after the one before is there."""
+    """Topics per second if each is requested after the previous one exists."""
     began = time.perf_counter()
     for number in range(count):
         create(admin, [new_topic(f"{prefix}-{number}")])
@@ -142,7 +142,7 @@ def single_per_second(admin: Any, count: int, prefix: str) -> float:
 
 
 def batch_per_second(admin: Any, count: int, prefix: str) -> float:
-    """Topics a second, 100 a request, one request after the other."""
+    """Topics per second, 100 in a request, one request after the other."""
     topics = [new_topic(f"{prefix}-{number}") for number in range(count)]
     began = time.perf_counter()
     for start in range(0, count, BATCH_TOPICS):
@@ -153,11 +153,11 @@ def batch_per_second(admin: Any, count: int, prefix: str) -> float:
 def seconds_to_leaders(
     cluster: BenchCluster, admin: Any, topics: Sequence[Any]
 ) -> tuple[float, float]:
-    """Create topics in one request; seconds until all is shown, and until all is served.
+    """Create topics in one request; returns the seconds until all are shown, and until all are
+    served.
 
-    Shown: every broker's Metadata names a leader of each partition. Served: each partition is
-    answered for by a broker that holds itself for its leader; a broker may show leaders before it
-    has opened their logs.
+    Shown: every broker's Metadata names a leader of each partition. Served: for each partition a
+    broker answers as its leader; Metadata may name leaders before they have opened their logs.
     """
     wanted = {topic.topic: topic.num_partitions for topic in topics}
     with contextlib.ExitStack() as stack:
@@ -209,7 +209,7 @@ def _has_leaders(known: dict[str, dict[int, PartitionView]], wanted: dict[str, i
 
 
 def wait_in_sync(cluster: BenchCluster, name: str, partitions: int) -> dict[int, PartitionView]:
-    """The topic's partitions once every broker shows all replicas in sync and a leader."""
+    """The topic's partitions once every broker shows a leader and all replicas in sync."""
     views: dict[int, PartitionView] = {}
     for address in cluster.brokers:
         with BrokerView(address) as view:

@@ -19,7 +19,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEntry:
-    """One node. pid: None unless it runs. state: running, dead (unasked) or stopped.
+    """One node. pid: None unless it runs. state: running, dead (it ended unasked) or stopped.
 
     is_ready: it serves, as of the last write of this file. reason: why it is dead, if possible in
         its own words. starts: how often this launcher has started it.

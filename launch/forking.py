@@ -67,7 +67,7 @@ def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
         traceback.print_exc()
         raise
     finally:
-        # Never return into the parent's code, whatever happened.
+        # The child must never return into the parent's code.
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
         os._exit(code)

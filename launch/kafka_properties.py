@@ -47,7 +47,7 @@ def with_bound_names(properties: Mapping[str, Any]) -> Properties:
 def unbound(
     properties: Mapping[str, Any], bound: Collection[str], other: Collection[str], role: str
 ) -> tuple[str, ...]:
-    """A line for the log for each property that this node does not bind, by name.
+    """A log line for each property that this node does not bind, by name.
 
     bound: the names that it binds. other: names of the other role, which a shared file may have.
         Raises ConfigError for invalid values, and for settings that would be misleading if ignored.

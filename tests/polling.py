@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 DEADLINE_S = 60.0
-"""For anything that must come true: generous, as a busy machine is slow and not wrong."""
+"""The deadline of every wait: generous, since a busy machine is slow and not wrong."""
 
 POLL_S = 0.005
 T = TypeVar("T")

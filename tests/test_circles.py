@@ -1,7 +1,7 @@
-"""No circle of imports, those under TYPE_CHECKING counted.
+"""There is no circular import, also under TYPE_CHECKING.
 
-import-linter's layers see circles between rooms, and leave circles within a room alone. The graph
-is import-linter's own (grimp).
+import-linter's layers find circles between top-level packages, but not within one. The graph is
+import-linter's own (grimp).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whatever a document, docstring or comment names in this repository is there.
+"""All names of files, modules and sections in documents, docstrings and comments exist.
 
-Four kinds of names are looked at: links of Markdown with their sections, paths (`docs/log.md`,
-`broker/api/produce`), modules with what is in them (`raft.core`, `metadata.controller.loop`), and
+Four kinds of names are checked: links of Markdown with their sections, paths (`docs/log.md`,
+`broker/api/produce`), modules with their attributes (`raft.core`, `metadata.controller.loop`), and
 bare names of documents (`replication.md`).
 """
 
@@ -22,7 +22,7 @@ import pytest
 from tests.tree import DEVELOPERS_FOLDERS, ROOT, rooms
 
 WORDS_MAX = 25
-"""Of an entry of the changelog."""
+"""Limit for an entry of the changelog."""
 
 FOLDERS = (*sorted(rooms()), *DEVELOPERS_FOLDERS, "kvorum", "docs", "tests", "deploy", "proto")
 _PATH = re.compile(

@@ -1,4 +1,4 @@
-"""The files of the checkout, for tests that read them: rooms, packages, sources."""
+"""The files of the checkout, for tests that read them: top-level packages, packages, sources."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What logs cost a broker: while nobody uses them, and at its starts. See `__main__`."""
+"""The cost of logs for a broker: while they are idle, and at its starts. See `__main__`."""

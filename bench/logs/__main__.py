@@ -1,4 +1,5 @@
-"""`python -m bench.logs`: what logs cost a broker at rest and at its starts, to bench/logs.md."""
+"""`python -m bench.logs`: the cost of logs for an idle broker and for its starts, to
+bench/logs.md."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ EXIT_FAILED = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 if every figure was taken."""
+    """Run the benchmark; returns 0 if every figure was taken."""
     options = _parse(arguments)
     load = QUICK if options.quick else FULL
     machine = describe_machine()
@@ -54,8 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_round(
     port: int, load: Load, samples: dict[str, list[float]], failures: dict[str, str]
 ) -> None:
-    """A cluster of its own for each group: what a start reads of the metadata log grows with each
-    restart among thousands of partitions, and would count as read of the logs."""
+    """Use a separate cluster for each group. With thousands of partitions, each restart adds
+    records to the metadata log, which a start reads too, and which would count as reads of the
+    logs."""
 
     def note(key: str, value: float) -> None:
         print(f"    {key} = {value:.4g}", flush=True)

@@ -45,14 +45,14 @@ FIGURES: tuple[Figure, ...] = (
 def rows(
     samples: Mapping[str, Sequence[float]], failures: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
-    """A row for HEADINGS per figure with a sample or a failure. failures: group to reason."""
+    """A row for HEADINGS for each figure with a sample or a failure. failures: group to reason."""
     found: list[tuple[str, ...]] = []
     for figure in FIGURES:
         taken = summarize(samples.get(figure.key, ()))
         has_failed = figure.group in failures
         if taken is None and not has_failed:
             continue
-        # A figure that failed even once must not read as a goal met.
+        # If a figure failed even once, its goal must not count as met.
         is_met = taken is not None and not has_failed and figure.goal.is_met(taken.median, None)
         found.append(
             (
@@ -88,7 +88,7 @@ def markdown(
 
 
 def unclean_read_ratio(read_mb: float, past_mb: float) -> float:
-    """What a start read for each byte that lay past the recovery point."""
+    """Bytes that a start read for each byte above the recovery point."""
     if past_mb <= 0:
         raise ValueError(f"{number(past_mb)} MB past the recovery point: nothing to recover")
     return read_mb / past_mb

@@ -41,8 +41,8 @@ Note = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """partitions: idle ones, all of them on every broker. log_bytes: on one broker, in two
-    partitions. tail_bytes: written after its orderly restart and before its kill."""
+    """partitions: idle ones, each with a replica on every broker. log_bytes: on one broker, in two
+    partitions. tail_bytes: written between its clean restart and its kill."""
 
     partitions: int
     log_bytes: int
@@ -61,9 +61,9 @@ QUICK = Load(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """began: when it was asked for, monotonic. ready_s: until the launcher was told so; read_mb:
-    read from files until then. past_mb: of records that lay past the recovery points, if it was
-    killed."""
+    """began: when it was requested, on the monotonic clock. ready_s: until the launcher reported it
+    ready; read_mb: read from files until then. past_mb: records above the recovery points, if it
+    was killed."""
 
     began: float
     ready_s: float
@@ -72,7 +72,8 @@ class Restart:
 
 
 class Round:
-    """One fresh cluster, for idle or for starts, whose logs the disk of `directory` must hold."""
+    """One fresh cluster, for `idle` or for `starts`; the disk of `directory` must have room for its
+    logs."""
 
     def __init__(self, *, directory: Path, port: int, load: Load, note: Note) -> None:
         self._data = directory / "data"
@@ -81,7 +82,7 @@ class Round:
         self._note = note
 
     def start(self) -> None:
-        """Raises BenchFailed."""
+        """Start the cluster. Raises BenchFailed."""
         self._cluster.prepare()
         seconds_to_first_write(self._cluster)
 
@@ -94,7 +95,8 @@ class Round:
         return self._cluster.last_words()
 
     def idle(self) -> None:
-        """3,000 partitions without a record: CPU, files, restart. Raises BenchFailed."""
+        """Take the figures of 3,000 partitions without a record: CPU, files, restart. Raises
+        BenchFailed."""
         load = self._load
         names = [f"idle-{at}" for at in range(load.partitions // PARTITIONS_PER_TOPIC)]
         admin = open_admin(bootstrap_of(self._cluster))
@@ -115,9 +117,10 @@ class Round:
         self._note("idle_in_sync_s", time.monotonic() - restart.began)
 
     def starts(self) -> None:
-        """10 GB on one broker: what its starts read and take. Raises BenchFailed."""
+        """Take the figures of 10 GB on one broker: bytes read by its starts, and their time. Raises
+        BenchFailed."""
         load = self._load
-        # What a start reads of everything else: the code, the metadata log.
+        # Bytes that a start reads of everything else: the code, the metadata log.
         base = self._restart(signal.SIGTERM)
         admin = open_admin(bootstrap_of(self._cluster))
         self._produce(admin, LARGE, LARGE_PARTITIONS, load.log_bytes)
@@ -126,7 +129,7 @@ class Round:
         self._note("clean_read_mb", max(clean.read_mb - base.read_mb, 0.0))
         for attempt in range(_TAIL_ATTEMPTS):
             self._produce(admin, f"{TAIL}{attempt}", 1, load.tail_bytes)
-            # The timer that fsyncs all logs may just have come by.
+            # The timer that fsyncs all logs may have just fired.
             if self._past_recovery_point_mb() > load.tail_bytes / 2e6:
                 break
         unclean = self._restart(signal.SIGKILL)
@@ -160,7 +163,7 @@ class Round:
         )
 
     def _await_in_sync(self, names: list[str]) -> None:
-        """Until another broker shows the restarted one in every ISR."""
+        """Wait until another broker shows the restarted one in every ISR."""
 
         def is_in_sync(view: BrokerView) -> bool | None:
             views = [view for topic in view.topics(names).values() for view in topic.values()]
@@ -178,7 +181,7 @@ class Round:
     # --- logs --------------------------------------------------------------------------------
 
     def _produce(self, admin: Any, topic: str, partitions: int, size_bytes: int) -> None:
-        """A topic whose replicas are all on one broker, and so much in it."""
+        """Create a topic with all replicas on one broker, and write this many bytes to it."""
         create(admin, [_topic(topic, partitions, replica_assignment=[[BROKER_ID]] * partitions)])
         produce(
             bootstrap_of(self._cluster),
@@ -190,7 +193,7 @@ class Round:
         )
 
     def _files_of(self, process: ClusterProcess) -> int:
-        """Files of the idle partitions, on disk or open."""
+        """The number of files of the idle partitions, on disk or open."""
         folder = self._data / process.name
         on_disk = sum(1 for path in folder.glob("idle-*/*"))
         opened = 0
@@ -199,7 +202,7 @@ class Round:
         return on_disk + opened
 
     def _past_recovery_point_mb(self) -> float:
-        """What a start has to look at: the records past the recovery point of each log."""
+        """The records above the recovery point of each log, which a start has to check."""
         folder = self._data / f"broker-{BROKER_ID}"
         points = read_offsets(OsDisk(), str(folder / RECOVERY_POINT))
         past_bytes = 0
@@ -217,7 +220,7 @@ def _topic(name: str, partitions: int, **placed: Any) -> Any:
 
 
 def _bytes_from(log: Path, offset: int) -> int:
-    """How much of a segment's file is behind the batches that end at or below `offset`."""
+    """The bytes of a segment's file behind the batches that end at or below `offset`."""
     size = log.stat().st_size
     file = OsDisk().open(str(log))
     try:
@@ -230,7 +233,8 @@ def _bytes_from(log: Path, offset: int) -> int:
 
 
 def _read_mb(pid: int) -> float:
-    """What a process has read from files so far, page cache or not; sockets do not count."""
+    """The bytes that a process has read from files so far, in MB, with or without the page cache;
+    sockets do not count."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
     except OSError as error:

@@ -1,1 +1,1 @@
-"""The quorum's own figures: commits beside etcd, fail-over, and what many partitions cost."""
+"""The quorum's own figures: commits beside etcd, fail-over, and the cost of many partitions."""

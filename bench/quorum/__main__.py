@@ -46,7 +46,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 if every figure was taken."""
+    """Run the benchmark; returns 0 if every figure was taken."""
     options = _parse(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     if options.with_etcd:
@@ -116,7 +116,7 @@ async def _run(
 ) -> None:
     sides = [KVORUM] if etcd.version() is None else [ETCD, KVORUM]
     for number in range(options.rounds if "rounds" in options.parts else 0):
-        # Each side goes first in turn, so that a drift of the machine favours neither.
+        # The sides take turns to go first, so that a drift of the machine favours neither.
         for side in sides if number % 2 == 0 else sides[::-1]:
             print(f"round {number + 1} of {options.rounds}: {side}", flush=True)
             record = records[side]

@@ -1,4 +1,4 @@
-"""Writers over one stream: all values that are ready go into the next message."""
+"""Writers over one stream: the next message takes all values that are ready."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POLL_S = 0.05
 
 @dataclass(slots=True)
 class _Member:
-    """One member as the client sees it. ready: ids that wait for the next message."""
+    """The client's state of one member. ready: ids that wait for the next message."""
 
     node_id: int
     channel: Any
@@ -37,7 +37,7 @@ class _Member:
 
 
 class StoreClient:
-    """Streams to every member; values go to the leader of the highest epoch heard of.
+    """Streams to every member; values go to the leader of the highest known epoch.
 
     A value without an outcome is sent again to the next leader, so it may be committed twice. Use
     as an asynchronous context manager.
@@ -79,11 +79,11 @@ class StoreClient:
 
     @property
     def leader_id(self) -> int:
-        """The leader last heard of, -1 for none."""
+        """The last known leader, -1 for none."""
         return -1 if self._leader is None else self._leader.node_id
 
     async def append(self, value: bytes) -> int:
-        """Commit a value; its offset. Waits for ever while there is no leader."""
+        """Commit a value; returns its offset. Waits for ever while there is no leader."""
         self._next_id += 1
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[self._next_id] = (value, future)
@@ -94,14 +94,14 @@ class StoreClient:
     def _send(self, member: _Member, *ids: int) -> None:
         member.ready += ids
         if not member.is_writing and member.stream is not None and member.ready:
-            # One writer: nobody else has anything to send along.
+            # There is only one writer, so no other value could share the message.
             if len(self._waiting) == len(member.ready) == 1 and self._is_sent_at_once(member):
                 return
             member.is_writing = True
             self._tasks.spawn(self._write(member), f"write-{member.node_id}")
 
     def _is_sent_at_once(self, member: _Member) -> bool:
-        """One value that waits for no other needs no task to send it."""
+        """True if the value was sent without a task, since no other value waits."""
         (value_id,) = member.ready
         if value_id in self._waiting:
             message = protocol.encode_values([value_id], [self._waiting[value_id][0]])
@@ -109,7 +109,7 @@ class StoreClient:
                 if not member.stream.try_write(message):
                     return False
             except grpc.aio.AioRpcError:
-                return True  # the listener sees the same break, and all that waits goes again
+                return True  # the listener sees the same break, and sends all waiting values again
         member.ready.clear()
         return True
 
@@ -127,7 +127,7 @@ class StoreClient:
             stream.cancel()
         finally:
             member.is_writing = False
-            # A stream that was opened while this write still hung has found the writer busy.
+            # A stream that was opened while this write still hung could not use the writer.
             if member.stream is not stream:
                 self._send(member)
 
@@ -155,7 +155,7 @@ class StoreClient:
         for outcome in answer.outcomes:
             offset = outcome.base_offset
             if offset == protocol.NO_OFFSET:
-                continue  # it is still waiting, and goes to the next leader
+                continue  # the values still wait, and go to the next leader
             for value_id in outcome.ids:
                 waiting = self._waiting.pop(value_id, None)
                 if waiting is not None and not waiting[1].done():
@@ -177,7 +177,7 @@ class StoreClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """What writers achieved in `seconds`; latencies_ms of every commit."""
+    """The commits of all writers in `seconds`; latencies_ms of every commit."""
 
     seconds: float
     latencies_ms: list[float]
@@ -188,10 +188,10 @@ class Commits:
 
 
 async def run_writers(clients: Sequence[StoreClient], *, writers: int, commits: int) -> Commits:
-    """`writers` writers, each with one value under way, until `commits` are made together.
+    """Run `writers` writers, each with one value under way, until `commits` are made in total.
 
     The writers are spread over the clients, which have connections of their own. Raises
-    TimeoutError, an OSError, if that takes longer than any figure worth telling.
+    TimeoutError, an OSError, if that takes too long for a useful figure.
     """
     value = b"k" * VALUE_BYTES
     latencies_ms: list[float] = []
@@ -212,9 +212,10 @@ async def run_writers(clients: Sequence[StoreClient], *, writers: int, commits: 
 
 
 async def await_equal(addresses: Mapping[int, str], *, acknowledged: int) -> None:
-    """Return when every member has applied the same, and that is all that was acknowledged.
+    """Return when every member has applied the same values, and all acknowledged ones.
 
-    Nobody may write meanwhile. Raises BenchFailed if values are missing or members stay apart.
+    No client may write meanwhile. Raises BenchFailed if values are missing or members stay
+    different.
     """
     channels = [open_channel(address) for address in addresses.values()]
     statuses: list[protocol.Status] = []
@@ -224,7 +225,7 @@ async def await_equal(addresses: Mapping[int, str], *, acknowledged: int) -> Non
             try:
                 statuses = [await _status(channel) for channel in channels]
             except grpc.aio.AioRpcError:
-                statuses = []  # a member has only just been started
+                statuses = []  # a member is still starting
             counts = {(status.count, status.end_offset) for status in statuses}
             if len(counts) == 1 and statuses[0].count >= acknowledged:
                 return

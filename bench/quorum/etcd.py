@@ -1,6 +1,6 @@
 """etcd's side: three members with default settings and etcd's own benchmark tool.
 
-Both binaries come from `deploy/setup.sh etcd`; without them the figures of Kvorum are taken alone.
+`deploy/setup.sh etcd` installs both binaries; without them only Kvorum's figures are taken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COUNT = re.compile(r"^\s+[\d.]+ \[(\d+)\]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Puts:
-    """What etcd's benchmark tool reports."""
+    """The report of etcd's benchmark tool."""
 
     per_second: float
     p50_ms: float
@@ -43,7 +43,7 @@ class Puts:
 
 
 def version() -> str | None:
-    """Of the etcd installed, None if there is none."""
+    """The version of the installed etcd, None if there is none."""
     if not all(os.access(TOOLS / name, os.X_OK) for name in ("etcd", "benchmark")):
         return None
     done = subprocess.run(
@@ -68,7 +68,8 @@ def read_report(text: str, *, total: int) -> Puts:
 
 
 class EtcdCluster:
-    """`start` on an empty directory; `stop` leaves no process behind and may come at any time."""
+    """`start` on an empty directory; `stop` leaves no process behind and may be called at any
+    time."""
 
     def __init__(self, *, directory: Path, port: int) -> None:
         self._directory = directory
@@ -89,7 +90,7 @@ class EtcdCluster:
         )
 
     def start_member(self, member: int) -> None:
-        """Start one that does not run, on the data it has."""
+        """Start a stopped member on its data."""
         client_url = f"http://{self.addresses[member]}"
         peer_url = self._peer_urls[member]
         cluster = ",".join(f"m{other}={url}" for other, url in self._peer_urls.items())
@@ -102,7 +103,7 @@ class EtcdCluster:
         self._processes[member] = start_process(command, log_file=log_file)
 
     def leader_id(self) -> int:
-        """The member that leads, 0 if none says so."""
+        """The leading member, 0 if no member reports one."""
         for member in MEMBERS:
             if (status := self._status(member)) is None:
                 continue
@@ -121,7 +122,7 @@ class EtcdCluster:
 
     def _status(self, member: int) -> dict[str, Any] | None:
         url = f"http://{self.addresses[member]}/v3/maintenance/status"
-        # A proxy configured for the web must not get between us and loopback.
+        # An HTTP proxy from the environment must not be used for loopback.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(url, data=b"{}", timeout=_STATUS_TIMEOUT_S) as reply:
@@ -137,7 +138,7 @@ class EtcdCluster:
         command += ["--sequential-keys", f"--total={total}", f"--val-size={value_bytes}"]
         command += ["--key-space-size=1000000"]
         if connections == 1:
-            # Etcd's best: no hop from a follower to the leader.
+            # The best case for etcd: no hop from a follower to the leader.
             command.append("--target-leader")
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_BENCHMARK_TIMEOUT_S
@@ -157,13 +158,13 @@ class EtcdCluster:
     def stop(self) -> None:
         for process in self._processes.values():
             if is_alive(process.pid):
-                # A stopped process would keep SIGTERM pending.
+                # SIGTERM stays pending while a process is stopped by SIGSTOP.
                 os.kill(process.pid, signal.SIGCONT)
         for process in self._processes.values():
             stop_process(process, timeout_ms=_STOP_TIMEOUT_MS)
         self._processes.clear()
 
     def last_words(self) -> str:
-        """The end of every member's log, for a message about a failure."""
+        """The end of every member's log, for the message of a failure."""
         texts = [path.read_text(errors="replace") for path in self._directory.glob("*.log")]
         return "\n".join(text[-_LAST_WORDS_BYTES:] for text in texts)

@@ -12,14 +12,14 @@ ETCD = "etcd"
 KVORUM = "kvorum"
 SIDES = (ETCD, KVORUM)
 SIZES = (10, 10_000, 100_000)
-"""Partitions, for the figures of fail-over."""
+"""Numbers of partitions for the figures of fail-over."""
 
 HEADINGS = ("figure", "unit", "etcd", "Kvorum", "Kvorum / etcd", "goal", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumFigure:
-    """A line of the table. goal: None for a figure that is only told."""
+    """A line of the table. goal: None for a figure that is only reported."""
 
     key: str
     group: str
@@ -122,12 +122,12 @@ GROUPS: tuple[str, ...] = tuple(dict.fromkeys(figure.group for figure in FIGURES
 
 #: side -> figure key -> samples.
 Samples = Mapping[str, Mapping[str, Sequence[float]]]
-#: (side, group) -> the first reason why it failed.
+#: (side, group) -> the reason of the first failure.
 Failures = Mapping[tuple[str, str], str]
 
 
 def rows(samples: Samples, failures: Failures) -> list[tuple[str, ...]]:
-    """A row for HEADINGS per figure that has a sample or a failure."""
+    """A row for HEADINGS for each figure with a sample or a failure."""
     found = []
     for figure in FIGURES:
         taken = {side: summarize(samples.get(side, {}).get(figure.key, ())) for side in SIDES}
@@ -156,7 +156,7 @@ def rows(samples: Samples, failures: Failures) -> list[tuple[str, ...]]:
 def _verdict(goal: Goal | None, median: float | None, has_failed: bool) -> str:
     if goal is None:
         return ""
-    # A figure that failed even once must not read as a goal met.
+    # If a figure failed even once, its goal must not count as met.
     if has_failed:
         return "missed"
     if median is None:

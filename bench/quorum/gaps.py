@@ -1,7 +1,7 @@
-"""How long writes are silent around a fault of the leader, store and etcd alike.
+"""Gaps in writes around a fault of the leader, for store and etcd alike.
 
-The load is an open loop: it goes on asking at its pace whether or not answers come, so a request
-that hangs hides nothing. A gap is the longest time between two successes from the fault on.
+The load is an open loop: it sends at a fixed rate even if no answers come, so a request that hangs
+hides nothing. A gap is the longest time between two successes from the fault on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kvorum.runtime.tasks import TaskGroup
 
 PUT_EVERY_S = 0.005
 STEADY_BEFORE_S = 1.0
-#: Watched for so long after the fault, whatever happens: a second wave of trouble counts.
+#: The load continues at least this long after the fault, so that a second failure counts too.
 WATCHED_S = 3.0
 _STEADY_S = 1.0
 _SILENCE_S = 0.2
@@ -37,7 +37,8 @@ CLIENT = "client"
 
 
 class PutLoad:
-    """Puts every `every_s`; when each succeeded. A put that raises has not succeeded."""
+    """Puts a value every `every_s`, and records the times of successes. A put that raises is not a
+    success."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class PutLoad:
         errors: tuple[type[Exception], ...] = (),
         every_s: float = PUT_EVERY_S,
     ) -> None:
-        """errors: what a put may raise without ending the run."""
+        """errors: exceptions of a put that do not end the run."""
         self._put = put
         self._errors = errors
         self._every_s = every_s
@@ -82,9 +83,9 @@ class PutLoad:
             self._outstanding -= 1
 
     async def gap_s(self, strike: Callable[[], None]) -> float:
-        """Strike once the load is steady; the gap.
+        """Inject the fault once the load is steady; returns the gap.
 
-        Raises BenchFailed if it never recovers, and what a put failed with unexpectedly.
+        Raises BenchFailed if the load never recovers, and a put's unexpected exception.
         """
         await asyncio.sleep(STEADY_BEFORE_S)
         await self._await_steady(time.monotonic())
@@ -109,7 +110,7 @@ class PutLoad:
 
 
 class EtcdPutter:
-    """Puts to etcd's members in turn, whoever leads; the followers forward.
+    """Puts to etcd's members in turn, leader or not; followers forward to the leader.
 
     Encoded by hand: etcdserverpb.PutRequest has key = 1 and value = 2, both bytes.
     """
@@ -168,7 +169,7 @@ class BlackHoles:
 
     @property
     def peer_links(self) -> dict[tuple[int, int], str]:
-        """For StoreCluster: where each member finds each other one."""
+        """For StoreCluster: the address at which each member finds each other one."""
         return {
             (int(link.source), int(link.destination)): link.listen
             for link in self._links
@@ -177,7 +178,7 @@ class BlackHoles:
 
     @property
     def client_addresses(self) -> dict[int, str]:
-        """Where the client finds the members."""
+        """The addresses at which the client finds the members."""
         return {int(link.destination): link.listen for link in self._links if link.source == CLIENT}
 
     @contextlib.contextmanager
@@ -187,9 +188,10 @@ class BlackHoles:
             yield
 
     def swallow(self, member: int) -> None:
-        """From now on whatever the member sends or is sent vanishes; connections stay open."""
+        """From now on drop all bytes to and from the member; connections stay open."""
         for link in sorted(self._links, key=lambda link: link.source == CLIENT):
-            # The peers' first: while they go, one after the other, the client still sees commits.
+            # The peers' links first: while they are cut, one after the other, the client still sees
+            # commits.
             if str(member) in (link.source, link.destination):
                 for stream in Stream:
                     toxic = Toxic(

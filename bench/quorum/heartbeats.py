@@ -1,8 +1,8 @@
-"""What the heartbeats of many brokers cost the active controller.
+"""The cost of many brokers' heartbeats for the active controller.
 
-A real cluster of three controllers and one broker, and a thousand brokers more that consist of
-nothing but a registration and a heartbeat stream, each on a connection of its own, at the default
-interval. They stay fenced, as they follow no log; a heartbeat costs the controller the same.
+A real cluster of three controllers and one broker, with a thousand further brokers that consist
+only of a registration and a heartbeat stream, each on its own connection, at the default interval.
+They stay fenced, since they do not follow the log; a heartbeat costs the controller the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BROKERS = 1_000
 INTERVAL_S = 0.5
 WATCH_S = 10.0
 _FIRST_ID = 10_000
-_CONTROLLER_PORT_SHIFT = 10  # as bench.kvorum_cluster lays its ports out
+_CONTROLLER_PORT_SHIFT = 10  # as in bench.kvorum_cluster
 _CALL_TIMEOUT_MS = 10_000
 _READY_TIMEOUT_S = 60.0
 
@@ -45,7 +45,7 @@ class _Broker:
         self._channel: Channel = open_channel(address)
 
     async def beat(self) -> None:
-        """Heartbeat until cancelled. Raises BenchFailed for an answer that is none."""
+        """Send heartbeats until cancelled. Raises BenchFailed for an invalid answer."""
         stream = controller_grpc.ControllerStub(self._channel).Heartbeat()
         message = HEARTBEAT_REQUEST.encode(
             Heartbeat(
@@ -56,7 +56,7 @@ class _Broker:
             )
         )
         loop = asyncio.get_running_loop()
-        # Spread over the interval, as those of real brokers are.
+        # Spread over the interval, like those of real brokers.
         due = loop.time() + INTERVAL_S * random.random()
         try:
             while True:
@@ -141,13 +141,13 @@ async def _register(client: ControllerClient, broker_id: int, cluster_id: str) -
 
 
 def main() -> int:
-    """In a process of its own, as its own CPU must not slow other figures down."""
+    """Runs in a process of its own, so that its own CPU does not slow other figures."""
     print(asyncio.run(controller_percent(Path(sys.argv[1]), int(sys.argv[2]))))
     return 0
 
 
 def in_process(directory: Path, port: int, timeout_s: float) -> float:
-    """As `controller_percent`. Raises BenchFailed."""
+    """`controller_percent` in a process of its own. Raises BenchFailed."""
     command = [sys.executable, "-m", "bench.quorum.heartbeats", str(directory), str(port)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
     if done.returncode != 0:

@@ -19,7 +19,7 @@ _LAST_WORDS_BYTES = 2_000
 
 
 class StoreCluster:
-    """`start` on an empty directory; `stop` leaves no process behind and may come at any time.
+    """`start` on an empty directory; `stop` leaves no process behind and may be called at any time.
 
     links: (source, destination) to the host:port at which source finds destination, if not at its
     own listener.
@@ -38,14 +38,14 @@ class StoreCluster:
         self.addresses = {member: f"{HOST}:{port + member}" for member in MEMBERS}
 
     def start(self) -> None:
-        """Returns at once; a client waits for the leader."""
+        """Start the members, without waiting; a client waits for the leader."""
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
         for member in MEMBERS:
             self.start_member(member)
 
     def start_member(self, member: int) -> None:
-        """Start one that does not run, on the data it has."""
+        """Start a stopped member on its data."""
         command = [sys.executable, "-m", "bench.quorum.store", "--id", str(member)]
         command += ["--listen", self.addresses[member]]
         command += ["--directory", str(self._directory / str(member))]
@@ -65,13 +65,13 @@ class StoreCluster:
     def stop(self) -> None:
         for process in self._processes.values():
             if is_alive(process.pid):
-                # A stopped process would keep SIGTERM pending.
+                # SIGTERM stays pending while a process is stopped by SIGSTOP.
                 os.kill(process.pid, signal.SIGCONT)
         for process in self._processes.values():
             stop_process(process, timeout_ms=_STOP_TIMEOUT_MS)
         self._processes.clear()
 
     def last_words(self) -> str:
-        """The end of every member's log, for a message about a failure."""
+        """The end of every member's log, for the message of a failure."""
         texts = [path.read_text(errors="replace") for path in self._directory.glob("*.log")]
         return "\n".join(text[-_LAST_WORDS_BYTES:] for text in texts)

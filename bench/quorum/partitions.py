@@ -1,7 +1,8 @@
-"""What partitions cost the controllers: the gap after kill -9 of the active one, memory, idling.
+"""The cost of partitions for the controllers: the gap after kill -9 of the active one, memory, idle
+CPU.
 
-A real cluster of `kvorum dev`, default settings, whose topics come through the controller's own
-Admin RPC; no record is written, so the brokers hold metadata and no files.
+A real cluster of `kvorum dev` with default settings; topics are created through the controller's
+own Admin RPC. No record is written, so the brokers have metadata and no files.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ from kvorum.runtime.errors import ErrorCode, KvorumError, Rejected
 PARTITIONS_PER_TOPIC = 1_000
 REPLICAS = 3
 PARTITIONS_AT_ONCE = 2_000
-"""Created before the cluster is let come to rest: creation at full speed is another figure."""
+"""Partitions that are created before the cluster may settle: creation at full speed is another
+figure."""
 
 FENCED_LEADERS = 10_000
 TOPIC_EVERY_S = 0.02
 _FENCE_TIMEOUT_S = 30.0
-#: An answer for a topic of a thousand partitions costs the broker milliseconds, too.
+#: Not shorter: an answer for a topic of a thousand partitions costs the broker milliseconds.
 _FENCE_POLL_S = 0.02
 _CALL_TIMEOUT_MS = 30_000
 _START_TIMEOUT_S = 60.0
 _QUIET_TIMEOUT_S = 180.0
-#: Of a core, each process: brokers look over all of their replicas now and then.
+#: Of a core, for each process: brokers check all of their replicas now and then.
 _QUIET_PERCENT = 30.0
-_CONTROLLER_PORT_SHIFT = 10  # as bench.kvorum_cluster lays its ports out
+_CONTROLLER_PORT_SHIFT = 10  # as in bench.kvorum_cluster
 
 
 class TopicRefused(KvorumError):
@@ -49,7 +51,8 @@ class TopicRefused(KvorumError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCosts:
-    """gaps_s: of each kill. resident_mb, idle_percent: of each controller, before the kills."""
+    """gaps_s: one for each kill. resident_mb, idle_percent: of each controller, before the
+    kills."""
 
     gaps_s: list[float]
     resident_mb: list[float]
@@ -57,7 +60,7 @@ class PartitionCosts:
 
 
 class Partitions:
-    """One cluster with some partitions in it."""
+    """One cluster with a given number of partitions."""
 
     def __init__(self, *, directory: Path, port: int) -> None:
         self._cluster = KvorumCluster(directory=directory, port=port)
@@ -103,8 +106,9 @@ class Partitions:
         return [p for p in self._cluster.processes() if p.role == CONTROLLER]
 
     async def fence_s(self) -> float:
-        """Start, let each of three brokers lead FENCED_LEADERS partitions, kill -9 one of them;
-        seconds until another broker's Metadata shows none of them with it. Raises BenchFailed."""
+        """Start a cluster in which each of three brokers leads FENCED_LEADERS partitions, and kill
+        -9 one of them. Returns the seconds until another broker's Metadata shows it as leader of
+        none. Raises BenchFailed."""
         cluster = self._cluster
         cluster.prepare()
         cluster.launch()
@@ -123,19 +127,19 @@ class Partitions:
 
     def _lead_elsewhere_s(self) -> float:
         victim = next(p for p in self._cluster.processes() if p.role == BROKER)
-        # By topic id the controller goes. The last one first: looking at topics that have long been
-        # moved takes its time, too.
+        # The controller moves partitions in the order of topic ids. The last topic is checked
+        # first, since checks of topics that have already moved take time too.
         names = sorted(self._topic_ids, key=self._topic_ids.__getitem__, reverse=True)
         with BrokerView(self._cluster.brokers[-1]) as view:
-            # The last broker's own view; the first was the first to be listed.
+            # The last broker's own view; the first broker is the first to be listed.
             leaders = _leaders(view, names)
             if leaders.count(victim.node_id) < 0.9 * FENCED_LEADERS or -1 in leaders:
                 raise BenchFailed(f"broker {victim.node_id} does not lead what it should")
             began = time.perf_counter()
             strike_process(victim, signal.SIGKILL)
 
-            # Topic by topic: who leads elsewhere stays there, and a look at all of them at once
-            # would cost the broker more than what it is watched at.
+            # Topic by topic: a partition that has moved stays there, and a request for all topics
+            # at once would cost the broker more than the work that is measured.
             took_s = 0.0
             for name in names:
 
@@ -155,7 +159,7 @@ class Partitions:
             return took_s
 
     async def _create(self, client: ControllerClient, partitions: int) -> None:
-        """One topic. Raises TopicRefused."""
+        """Create one topic. Raises TopicRefused."""
         name = f"bench-{next(self._names)}"
         topic = NewTopic(name=name, num_partitions=partitions, replication_factor=REPLICAS)
         request = CreateTopics(topics=(topic,))
@@ -173,13 +177,13 @@ class Partitions:
             try:
                 await self._create(client, 1)
             except TopicRefused:
-                return False  # not every broker is there yet
+                return False  # not all brokers are registered yet
             return True
 
         await _wait_for(is_created, _START_TIMEOUT_S, "a topic with three replicas is created")
 
     async def _await_quiet(self) -> None:
-        """Return when brokers and controllers have digested what was created."""
+        """Return when brokers and controllers have finished the work of the creations."""
 
         async def is_quiet() -> bool:
             pids = [process.pid for process in self._cluster.processes()]
@@ -208,7 +212,7 @@ class Partitions:
 
 
 def _leaders(view: BrokerView, names: list[str]) -> list[int]:
-    """Of every partition of the topics, as one broker shows them."""
+    """The leader of every partition of the topics, in one broker's view."""
     found = view.topics(names)
     return [p.leader for partitions in found.values() for p in partitions.values()]
 

@@ -1,7 +1,7 @@
-"""`python -m bench.quorum.pauses`: how long many partitions hold up a controller's loop.
+"""`python -m bench.quorum.pauses`: how long work on many partitions blocks a controller's loop.
 
-In a process of its own, set up as a controller's is; the code is the controller's, the disk is
-real. Writes one JSON object: seconds, milliseconds and MB by name.
+It runs in a process of its own, set up as a controller's is; the code is the controller's, the disk
+is real. Writes one JSON object: seconds, milliseconds and MB by name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ T = TypeVar("T")
 
 
 def image_of(partitions: int) -> ClusterImage:
-    """Three active brokers and so many partitions with three replicas, leaders spread evenly."""
+    """An image with three active brokers and this many partitions with three replicas, leaders
+    spread evenly."""
     delta = Delta(EMPTY_IMAGE)
     for broker_id in BROKERS:
         endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
@@ -58,13 +59,14 @@ def image_of(partitions: int) -> ClusterImage:
 
 
 async def watched(work: Awaitable[T]) -> tuple[T, float, float]:
-    """Await `work`; its result, how many seconds it took, the loop's longest pause in ms."""
+    """Await `work`; returns its result, its duration in seconds, and the loop's longest pause in
+    ms."""
     loop = asyncio.get_running_loop()
     before, longest_s = time.perf_counter(), 0.0
     ticker: asyncio.TimerHandle | None = None
 
     def tick() -> None:
-        # A callback: a task that sleeps would wake a whole turn of the loop later.
+        # A callback, since a sleeping task would wake a whole turn of the loop later.
         nonlocal before, longest_s, ticker
         now = time.perf_counter()
         longest_s, before = max(longest_s, now - before - _TICK_S), now
@@ -112,9 +114,9 @@ def _after(image: ClusterImage, records: tuple[Record, ...]) -> ClusterImage:
 
 
 async def _fence(image: ClusterImage) -> tuple[ClusterImage, ClusterImage]:
-    """What the controller's loop does, chunk by chunk, when a broker's session ends: it decides on
-    the image ahead of the log, and then moves the committed one on. All but the write. Both images
-    are returned, as a controller that goes on does not free them."""
+    """The work of the controller's loop, chunk by chunk, when a broker's session ends: it decides
+    on the speculative image, and then advances the committed one. Only the write is left out. Both
+    images are returned, since a running controller does not free them."""
     committed = image
     fencing: BrokerFencing | None = begin_fencing(image, BROKERS[0])
     while fencing is not None:

@@ -1,7 +1,7 @@
-"""What store and client say to each other: one gRPC stream of msgpack, no schema.
+"""The protocol of store and client: one gRPC stream of msgpack, without a schema.
 
-A message holds as many values as were ready, an answer as many outcomes. Only what is committed is
-answered with an offset.
+A message has all values that were ready, an answer all outcomes. Only committed values are answered
+with an offset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ METHOD = "/kvorum.bench.Store/Append"
 STATUS_METHOD = "/kvorum.bench.Store/Status"
 
 NO_OFFSET = -1
-"""Instead of an offset: refused, or the leadership was lost before the commit."""
+"""In place of an offset: refused, or the leadership was lost before the commit."""
 
 VALUES_PER_MESSAGE_MAX = 4_000
 
@@ -30,7 +30,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """leader_id: whom the member takes for the leader of `epoch`, -1 for nobody."""
+    """leader_id: the leader of `epoch` as the member knows it, -1 for none."""
 
     epoch: int
     leader_id: int
@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """count: values that the member's state machine has applied; end_offset: of those."""
+    """count: values that the member's state machine has applied; end_offset: their end."""
 
     epoch: int
     leader_id: int

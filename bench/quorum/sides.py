@@ -1,4 +1,4 @@
-"""One round of each side: a fresh cluster, warmed, every figure once, and its end."""
+"""One round of each side: a fresh cluster, a warm-up, every figure once, and the stop."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from kvorum.runtime.errors import ConfigError, KvorumError
 WRITERS = 500
 CONNECTIONS = 100
 FIGURE_ERRORS = (KvorumError, OSError)
-"""What may go wrong with a figure without ending the run: it is reported as failed."""
+"""The errors that fail a figure without ending the run."""
 
 _VALUE = b"k" * VALUE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How much of everything, the same for both sides."""
+    """The sizes of all loads, the same for both sides."""
 
     warm_sequential: int
     warm_concurrent: int
@@ -70,7 +70,7 @@ QUICK = Load(
 
 @dataclass(slots=True)
 class Record:
-    """What a side's rounds have brought so far. failures: group to the first reason."""
+    """The results of a side's rounds so far. failures: group to the first reason."""
 
     samples: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     failures: dict[str, str] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Record:
 
     @contextlib.contextmanager
     def attempt(self, group: str, last_words: Callable[[], str]) -> Iterator[None]:
-        """Run a group; what goes wrong with it is written down and the run goes on."""
+        """Run a group of figures; an error is recorded and the run continues."""
         try:
             yield
         except FIGURE_ERRORS as error:
@@ -89,7 +89,7 @@ class Record:
 
 
 async def kvorum_round(directory: Path, port: int, load: Load, record: Record) -> None:
-    """Commits, gaps and idling of the store."""
+    """Commits, gaps and idle CPU of the store."""
     cluster = StoreCluster(directory=directory / "store", port=port)
     try:
         cluster.start()
@@ -106,7 +106,7 @@ async def kvorum_round(directory: Path, port: int, load: Load, record: Record) -
 
 
 async def _kvorum_commits(cluster: StoreCluster, load: Load, record: Record) -> int:
-    """Returns how many values were acknowledged; each of them is on every member then."""
+    """Returns the number of acknowledged values, which every member has by then."""
     async with StoreClient(cluster.addresses) as client:
         await run_writers([client], writers=1, commits=load.warm_sequential)
         await run_writers([client], writers=WRITERS, commits=load.warm_concurrent)
@@ -176,7 +176,8 @@ async def _kvorum_vanish(directory: Path, port: int, record: Record) -> None:
 
 
 async def etcd_round(directory: Path, port: int, load: Load, record: Record) -> None:
-    """The same of etcd, but for vanishing packets: its members name one address to all peers."""
+    """The same figures of etcd, except that of vanishing packets: its members give one address to
+    all peers."""
     cluster = EtcdCluster(directory=directory / "etcd", port=port)
     try:
         await asyncio.to_thread(cluster.start)

@@ -1,8 +1,7 @@
 """`python -m bench.quorum.store`: one member of a replicated counter of opaque values.
 
-The product's own RaftNode, log, fsync and gRPC under the smallest state machine there is; what is
-measured through it is the quorum and nothing else. Takes no snapshots, so its log only grows: a
-member that would need one fails.
+Kvorum's own RaftNode, log, fsync and gRPC under a minimal state machine, so that a figure measures
+the quorum alone. It takes no snapshots, so its log only grows: a member that would need one fails.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ from kvorum.storage.format.batch import build_batch, iter_headers
 
 CLUSTER_ID = "bench-quorum"
 PENDING_MAX = 100_000
-"""Values proposed and not yet committed; more are refused."""
+"""Limit of proposed values that are not yet committed; further ones are refused."""
 
 _READ_BYTES_MAX = 8 << 20
 _STOP_GRACE_S = 0.1
 
 
 class _Outbox:
-    """Answers on their way to one client; whatever gathers while one is written goes next."""
+    """Answers on their way to one client; those that arrive during a write go into the next one."""
 
     def __init__(self, context: Any, tasks: TaskGroup) -> None:
         self._context = context
@@ -72,7 +71,7 @@ class _Outbox:
                 self._is_due = False
                 return
         except grpc.aio.UsageError:
-            self.is_closed = True  # the client hung up
+            self.is_closed = True  # the client closed the stream
             return
         self._is_writing = True
         self._tasks.spawn(self._write(), "answers")
@@ -85,7 +84,7 @@ class _Outbox:
                 self._is_due = False
                 await self._context.write(message)
         except (grpc.aio.InternalError, grpc.aio.UsageError, asyncio.InvalidStateError):
-            self.is_closed = True  # the client hung up
+            self.is_closed = True  # the client closed the stream
         finally:
             self._is_writing = False
 
@@ -118,16 +117,16 @@ class Store:
         self.applied_end_offset = 0
 
     def attach(self, node: RaftNode) -> None:
-        """Give the store its node; once, before the node starts."""
+        """Set the store's node; once, before the node starts."""
         self._node = node
 
     async def stop(self) -> None:
         await self._tasks.stop()
 
-    # RaftListener.
+    # The methods of RaftListener.
 
     def on_committed(self, high_watermark: int) -> None:
-        """Apply what is committed now and answer those who wait for it."""
+        """Apply the newly committed values and answer the clients that wait for them."""
         pending = self._pending
         outcomes: dict[_Outbox, list[Outcome]] = {}
         while pending and pending[0].end_offset <= high_watermark:
@@ -143,7 +142,7 @@ class Store:
         self._apply_log(high_watermark)
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
-        """Nobody may be answered any more for what an earlier leadership proposed."""
+        """Give up the values that an earlier leadership proposed: their outcome is unknown."""
         self._leadership = (change.epoch, change.leader_id)
         while self._pending:
             entry = self._pending.popleft()
@@ -153,16 +152,16 @@ class Store:
             outbox.send(self._leadership)
 
     def on_voters_changed(self, voters: VoterSet) -> None:
-        """The voters are static."""
+        """No effect: the voters are static."""
 
     def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """Never: no member makes a snapshot."""
+        """Never called: no member makes a snapshot."""
         invariant(False, f"a snapshot {snapshot} came, but the store has none")
 
-    # The gRPC edge.
+    # The gRPC methods.
 
     async def append(self, _: Any, context: Any) -> None:
-        """One client's stream."""
+        """Serve one client's stream."""
         outbox = _Outbox(context, self._tasks)
         self._outboxes.add(outbox)
         outbox.send(self._leadership)
@@ -197,7 +196,7 @@ class Store:
         outbox.send(self._leadership, [Outcome(ids=ids, base_offset=protocol.NO_OFFSET)])
 
     def _apply_log(self, end_offset: int) -> None:
-        """Apply from the log: on followers, and on a leader what came before its own."""
+        """Apply from the log: on followers, and on a leader the records before its own."""
         log = required(self._node, "attached before it serves").log
         while self.applied_end_offset < end_offset:
             data = log.read(

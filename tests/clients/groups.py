@@ -13,7 +13,7 @@ from tests.polling import DEADLINE_S, eventually
 RECORDS_PER_PARTITION = 30
 SESSION_TIMEOUT_MS = 6_000
 QUICK_GROUPS = ("group.initial.rebalance.delay.ms=100", "group.min.session.timeout.ms=1000")
-"""For a cluster whose groups shall not keep tests waiting."""
+"""Broker properties that shorten the delays of groups in tests."""
 
 
 def fill(bootstrap: str, topic: str, partitions: int = 4, replicas: int = 3) -> None:
@@ -31,7 +31,7 @@ def produce(bootstrap: str, topic: str, partitions: int = 4) -> None:
 
 
 def consumer(bootstrap: str, group_id: str, **more: object) -> Consumer:
-    """A client for tests; what is None in `more` stays unset."""
+    """A consumer for tests; a value of None in `more` leaves that property unset."""
     base: dict[str, object] = {
         "group_id": group_id,
         "auto_offset_reset": "earliest",

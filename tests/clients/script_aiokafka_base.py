@@ -1,4 +1,4 @@
-"""How the scenarios' program for aiokafka makes topics, writes and reads."""
+"""Creates topics, writes and reads for the scenarios' program of aiokafka."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def described(topic: str) -> dict[str, Any]:
 
 
 async def partitions_of(topic: str) -> int:
-    """How many with a leader; 0 for an unknown topic."""
+    """The number of partitions with a leader; 0 for an unknown topic."""
     return sum(row["leader"] > 0 for row in (await described(topic))["partitions"])
 
 

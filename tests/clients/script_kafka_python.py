@@ -358,7 +358,7 @@ def refusal(action: Callable[[], Any]) -> Outcome:
 
 
 def failed_by_name(class_name: str) -> Outcome:
-    """Where kafka-python gives only the name of its class for an error."""
+    """The error's name where kafka-python gives only the name of its class."""
     return failed(getattr(errors, class_name).errno)
 
 

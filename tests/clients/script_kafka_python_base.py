@@ -1,4 +1,4 @@
-"""How the scenarios' program for kafka-python makes topics, writes and reads."""
+"""Creates topics, writes and reads for the scenarios' program of kafka-python."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def described(topic: str) -> dict[str, Any]:
 
 
 def partitions_of(topic: str) -> int:
-    """How many with a leader; 0 for an unknown topic."""
+    """The number of partitions with a leader; 0 for an unknown topic."""
     return sum(row["leader_id"] > 0 for row in described(topic)["partitions"])
 
 

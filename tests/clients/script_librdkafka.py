@@ -305,7 +305,7 @@ def admin_topics() -> Outcome:
     gone: list[KafkaError] = []
 
     def is_gone() -> bool:
-        # Of one look: the next broker asked may know less.
+        # From one answer: the next broker that is asked may know less.
         error = admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].error
         gone.extend([] if error is None else [error])
         return bool(gone)

@@ -1,4 +1,4 @@
-"""How the scenarios' program for librdkafka makes topics, writes and reads."""
+"""Creates topics, writes and reads for the scenarios' program of librdkafka."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create(
 
 
 def partitions_of(topic: str) -> int:
-    """How many with a leader; 0 for an unknown topic."""
+    """The number of partitions with a leader; 0 for an unknown topic."""
     found = admin.list_topics(topic, timeout=DEADLINE_S).topics[topic]
     return sum(row.leader > 0 for row in found.partitions.values()) if found.error is None else 0
 

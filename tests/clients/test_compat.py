@@ -26,7 +26,7 @@ def test_every_served_api_has_a_name():
     assert [key for key, _, _ in SERVED.advertised() if key not in names] == []
     assert names[0] == "Produce"
     assert names[2] == "ListOffsets"
-    # Whose requests have parts called TopicRequest.
+    # The APIs whose requests have parts called TopicRequest.
     assert names[61] == "DescribeProducers"
     assert names[75] == "DescribeTopicPartitions"
     assert len(set(names.values())) == len(names)

@@ -176,7 +176,8 @@ def test_kafkas_tool_reads_our_transactions(harness: Harness) -> None:
         writer.end(7, is_commit=at % 2 == 0)
         if at % 3 == 2:
             writer.end(8, is_commit=False)
-    # Else the other one, which leads during the restart, may have less, and ours be cut to that.
+    # Otherwise the other replica, which leads during the restart, may have fewer records, and this
+    # one truncates to that.
     writer.wait_replicated()
     restart(harness, 1)
     said = agree(directory_of(harness, 1, "transactional"))

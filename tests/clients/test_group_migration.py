@@ -82,7 +82,8 @@ class Worker(Reader):
         try:
             rows = self.commit()
         except KafkaException:
-            # No offset to commit, or a rebalance is on: what is not saved is read again.
+            # There is no offset to commit, or a rebalance is under way: records that are not
+            # committed are read again.
             return
         self.unsaved = 0
         for row in rows:

@@ -62,7 +62,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class Copier(threading.Thread):
-    """One instance; begins anew, with the same transactional id, after every fatal error."""
+    """One instance; after every fatal error it starts again with the same transactional id."""
 
     def __init__(self, bootstrap: str, name: str, stop: threading.Event) -> None:
         super().__init__(name=name, daemon=True)
@@ -123,7 +123,7 @@ class Copier(threading.Thread):
 
 
 def retried(call) -> None:
-    """Until it is done; errors that the client calls retriable are tried again."""
+    """Call until it succeeds; errors that the client calls retriable are retried."""
     while True:
         try:
             call()
@@ -135,7 +135,7 @@ def retried(call) -> None:
 
 
 def copied(bootstrap: str, topic: str) -> Counter[int]:
-    """How often each number stands in the copy, as read-committed consumers see it now."""
+    """The count of each number in the copy, as read-committed consumers see it now."""
     reader = Consumer(
         settings(
             bootstrap, group_id="reader", enable_auto_commit=False,

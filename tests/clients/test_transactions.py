@@ -1,7 +1,8 @@
 """Transactions of librdkafka against real processes that are killed, and Kafka's own tools.
 
-What must hold whatever dies: a transaction that was told committed is read whole, one that was told
-aborted is not read at all, and of one whose outcome the client never heard all or nothing is read.
+The rules must hold after any crash: a transaction that the client was told is committed is read
+whole, one that it was told is aborted is not read at all, and one with an unknown outcome is read
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def producer(cluster: Cluster, transactional_id: str, **more: object) -> Produce
 
 
 def retried(call: Callable[[float], object]) -> None:
-    """Until it is done; errors that the client calls retriable are tried again."""
+    """Call until it succeeds; errors that the client calls retriable are retried."""
     while True:
         try:
             call(DEADLINE_S)
@@ -69,9 +70,9 @@ def write(made: Producer, topic: str, number: int) -> None:
 
 
 def committed(cluster: Cluster, topic: str) -> Counter[int]:
-    """How often each transaction's number is read, up to the last stable offset of now.
+    """The count of each transaction's number up to the present last stable offset.
 
-    Waits until nothing is open: then the last stable offset is the end.
+    Waits until no transaction is open: then the last stable offset is the end.
     """
     reader = settings(
         cluster.bootstrap, group_id="g", enable_auto_commit=False, enable_partition_eof=True,
@@ -129,7 +130,8 @@ def test_a_coordinator_killed_between_decision_and_markers_leaves_no_half(cluste
 
 
 def test_whoever_is_killed_transactions_stay_whole(cluster: Cluster) -> None:
-    """Producers that go on over kills of any broker; what they were told is what is read."""
+    """Producers continue while any broker is killed; consumers read exactly the transactions that
+    were acknowledged."""
     Topics(cluster.bootstrap).create("whole", partitions=PARTITIONS, min_insync_replicas=2)
     rng = random.Random(11)
     made = producer(cluster, "whole")

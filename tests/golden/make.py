@@ -33,7 +33,8 @@ from tests.polling import DEADLINE_S, eventually
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ROUND_MS = 1_000
-"""Between the records of two rounds: more than segment.ms, so that each round begins a segment."""
+"""Pause between the records of two rounds: more than segment.ms, so that each round begins a
+segment."""
 FLAGS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 

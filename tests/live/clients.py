@@ -1,4 +1,4 @@
-"""librdkafka as the load: what was acknowledged, and what can be read back."""
+"""librdkafka as the load: the acknowledged records, and those that can be read back."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Load:
         assert self._producer.flush(DEADLINE_S) == 0
 
     def abandon(self) -> None:
-        """Stop writing; what is under way has an unknown outcome."""
+        """Stop writing; the outcome of records in flight is unknown."""
         self._stop.set()
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()

@@ -1,7 +1,7 @@
-"""Members of a group written by hand: each says all that it is told, so that it can be checked.
+"""Group members written by hand: each reports every answer, so that tests can check it.
 
-They share out the partitions of a topic that exists, and commit ever higher offsets to what they
-own, starting from what the group has. A member that meets any error joins anew.
+They divide the partitions of an existing topic, and commit rising offsets for their partitions,
+starting from the group's committed ones. A member that gets any error joins again.
 """
 
 from __future__ import annotations

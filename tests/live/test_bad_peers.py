@@ -103,7 +103,8 @@ def test_bytes_that_are_no_http2_close_that_connection_only(
 
 
 class Babbler(grpc.GenericRpcHandler):
-    """A voter that answers every message with garbage. `heard`: the methods it was asked."""
+    """A voter that answers every message with garbage. `heard`: the methods of the requests that it
+    got."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []

@@ -57,7 +57,8 @@ def test_killed_leader_loses_nothing_and_rejoins_the_isr(cluster: Cluster) -> No
 
 
 def test_an_admin_client_outlives_the_broker_that_it_asks(cluster: Cluster) -> None:
-    """librdkafka's goes on connecting to the broker that it was told is the controller."""
+    """librdkafka's AdminClient keeps connecting to the broker that Metadata named as the
+    controller."""
     topics = Topics(cluster.bootstrap)
     for broker_id, address in zip(sorted(ALL), cluster.bootstrap.split(","), strict=True):
         admin = AdminClient(settings(address))

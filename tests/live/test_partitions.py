@@ -130,7 +130,7 @@ def test_no_throttle_stays_behind(cluster: Cluster, tmp_path: Path) -> None:
     nowhere = moved_to(tmp_path / "nowhere.json", "held", {0: [101, 999]})
     assert "brokers [999] of FILE are not registered" in execute(nowhere)
     assert all_throttles() == set()
-    # Nothing is begun of it; what was set for it goes with --verify, which fails.
+    # No move of the plan was started; its throttles are removed with --verify, which fails.
     refused = moved_to(tmp_path / "refused.json", "held", {77: [101, 104]})
     assert "not begun: held-77" in execute(refused)
     assert all_throttles() != set()

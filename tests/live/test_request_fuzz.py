@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def send_some(cluster: Cluster, fuzz: RequestFuzz, count: int) -> list[str]:
-    """Up to `count` requests on one connection, until that is closed; what they were."""
+    """Send up to `count` requests on one connection, until it is closed; returns the requests."""
     host, _, port = random.choice(cluster.bootstrap.split(",")).rpartition(":")
     sent = []
     with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as sock:

@@ -58,7 +58,7 @@ def test_transfer_goes_on_where_it_was_cut_while_topics_are_made(
     with ToxiproxyServer(port=server_port, log_file=str(tmp_path / "toxiproxy.log")):
         api = Toxiproxy("127.0.0.1", server_port)
         api.populate(links)
-        # One of the first two leads, so that node 3 has something to fetch from.
+        # One of the first two nodes leads, so that node 3 has a leader to fetch from.
         cluster.start("controller-1", "controller-2", "broker-101")
         topics = Topics(cluster.bootstrap)
         topics.create("first", replicas=1)

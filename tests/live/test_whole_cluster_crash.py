@@ -1,4 +1,5 @@
-"""kill -9 of every process of a cluster: what was acknowledged is there after the next start."""
+"""kill -9 of every process of a cluster: all acknowledged records are there after the next
+start."""
 
 from __future__ import annotations
 

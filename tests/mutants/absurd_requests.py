@@ -1,4 +1,4 @@
-"""Mutants of what keeps an absurd request from costing more than that request."""
+"""Mutants of the limits that keep an absurd request from costing more than itself."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from tests.mutants.model import Rule, mutants_of
 MARKING = "broker/transactions/marking.py"
 
 _METADATA: tuple[Rule, ...] = (
-    ("digits-without-bound", "a number of too many digits is a refusal",
+    ("digits-without-bound", "a number with too many digits is refused",
      "metadata/configs/model.py", '"[+-]?[0-9]{1,100}"', '"[+-]?[0-9]+"'),
-    ("long-number-of-a-broker", "a broker is not named by too many digits", "runtime/text.py",
+    ("long-number-of-a-broker", "a broker id with too many digits is refused", "runtime/text.py",
      " and len(text) <= DIGITS_MAX", ""),
 )  # fmt: skip
 
 _UNDECIDED: tuple[Rule, ...] = (
-    ("bug-in-a-decision-ends-the-quorum", "a bug in a decision costs its request",
+    ("bug-in-a-decision-ends-the-quorum", "a bug in a decision fails only its request",
      "metadata/controller/controller.py",
      "        except Exception as bug:\n            raise DecisionFailed(",
      "        except ZeroDivisionError as bug:\n            raise DecisionFailed("),
@@ -24,44 +24,44 @@ _UNDECIDED: tuple[Rule, ...] = (
      "metadata/controller/loop.py", "        except DecisionFailed as bug:", "        except ZeroDivisionError as bug:"),
     ("sent-to-every-controller", "what was lost with two controllers goes to no third",
      "metadata/rpc/client.py", "len(lost) >= LOST_MAX:", "len(lost) >= 1 << 30:"),
-    ("unsent-is-lost", "what was not sent is not lost", "metadata/rpc/client.py",
+    ("unsent-is-lost", "a request that was never sent does not count as lost", "metadata/rpc/client.py",
      "    return not isinstance(error, Unsent) and not is_late\n", "    return not is_late\n"),
-    ("late-is-lost", "a controller that is late is not lost", "metadata/rpc/client.py",
+    ("late-is-lost", "a request to a slow controller does not count as lost", "metadata/rpc/client.py",
      "    return not isinstance(error, Unsent) and not is_late\n",
      "    return not isinstance(error, Unsent)\n"),
 )  # fmt: skip
 
 _BROKER: tuple[Rule, ...] = (
-    ("pause-without-bound", "a pause can be told", "broker/quotas/client_quotas.py",
+    ("pause-without-bound", "a throttle time fits its field", "broker/quotas/client_quotas.py",
      "    return round(min(pause_ms, PAUSE_MS_MAX))\n", "    return round(pause_ms)\n"),
-    ("longest-pause-of-a-client", "a client's pause has a bound", "broker/quotas/client_quotas.py",
+    ("longest-pause-of-a-client", "a client's throttle time is bounded", "broker/quotas/client_quotas.py",
      "        pause_ms = bounded_ms(", "        pause_ms = round("),
-    ("longest-debt-of-partitions", "a pause for partitions has a bound",
+    ("longest-debt-of-partitions", "the throttle time for partition mutations is bounded",
      "broker/quotas/mutation_quota.py",
      "max(bounded_ms(", "max(round("),
-    ("name-answered-again", "a topic is described once", "broker/api/metadata.py",
+    ("name-answered-again", "a topic that a request names twice is described once", "broker/api/metadata.py",
      "dict.fromkeys(item.name for item in asked)", "[item.name for item in asked]"),
-    ("resource-answered-again", "a resource is described once", "broker/api/describe_configs.py",
+    ("resource-answered-again", "a resource that a request names twice is described once", "broker/api/describe_configs.py",
      "    return [_Asked(kind, name, keys) for (kind, name), keys in found.items()]\n",
      "    return [_Asked(r.resource_type, r.resource_name, set()) for r in resources]\n"),
-    ("all-keys-forgotten", "null keys of a resource are all", "broker/api/describe_configs.py",
+    ("all-keys-forgotten", "null for the keys of a resource means all keys", "broker/api/describe_configs.py",
      "            known.clear()\n", "            known |= keys\n"),
-    ("offsets-of-a-repeated-partition", "a partition named twice has no offsets",
+    ("offsets-of-a-repeated-partition", "a partition that a request names twice gets no offsets",
      "broker/api/list_offsets.py", "asked.partition_index] == 1", "asked.partition_index] > 0"),
-    ("producers-answered-again", "a partition's producers are described once",
+    ("producers-answered-again", "a partition that a request names twice has its producers described once",
      "broker/api/describe_producers.py",
      "update(dict.fromkeys(topic.partition_indexes))",
      "update({p + 1000 * n: None for n, p in enumerate(topic.partition_indexes)})"),
-    ("transaction-answered-again", "a transaction is described once",
+    ("transaction-answered-again", "a transaction that a request names twice is described once",
      "broker/api/describe_transactions.py",
      "dict.fromkeys(request.transactional_ids)", "request.transactional_ids"),
-    ("group-answered-again", "a group named twice has no offsets", "broker/api/offset_fetch.py",
+    ("group-answered-again", "a group that a request names twice gets no offsets", "broker/api/offset_fetch.py",
      "if counts[group.group_id] == 1]", "]"),
-    ("marker-of-nobody", "a marker of no producer is not stored", MARKING,
+    ("marker-of-nobody", "a marker without a producer id is not stored", MARKING,
      "    if marker.producer_id < 0:\n", "    if False:\n"),
-    ("marker-of-no-epoch", "a marker of no epoch is not stored", MARKING,
+    ("marker-of-no-epoch", "a marker without a producer epoch is not stored", MARKING,
      "    if marker.producer_epoch < 0:\n", "    if False:\n"),
-    ("offset-answered-again", "an offset is answered once", "broker/api/offset_fetch.py",
+    ("offset-answered-again", "an offset that a request names twice is answered once", "broker/api/offset_fetch.py",
      "{}).update(dict.fromkeys(row.partition_indexes))",
      "{}).update({p + 1000 * n: None for n, p in enumerate(row.partition_indexes)})"),
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Rules for what goes away: brokers out of their partitions, sources out of a move."""
+"""Rules of leaving replicas: fenced brokers leave their partitions, sources leave a
+reassignment."""
 
 from __future__ import annotations
 
@@ -11,35 +12,35 @@ FENCING = "metadata/controller/decide/broker_fencing.py"
 MUTANTS = (
     of_decisions(
         "fencing-followers-first",
-        "what a dead broker led is led again before anything else",
+        "the partitions that a dead broker led get new leaders first",
         FENCING,
         "    pieces = at.led if at.unseen else (*at.led, *at.followed)\n",
         "    pieces = (*at.led, *at.followed)\n",
     ),
     of_decisions(
         "fencing-looks-once",
-        "what was placed on a broker while it was being fenced is not left to it",
+        "a replica that is placed on a broker during its fencing is handled too",
         CONTROLLER,
         "            self._fencing = self._fencing.note(records)\n",
         "            pass\n",
     ),
     of_decisions(
         "fencing-of-another-process",
-        "a new process of a broker is not fenced for the one before",
+        "a fencing stops if a new process of the broker registers",
         FENCING,
         "    if broker is None or broker.is_fenced or broker.broker_epoch != at.broker_epoch:\n",
         "    if broker is None or broker.is_fenced:\n",
     ),
     of_decisions(
         "fencing-and-return",
-        "nobody lets a broker in that is just being fenced",
+        "a broker that is being fenced joins no ISR",
         CONTROLLER,
         "                leaving = None if self._fencing is None else self._fencing.broker_id\n",
         "                leaving = None\n",
     ),
     of_controller_runs(
         "fencing-leaves-no-leader-early",
-        "a partition loses its last leader together with that broker's fencing",
+        "a partition becomes leaderless only in the record batch that fences its broker",
         FENCING,
         "            if key in stuck or (record.leader == NO_LEADER and not is_last):\n",
         "            if key in stuck:\n",

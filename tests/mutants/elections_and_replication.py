@@ -20,7 +20,7 @@ MUTANTS = (
     # Votes.
     Mutant(
         "vote-not-persisted",
-        "a vote is on disk before the answer leaves",
+        "a vote is on disk before its answer is sent",
         TRANSITIONS,
         "    state.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))\n",
         "    if voted_id == NO_NODE:\n"
@@ -28,14 +28,14 @@ MUTANTS = (
     ),
     Mutant(
         "votes-twice",
-        "one vote an epoch",
+        "a voter gives one vote in each epoch",
         ELECTION,
         '    if state.voted_id != NO_NODE:\n        return f"voted for {state.voted_id}"\n',
         "",
     ),
     Mutant(
         "vote-for-a-stale-log",
-        "a vote only for a log at least as long as the own one",
+        "a voter votes only for a log at least as up to date as its own",
         ELECTION,
         "        refusal = _vote_refusal(state, request)\n",
         "        refusal = _vote_refusal(state, request)\n"
@@ -52,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "vote-after-a-leader-is-known",
-        "no vote in an epoch whose leader is known",
+        "a voter gives no vote in an epoch whose leader it knows",
         ELECTION,
         "    if not isinstance(state.role, Unattached | Prospective):\n"
         '        return f"is {type(state.role).__name__.lower()} in this epoch"\n'
@@ -62,21 +62,21 @@ MUTANTS = (
     ),
     Mutant(
         "pre-vote-while-the-leader-lives",
-        "no pre-vote while the leader is heard",
+        "a voter grants no pre-vote while it hears from the leader",
         ELECTION,
         "        case Follower() as role if not role.is_leader_lost:\n",
         "        case Follower() as role if False and role.is_leader_lost:\n",
     ),
     Mutant(
         "leaders-word-is-one-refusal",
-        "the leader's own answer ends a pre-vote",
+        "an answer of the leader itself ends a pre-vote",
         ELECTION,
         "    if response.leader_id == voter_id and isinstance(role, Prospective):\n",
         "    if False and isinstance(role, Prospective):\n",
     ),
     Mutant(
         "resigned-calls-itself-leader",
-        "one that resigned names no leader",
+        "a resigned leader names no leader",
         ELECTION,
         "leader_id=NO_NODE if isinstance(state.role, Resigned) else state.role.leader_id,\n",
         "leader_id=state.role.leader_id,\n",
@@ -105,14 +105,14 @@ MUTANTS = (
     ),
     Mutant(
         "vote-for-another-disk",
-        "a request names the disk it is meant for",
+        "a vote request names the directory id of the voter",
         STATE,
         "        return voter_id == own.node_id and voter_directory_id in (UUID_ZERO, own.directory_id)\n",
         "        return voter_id == own.node_id\n",
     ),
     Mutant(
         "directory-id-ignored",
-        "a wiped disk under an old id is no voter",
+        "a wiped disk under an old id is not a voter",
         "raft/voters.py",
         "        return node_id == self.node_id and self.directory_id in (UUID_ZERO, directory_id)\n",
         "        return node_id == self.node_id\n",
@@ -126,21 +126,21 @@ MUTANTS = (
     ),
     Mutant(
         "a-late-refusal-takes-a-grant-back",
-        "a voter asked twice that granted once has granted",
+        "a voter that is asked twice and granted once counts as granted",
         ELECTION,
         "        role.rejected.update({voter_id} - role.granted)\n",
         "        role.rejected.add(voter_id)\n        role.granted.discard(voter_id)\n",
     ),
     Mutant(
         "who-refused-is-not-asked-again",
-        "a voter that asks with a shorter log has lost the leader: it is asked in turn",
+        "a voter that asks with a shorter log has lost the leader too, and is asked again",
         ELECTION,
         "        role.rejected.discard(voter_id)\n        _ask(state, role, voter_id)\n",
         "        pass\n",
     ),
     Mutant(
         "a-lost-round-waits-for-the-fetch-timeout",
-        "who lost its round stands again as soon as another voter has lost the leader",
+        "a node that lost its pre-vote asks again as soon as another voter has lost the leader",
         ELECTION,
         "        role.stand_at_ms = now_ms + state.rng.randrange("
         "state.config.leader_loss_grace_ms + 1)\n",
@@ -148,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         "votes-of-an-earlier-round",
-        "an answer counts in the round that asked",
+        "an answer counts only in the round that asked for it",
         ELECTION,
         "    voter_id = role.pending.pop(correlation_id, None)\n    if voter_id is None:\n"
         "        return  # an answer of an earlier round\n",
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "minority-elects",
-        "a majority elects",
+        "a leader needs the votes of a majority",
         QUORUM,
         "    return voter_count // 2 + 1\n",
         "    return max(voter_count // 2, 1)\n",
@@ -165,7 +165,7 @@ MUTANTS = (
     # Roles and epochs.
     Mutant(
         "restarts-as-leader-candidate",
-        "who led an epoch does not lead it again after a restart",
+        "a node that led an epoch does not lead it again after a restart",
         STATE,
         "        if self.persisted_leader_id == config.node_id:\n",
         "        if False:\n",
@@ -181,14 +181,14 @@ MUTANTS = (
     ),
     Mutant(
         "log-epoch-ignored-at-start",
-        "the epoch is at least that of the log",
+        "at a start the epoch is at least the log's last epoch",
         STATE,
         "        if log.last_epoch > vote_state.epoch:\n",
         "        if False:\n",
     ),
     Mutant(
         "stale-answer-believed",
-        "an answer of an older epoch says nothing",
+        "an answer with an older epoch is ignored",
         CORE,
         "        if response.epoch < self.epoch:\n",
         "        if False:\n",
@@ -209,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "worst-successor-first",
-        "the voter that holds most takes over",
+        "a resigning leader prefers the voter with the highest end offset",
         LEADERSHIP,
         "    successors = sorted(voters, key=lambda v: (-voters[v].end_offset, v))\n",
         "    successors = sorted(voters, key=lambda v: (voters[v].end_offset, v))\n",
@@ -223,7 +223,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-fetch-timeout",
-        "a silent leader is given up",
+        "a follower gives up a silent leader after its fetch timeout",
         FOLLOWER,
         "    if now_ms >= role.fetch_deadline_ms:\n        role.is_leader_lost = True\n"
         '        _give_up(state, now_ms, "the fetch timeout passed")\n',
@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "lost-leader-is-forgotten-by-nobody",
-        "a pre-vote lost goes back to the leader that the others have",
+        "a node that lost its pre-vote follows the leader that the others still have",
         ELECTION,
         "    if role.leader_id not in (NO_NODE, state.config.node_id):\n",
         "    if False:\n",
@@ -247,14 +247,14 @@ MUTANTS = (
     ),
     Mutant(
         "commits-an-old-epoch",
-        "only an entry of the own epoch commits",
+        "a leader commits only with a record of its own epoch",
         LEADER,
         "    if offset <= role.epoch_start_offset or not state.advance_high_watermark(offset):\n",
         "    if not state.advance_high_watermark(offset):\n",
     ),
     Mutant(
         "commits-the-greatest",
-        "a majority holds what is committed",
+        "a committed record is on a majority",
         QUORUM,
         "    return sorted(end_offsets, reverse=True)[len(end_offsets) // 2]\n",
         "    return sorted(end_offsets, reverse=True)[(len(end_offsets) - 1) // 2]\n",
@@ -275,7 +275,7 @@ MUTANTS = (
     ),
     Mutant(
         "fetches-before-fsync",
-        "a voter vouches only for what is on its disk",
+        "a voter acknowledges only fsynced records",
         FETCHING,
         "    if vouches and state.log.flushed_end_offset < state.log.end_offset:\n",
         "    if False:\n",
@@ -289,7 +289,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-answer-appended",
-        "an answer to a fetch that was given up is dropped",
+        "an answer to a fetch that timed out is dropped",
         FOLLOWER,
         "    if correlation_id != role.correlation_id:\n"
         "        return  # the fetch was given up; its records may be in the log already\n",
@@ -304,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         "truncates-to-the-leaders-end",
-        "truncation goes to the end of the largest common epoch",
+        "a follower truncates to the end of the largest common epoch",
         TAIL,
         "            return min(own.offset, diverging.offset)\n        return own.offset\n",
         "            return min(own.offset, diverging.offset)\n"
@@ -319,28 +319,28 @@ MUTANTS = (
     ),
     Mutant(
         "divergence-off-by-one",
-        "a log may not be longer than the leader's in their common epoch",
+        "a follower's log may not be longer than the leader's in their common epoch",
         TAIL,
         "        if end.epoch != last_fetched_epoch or end.offset < fetch_offset:\n",
         "        if end.epoch != last_fetched_epoch or end.offset + 1 < fetch_offset:\n",
     ),
     Mutant(
         "flush-outlives-truncation",
-        "a flush says nothing of what was appended after a truncation",
+        "a flush does not cover records that were appended after a truncation",
         TAIL,
         "        if generation != self.generation or end_offset <= self.flushed_end_offset:\n",
         "        if end_offset <= self.flushed_end_offset:\n",
     ),
     Mutant(
         "truncation-keeps-the-flushed-end",
-        "what was truncated is not on disk",
+        "truncated records no longer count as flushed",
         TAIL,
         "        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)\n",
         "",
     ),
     Mutant(
         "wrong-epoch-fetch-served",
-        "a fetch of another epoch is fenced",
+        "a fetch with another epoch is fenced",
         LEADER,
         "    if request.epoch < state.epoch:\n        error = ErrorCode.FENCED_LEADER_EPOCH\n"
         "    elif request.epoch > state.epoch:\n        error = ErrorCode.UNKNOWN_LEADER_EPOCH\n"
@@ -357,7 +357,7 @@ MUTANTS = (
     ),
     Mutant(
         "observers-see-the-uncommitted",
-        "an observer is sent only what is committed",
+        "the leader sends an observer committed records only",
         LEADERSHIP,
         "    if state.voter_set.has(*replica):\n        return state.log.end_offset\n",
         "    if True:\n        return state.log.end_offset\n",
@@ -371,14 +371,14 @@ MUTANTS = (
     ),
     Mutant(
         "an-answer-of-records-that-were-cut-off",
-        "what was read for one follower is read anew once the log has changed",
+        "records that were read for one follower are read again once the log has changed",
         REPLICA,
         "        self._last_read = None\n        match effect:\n",
         "        match effect:\n",
     ),
     Mutant(
         "an-answer-to-another-question",
-        "what was read for one follower is no answer to one that asks for other records",
+        "records that were read for one follower do not answer a fetch from another offset",
         REPLICA,
         "self._last_read[0] == key:\n",
         "self._last_read[0][0] == key[0]:\n",

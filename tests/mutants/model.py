@@ -11,8 +11,8 @@ from dataclasses import dataclass
 class Mutant:
     """`old`, which occurs exactly once in the file at `path`, becomes `new`.
 
-    rule: what the code then no longer does, in words of the protocol. tests: folders whose tests
-    must object, or else, has_simulator, the simulator in this world.
+    rule: the rule that the code then breaks, in words of the protocol. tests: folders whose tests
+    must fail; if they pass and has_simulator is set, the simulator in this world must fail.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Mutants of starts that end early, and of what is answered, cleared or removed once too often."""
+"""Mutants of starts that end early, and of answers and removals that happen once too often."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from tests.mutants.model import Rule, mutants_of
 BROKER_PROCESS = "launch/broker_process.py"
 
 _STARTS: tuple[Rule, ...] = (
-    ("markers-taken-at-once", "a start that is refused leaves the markers", BROKER_PROCESS,
+    ("markers-taken-at-once", "a refused start keeps the clean-shutdown markers", BROKER_PROCESS,
      "        self._replicas.load(found=own.found)\n",
      "        self._remove_markers(own)\n        self._replicas.load(found=own.found)\n"),
-    ("marker-beside-open-logs", "no marker is there while logs are open", BROKER_PROCESS,
+    ("marker-beside-open-logs", "no clean-shutdown marker exists while logs are open", BROKER_PROCESS,
      "                remove_clean_shutdown(self._disk, item.path)\n",
      "                remove_clean_shutdown\n"),
-    ("marker-of-an-earlier-epoch", "markers name the registration that is known", BROKER_PROCESS,
+    ("marker-of-an-earlier-epoch", "markers have the epoch of the latest registration", BROKER_PROCESS,
      "            if own.epoch_before != UNCLEAN:\n", "            if False:\n"),
-    ("unclean-becomes-clean", "a start that ends makes no unclean one clean", BROKER_PROCESS,
+    ("unclean-becomes-clean", "a start that fails does not turn an unclean shutdown into a clean one", BROKER_PROCESS,
      "            if own.epoch_before != UNCLEAN:\n", "            if True:\n"),
-    ("unclean-logs-forgotten", "who has opened no log closes none", BROKER_PROCESS,
+    ("unclean-logs-forgotten", "a start that opened no log marks none as closed", BROKER_PROCESS,
      "        if self._is_serving:\n            await self._close_replicas()\n",
      "        await self._close_replicas()\n"),
-    ("kept-marker-stays-online", "a directory that keeps its marker is offline", BROKER_PROCESS,
+    ("kept-marker-stays-online", "a directory whose marker cannot be removed goes offline", BROKER_PROCESS,
      '                if self._replicas.directories.fail(item, failure, "start"):\n',
      "                if str(failure) == item.path:\n"),
-    ("new-directory-unmarked", "a directory that is added was closed, too",
+    ("new-directory-unmarked", "a new directory counts as cleanly closed",
      "launch/log_directories.py", "        self._mark_new(disk)\n", ""),
 )  # fmt: skip
 
@@ -41,27 +41,27 @@ _ELIGIBLE: tuple[Rule, ...] = (
 WAITERS = "broker/network/purgatory.py"
 
 _DEADLINES: tuple[Rule, ...] = (
-    ("expired-though-completed", "what an earlier expiry completes does not expire", WAITERS,
+    ("expired-though-completed", "a request that completes during an expiry does not expire", WAITERS,
      "            items = self._buckets[bucket]\n            while",
      "            items = self._buckets[bucket].copy()\n            while"),
-    ("expired-and-still-parked", "what has expired is parked no more", WAITERS,
+    ("expired-and-still-parked", "an expired request is no longer parked", WAITERS,
      "            self._buckets.pop(bucket, None)  # an expiry", "            # an expiry"),
 )  # fmt: skip
 
 _LOOK_UPS: tuple[Rule, ...] = (
-    ("word-of-later-versions", "old clients hear LEADER_NOT_AVAILABLE",
+    ("word-of-later-versions", "old clients get LEADER_NOT_AVAILABLE",
      "broker/api/list_offsets.py",
      "        error = ErrorCode.LEADER_NOT_AVAILABLE\n", "        pass\n"),
-    ("word-of-earlier-versions", "from version 5 on it is OFFSET_NOT_AVAILABLE",
+    ("word-of-earlier-versions", "from version 5 on clients get OFFSET_NOT_AVAILABLE",
      "broker/api/list_offsets.py",
      "OFFSET_NOT_AVAILABLE_VERSION = 5\n", "OFFSET_NOT_AVAILABLE_VERSION = 6\n"),
 )  # fmt: skip
 
 _TERMS: tuple[Rule, ...] = (
-    ("deletion-missed-while-loading", "offsets of a topic that goes during the load go too",
+    ("deletion-missed-while-loading", "a topic deletion during the load deletes its offsets too",
      "broker/coordinator/shard_context.py",
      "            # names.\n            self._events.append(event)\n", "            pass\n"),
-    ("new-topic-taken-for-the-old", "what was made anew before the term is not gone",
+    ("new-topic-taken-for-the-old", "a topic created again before the term is not deleted",
      "broker/coordinator/host.py",
      "                context.give(at_first if is_first else event)\n",
      "                context.give(event)\n"),

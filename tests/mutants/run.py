@@ -36,7 +36,8 @@ _IGNORED = shutil.ignore_patterns("__pycache__", "live", "clients", "*.pyc")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Who objected to a mutant, empty for nobody, and after how long."""
+    """The tests or the simulator that noticed a mutant, empty for none, and the time that it
+    took."""
 
     mutant: Mutant
     killer: str
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        # One copy first: the tree may be edited while this runs.
+        # Copied once, at the start: the tree may be edited while this runs.
         base = Path(folder) / "base"
         _copy_tree(base)
         judges = {(m.tests, m.has_simulator, m.world) for m in chosen}

@@ -18,14 +18,14 @@ MUTANTS = (
     # Snapshots.
     Mutant(
         "snapshot-of-the-uncommitted",
-        "a snapshot holds only what is committed",
+        "a snapshot has committed records only",
         SNAPSHOTS,
         "        snapshot.offset <= state.high_watermark,\n",
         "        True,\n",
     ),
     Mutant(
         "log-behind-a-snapshot-kept",
-        "the log begins anew behind a received snapshot",
+        "the log starts again at the end of a received snapshot",
         SNAPSHOTS,
         "    state.emit(ReplaceLog(event.snapshot))\n",
         "",
@@ -39,28 +39,28 @@ MUTANTS = (
     ),
     Mutant(
         "snapshot-piece-out-of-order",
-        "pieces of a snapshot follow each other",
+        "the chunks of a snapshot arrive in order",
         SNAPSHOTS,
         "    is_next = response.position == transfer.position and (\n",
         "    is_next = response.position >= 0 and (\n",
     ),
     Mutant(
         "trimmed-log-served",
-        "who needs what was trimmed is sent a snapshot",
+        "a node that needs trimmed records gets a snapshot",
         TAIL,
         "        behind = fetch_offset < base.offset or last_fetched_epoch < base.epoch\n",
         "        behind = fetch_offset < base.offset - 1\n",
     ),
     Mutant(
         "log-trimmed-too-far",
-        "the log begins where the oldest snapshot ends",
+        "the log begins at or below the end of the oldest snapshot",
         SNAPSHOTS,
         "        state.emit(DropSnapshots(gone, state.log.start_offset))\n",
         "        state.emit(DropSnapshots(gone, state.log.end_offset))\n",
     ),
     Mutant(
         "log-not-trimmed",
-        "the log below the first snapshot goes",
+        "the log below the oldest snapshot is deleted",
         REPLICA,
         "        self.log.advance_start_offset(start_offset)\n",
         "",
@@ -81,14 +81,14 @@ MUTANTS = (
     ),
     Mutant(
         "snapshot-named-before-fsync",
-        "a snapshot is fsynced before it gets its name",
+        "a snapshot is fsynced before it is renamed to its final name",
         "snapshots/store.py",
         "                await _write_frames(file, header, payloads)\n                await file.sync()\n",
         "                await _write_frames(file, header, payloads)\n",
     ),
     Mutant(
         "snapshot-folder-not-fsynced",
-        "the name of a snapshot is durable before anything rests on it",
+        "the name of a snapshot is durable before the log is trimmed",
         "snapshots/store.py",
         "            await self.disk.sync_dir(self.directory)\n        except OSError:\n",
         "            pass\n        except OSError:\n",
@@ -110,7 +110,7 @@ MUTANTS = (
     # Voters.
     Mutant(
         "two-changes-at-once",
-        "one change of the voter set at a time",
+        "the leader makes one change of the voter set at a time",
         CHANGES,
         "    if state.log.voters.last_offset >= state.high_watermark:\n",
         "    if False:\n",
@@ -131,14 +131,14 @@ MUTANTS = (
     ),
     Mutant(
         "change-stops-the-quorum",
-        "a change whose voters have no majority is refused",
+        "a change is refused if no majority of the new set can be reached",
         CHANGES,
         "    if len(alive) >= majority(len(after)):\n        return None\n",
         "    if True:\n        return None\n",
     ),
     Mutant(
         "removed-leader-counts-itself",
-        "a leader that was removed does not count itself",
+        "a removed leader does not count itself",
         LEADER,
         "    if state.is_voter:\n        # The leader counts its own log only after",
         "    if True:\n        # The leader counts its own log only after",
@@ -152,14 +152,14 @@ MUTANTS = (
     ),
     Mutant(
         "removed-voter-stands",
-        "a removed voter does not stand for election",
+        "a removed voter does not become a candidate",
         FOLLOWER,
         "    if state.is_electable:\n        election.stand(state, now_ms, reason)\n",
         "    if True:\n        election.stand(state, now_ms, reason)\n",
     ),
     Mutant(
         "removed-voter-trusted",
-        "votes are asked of the voters in force only",
+        "a candidate asks only the voters in force for votes",
         ELECTION,
         "    voters = state.voter_set.ids\n    if len(role.granted",
         "    voters = state.log.voters.entries[0][1].ids if state.config.is_dynamic else "
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "removed-leader-never-stands",
-        "who is out of its own latest set stands until that is committed",
+        "a voter whose removal is not yet committed may become a candidate",
         STATE,
         "        if self.is_voter:\n            return True\n        history = self.log.voters\n",
         "        if not self.is_voter:\n            return False\n"
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "votes-counted-by-number",
-        "only votes of those in force count",
+        "only votes of the voters in force count",
         ELECTION,
         "    if len(role.granted.intersection(voters)) >= majority(len(voters)):\n",
         "    if len(role.granted) >= majority(len(voters)):\n",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         "truncated-voters-stay",
-        "a truncated voter set is undone",
+        "truncating a VotersRecord restores the previous voter set",
         TAIL,
         "        self.voters.truncate(end_offset)\n",
         "",

@@ -99,7 +99,7 @@ class NodeDisk:
         self.truncate(max(self.synced_end_offset, self.start_offset))
 
     def recover(self) -> None:
-        """As `recover_log`: a log that diverges from the newest snapshot is emptied."""
+        """Like `recover_log`: a log that diverges from the newest snapshot is emptied."""
         self.part, self.part_of = b"", None
         ids = self.snapshot_ids
         if not ids:

@@ -1,4 +1,4 @@
-"""Effects of a core in a script's world: done at once, and told in short lines."""
+"""Carries out a core's effects at once in a script's world, and prints them as short lines."""
 
 from __future__ import annotations
 

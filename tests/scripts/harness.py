@@ -109,7 +109,7 @@ class Harness:
         world.say(f"{node} leads epoch={one.core.epoch} hw={one.core.high_watermark}")
 
     def _wait(self, duration_ms: str) -> None:
-        """Time passes, nobody is told."""
+        """Let time pass without events."""
         self.world.now_ms += int(duration_ms)
 
     def _run(self, duration_ms: str, kind: str = "") -> None:

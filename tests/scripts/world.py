@@ -153,7 +153,8 @@ class World:
     # --- events ------------------------------------------------------------------------------
 
     def step(self, node: Node, event: Event) -> None:
-        """One event at one core and all of its effects; what these bring waits its turn."""
+        """Handle one event at one core, with all of its effects; the events that these cause are
+        queued."""
         if node.core is None:
             return
         node.events.append(event)

@@ -1,4 +1,4 @@
-"""The quorum's bench: what its figures rest on, and the store over one member."""
+"""The quorum's benchmark: the code under its figures, and the store over one member."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class BrokerSide(DirectoriesSide):
     async def request(
         self, call: ControllerCall[Request, Reply], request: Request, timeout_ms: int = 0
     ) -> Reply | Rejected:
-        """What the method named after the call answers: decided as in earnest, or by hand."""
+        """The answer of the method with the call's name: from the real decision, or set by hand."""
         await asyncio.sleep(0)
         if call is ALTER_PARTITION:
             self._controller.alter_requests.append(request)

@@ -92,7 +92,7 @@ def create(harness: Harness, name: str = "t", partitions: int = 2) -> bytes:
 
 
 def told(harness: Harness, name: str, partition_id: int, broker_id: int = 1) -> bytes | None:
-    """The directory that the metadata has for a replica, None if it has none."""
+    """The directory of a replica in the metadata, None if it has none."""
     partition = harness.cluster.controller.image.topic(name).partitions[partition_id]
     found = partition.directory_of(broker_id)
     return None if found == UNASSIGNED_DIRECTORY else found

@@ -25,7 +25,7 @@ from tests.test_broker.raw_client import RawClient, produce_values
 SMALLEST = 5e-324
 """The smallest number above 0."""
 RAW = (("client-id", "raw"),)
-"""Whom the quotas here bind: the raw client by its name."""
+"""The entity of the quotas here: the raw client by its client id."""
 PARTITIONS = 50
 ALL_TOPICS = {
     "allow_auto_topic_creation": False,

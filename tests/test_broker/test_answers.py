@@ -107,7 +107,7 @@ def test_a_sentence_is_cut_where_an_old_version_cannot_tell_more(client: RawClie
 def test_an_answer_that_cannot_be_written_costs_its_connection_and_not_the_broker(
     harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    # One of more than two gigabytes, for one.
+    # For example an answer of more than two gigabytes.
     def fail(*_: Any, **__: Any) -> bytes:
         raise ValueError("too long for a frame")
 
@@ -122,7 +122,7 @@ def test_an_answer_that_cannot_be_written_costs_its_connection_and_not_the_broke
 
 
 def test_what_was_answered_before_garbage_came_goes_out(client: RawClient) -> None:
-    # The append was made, and nobody told.
+    # The batch was appended, but no client was answered.
     body = bytes(encode_request("produce", 9, produce_values("u", record(), acks=1)))
     client.sock.sendall(client.frame("produce", 9, body) + b"\0\0\0\x08GARBAGE!")
     answer = client.answer("produce", 9)

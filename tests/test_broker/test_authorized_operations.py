@@ -128,7 +128,7 @@ def test_describe_groups_tells_them_of_groups_without_an_error(
         answer = client.call("describe_groups", version, values)
         told = [group.authorized_operations for group in answer.groups]
         expected = GROUP_OPERATIONS if is_asked else NOT_ASKED
-        # From v6 on a group that is not there is an error, before it is a dead one.
+        # From v6 on a missing group is an error; before, it is a dead group.
         assert told == [expected, NOT_ASKED if version >= 6 else expected]
 
 

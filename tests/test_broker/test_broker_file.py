@@ -132,6 +132,6 @@ def test_topics_stay_where_deletion_is_disabled(
 
 def test_sockets_have_the_buffers_of_the_file(harness: Harness) -> None:
     (listener,) = harness.cluster.brokers[1].server._listeners
-    # Linux doubles what it is told, for what it keeps beside the bytes.
+    # Linux doubles the given size, to have room for its bookkeeping.
     assert listener.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 60_000
     assert listener.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 80_000

@@ -77,8 +77,8 @@ def test_the_pause_is_what_brings_the_rate_down_to_the_bound() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000)), max_size=40))
 def test_a_client_that_obeys_its_pauses_keeps_its_rate(uses: list[tuple[int, int]]) -> None:
-    """Over any run: what was used before the last step is at most the bound times the time, and
-    the ten seconds' worth that a fresh window lets through."""
+    """Over any run, the usage before the last step is at most the bound times the time, plus the
+    ten seconds' worth that a fresh window allows."""
     quotas, bound, now_ms, used = quotas_of({(CLIENT,): 1000.0}), 1.0, 0, 0
     for idle_ms, amount in uses:
         now_ms += idle_ms
@@ -291,7 +291,7 @@ def test_an_address_with_too_many_connections_is_closed_at_once(harness: Harness
 
 
 def test_one_request_that_takes_many_windows_pauses_its_client_for_one() -> None:
-    # A client that is not heard of for longer loses its session, and its place in its group.
+    # A client that is silent for longer loses its session, and its place in its group.
     quotas = ClientQuotas()
     quotas.update({(("client-id", "c"),): {"request_percentage": 1.0}})
     assert quotas.throttle_ms(QuotaKind.REQUEST, "c", 100.0, 0) == 1_000

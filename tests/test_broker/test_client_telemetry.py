@@ -1,4 +1,5 @@
-"""KIP-714: what clients are asked for, which pushes are taken, and where their figures are seen."""
+"""KIP-714: the metrics that clients are asked for, the pushes that are accepted, and where the
+values appear."""
 
 from __future__ import annotations
 
@@ -252,7 +253,7 @@ def test_a_client_asks_pushes_and_is_told_of_what_is_wrong(
     assert advertised(client) == {71, 72}
     told = client.call("get_telemetry_subscriptions", 0, {"client_instance_id": bytes(16)})
     assert told.error_code is KioError.none
-    # The default of five minutes is the longest interval of a client.
+    # The default of five minutes is the longest push interval of a client.
     assert told.push_interval.total_seconds() == 300
     assert told.requested_metrics == ("org.apache.kafka.",)
     assert tuple(told.accepted_compression_types) == (4, 3, 1, 2)

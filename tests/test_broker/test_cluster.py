@@ -80,7 +80,8 @@ def wait_isr(harness: Harness, topic_id: bytes, *isr: int) -> None:
 
 
 def register_anew(harness: Harness, broker_id: int) -> None:
-    """As a process does that hung, was fenced, and goes on: over the connections that it has."""
+    """Register again like a process that hung, was fenced, and continues: over its existing
+    connections."""
 
     def register() -> None:
         controller = harness.cluster.controller

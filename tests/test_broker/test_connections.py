@@ -44,7 +44,7 @@ def client(harness: Harness) -> Iterator[RawClient]:
 def test_a_client_whose_machine_is_gone_ends_its_connection_and_not_the_broker(
     harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    # The kernel gives up sending after minutes, and says so to whoever reads.
+    # The kernel gives up sending after minutes, and the next read fails.
     gone = connection_of(harness, client)
     receive = FrameBuffer.receive
 
@@ -189,7 +189,7 @@ def test_who_asks_an_offline_replica_for_the_end_of_an_epoch_hears_so(
 def test_what_a_client_sent_before_it_closed_is_read_when_its_pause_is_over(
     harness: Harness,
 ) -> None:
-    # With acks=0 nobody ever hears of the rest: seven of ten batches were thrown away.
+    # With acks=0 no client learns of the loss: seven of ten batches were thrown away.
     harness.call(lambda: harness.cluster.controller.create("t", [(1,)]))
     client = RawClient(harness.cluster.ports[1])
     client.call("api_versions", 0, {})

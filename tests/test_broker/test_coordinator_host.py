@@ -180,7 +180,7 @@ def test_a_log_that_cannot_be_read_serves_nobody(
     assert kept.ask(1, Get("g")) is ErrorCode.NOT_COORDINATOR
     assert "cannot load the coordinator of kept-0" in caplog.text
     assert f"{path} at byte 0: the CRC of batch 0 does not match" in caplog.text
-    # It is told as lost, so that another one leads, and serves.
+    # The replica is reported as lost, so that another one leads, and serves.
     kept.lead(2, (2, 3))
     eventually(lambda: kept.term(2).state is State.ACTIVE, "another one has loaded")
     assert kept.ask(2, Get("g")) == "1"

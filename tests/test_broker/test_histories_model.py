@@ -34,7 +34,7 @@ def in_files(node):
 
 
 class Histories(RuleBasedStateMachine):
-    """told: by node, offset -> (value, epoch): its whole history, as its leaders had it. deleted:
+    """told: by node, offset -> (value, epoch): its whole history as its leaders sent it. deleted:
     values that a leader was asked to delete."""
 
     @initialize(seed=st.integers(0, 1000), count=st.integers(2, 3))
@@ -67,7 +67,7 @@ class Histories(RuleBasedStateMachine):
         self.harness.do_fetch(str(node.id))
         said = self.harness.lines[-1]
         if "OUT_OF_RANGE" in said or "diverging" in said:
-            self.told[node.id] = in_files(node)  # it may have begun anew
+            self.told[node.id] = in_files(node)  # it may have started an empty log
         else:
             leader = self.told[self.leader.id]
             end_offset = node.replica.log.end_offset

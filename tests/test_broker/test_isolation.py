@@ -1,4 +1,4 @@
-"""A leader that neither a controller nor an in-sync follower is heard of by."""
+"""A leader that hears from no controller and no in-sync follower."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def code_of(client: RawClient) -> Any:
 
 
 def told(harness: Harness, topic: str = "t") -> tuple[Any, int]:
-    """(error, leader) of a topic's partition, as broker 1 answers Metadata."""
+    """(error, leader) of a topic's partition in broker 1's Metadata answer."""
     client = RawClient(harness.cluster.ports[1])
     answer = client.call("metadata", 9, {"topics": [{"name": topic}]})
     client.close()
@@ -112,7 +112,7 @@ def told(harness: Harness, topic: str = "t") -> tuple[Any, int]:
 
 
 def lose_the_controllers(harness: Harness) -> Any:
-    """Broker 1 leads "t", a controller answers it once more, and then it hears of nothing."""
+    """Broker 1 leads "t", a controller answers it once more, and then no message reaches it."""
     harness.call(lambda: harness.cluster.controller.create("t", [(1, 2, 3)]))
     heartbeat_answered(harness)
     return harness.call(lambda: harness.cluster.controller.managers.pop(1))

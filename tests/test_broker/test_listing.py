@@ -1,4 +1,4 @@
-"""Which brokers clients are told of."""
+"""The brokers that Metadata lists."""
 
 from immutables import Map
 

@@ -1,5 +1,5 @@
-"""A replica's folder that somebody has taken from a stopped broker: when it begins anew, and when
-not, for others would cut their logs to its empty one."""
+"""A replica's folder was removed from a stopped broker: in some cases the replica starts empty, in
+others not, since the other replicas would truncate to its empty log."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_who_is_not_counted_on_begins_anew_and_fetches(
 # The only directory of the harness has no id to come back with.
 @pytest.mark.parametrize("harness", [2], indirect=True)
 def test_one_of_two_in_sync_gives_up_its_place_and_then_begins_anew(harness: Harness) -> None:
-    """As after the death of all brokers at once: nobody was there to shrink the ISR."""
+    """As after the death of all brokers at once: no leader shrank the ISR."""
     folder = folder_of(harness)
     stop(harness, fence=False)
     shutil.rmtree(folder)
@@ -120,7 +120,7 @@ def test_an_eligible_leader_is_counted_on(
     harness.call(lambda: harness.cluster.controller.commit(PartitionChange(topic_id, 0, elr=(1,))))
     shutil.rmtree(folder)
     start(harness)
-    # Until the controller has heard of it: then it is eligible no more, and begins anew.
+    # Until the controller knows of it: then the replica is no longer eligible, and starts empty.
     said = [record.levelno for record in caplog.records if "t-0 is gone" in record.message]
     assert said[0] == logging.ERROR
 

@@ -54,7 +54,7 @@ class Gate:
 
 
 class GatedDisk(OsDisk):
-    """at: what in a path is waited for, with checkpoints and with fsyncs."""
+    """at: the part of a path whose checkpoints and fsyncs wait."""
 
     def __init__(self, gate: Gate, at: str) -> None:
         self.gate, self.at = gate, at
@@ -294,7 +294,7 @@ def test_a_watermark_that_nobody_holds_back_any_more_rises_without_a_fetch(
 
 
 def test_an_append_whose_disk_fails_before_it_waits_is_answered_at_once(harness: Harness) -> None:
-    # At another partition of the same request; it was heard of at the request's deadline.
+    # At another partition of the same request, which was answered only at the request's deadline.
     replica = harness.cluster.replica(1, "t", 0)
     pending: list[list[ProducedTopic]] = []
     waiting = PendingProduce(

@@ -166,7 +166,7 @@ def test_a_folder_that_lost_its_name_with_the_power_goes_at_a_later_start_as_wel
     first.drop_unclaimed()
     first.checkpoints.collect_high_watermarks([])
     first.checkpoints.write_high_watermarks()
-    # That process is killed before the metadata has the topic.
+    # The process is killed before the metadata has the topic.
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 0
 
 

@@ -142,8 +142,8 @@ def test_partitions_that_are_added_and_deleted_count_too(
             },
         )
         assert int(grown.results[0].error_code) == ErrorCode.NONE
-        # It was served: whoever knows the error hears of the pause when it asks for more, and until
-        # then its connection does whatever costs nothing.
+        # The request was served: a client that knows the error is throttled at its next request,
+        # and until then its connection may send requests that cost no quota.
         assert grown.throttle_time.total_seconds() == 0
         assert client.call("metadata", 9, {"topics": [{"name": name}]}).topics
         gone = client.call(
@@ -163,7 +163,7 @@ def test_partitions_that_are_added_and_deleted_count_too(
 
 
 def named_controllers(harness: Harness) -> list[int]:
-    """Whom each of the brokers names as the controller."""
+    """The controller that each broker's Metadata names."""
     named = []
     for broker in harness.cluster.brokers.values():
         client = RawClient(broker.port)

@@ -1,4 +1,5 @@
-"""The offset checkpoints: what is collected of which log, while threads write and logs go."""
+"""The offset checkpoints: the entries that are collected while threads write and logs are
+deleted."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_a_refused_expansion_lets_the_watermark_go_on() -> None:
 
 
 def test_a_leader_that_was_elected_uncleanly_tells_that_it_has_recovered() -> None:
-    # One that leads alone has no other proposal to make, and would recover for ever.
+    # A leader alone in its ISR has no other proposal to make, and would be recovering for ever.
     partition = make(isr=(1,))
     assert partition.propose_recovered() is None
     image = PartitionImage((1,), (1,), 1, 6, 8, leader_recovery_state=RECOVERING)
@@ -209,8 +209,9 @@ def test_a_shrinking_replica_counts_until_the_metadata_has_it_so() -> None:
     assert [r for r, _ in proposal.new_isr] == [1, 2]
     assert partition.isr_state == PendingShrink(frozenset({1, 2, 3}), frozenset({3}))
     assert partition.high_watermark == 0
-    # Agreed; but a minimum that was raised before may have left it eligible, of which we have not
-    # heard: acknowledged alone, records were lost when it was elected. The metadata tells in order.
+    # The controller agreed; but an earlier raise of the minimum, which this leader does not know
+    # yet, may have made the replica eligible. Records that the leader acknowledged alone were lost
+    # when that replica was elected. The metadata has both changes in order.
     told = partition.on_isr_answer(proposal, answer((1, 2), 8))
     assert told is Reaction.WAIT_FOR_METADATA
     assert not partition.raise_high_watermark(LAG_MS + 1)
@@ -293,8 +294,9 @@ def test_who_joins_has_told_where_the_log_begins() -> None:
 
 
 def test_who_is_about_to_join_counts_for_what_is_deleted_though_it_is_away() -> None:
-    # 1. Its joining is asked for, 2. it is fenced, 3. records are deleted, 4. it is back, as the
-    # same process, and the controller takes it in: it has not told of that.
+    # 1. The leader proposes a follower for the ISR. 2. The follower is fenced. 3. Records are
+    #    deleted. 4. The follower returns, as the same process, and the controller accepts the
+    #    proposal: the follower has not reported its new log start.
     partition = make(isr=(1,), end_offset=10)
     partition.on_follower_fetch(2, 10, 0, 10, 0)
     proposal = partition.propose_expand()

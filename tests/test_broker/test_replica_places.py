@@ -43,7 +43,7 @@ def directories(*failed: str, disk: MemoryDisk | None = None) -> LogDirectories:
 
 
 def place(made: LogDirectories, told: bytes = UNASSIGNED_DIRECTORY, **changes: Any) -> str:
-    """The path where a replica is opened, or why it is not."""
+    """The path where a replica is opened, or the reason why it is not."""
     wanted = {"name": "t-0", "topic_id": TOPIC_ID, "told": told, "is_new": False}
     found = made.place(PlacementRequest(**{**wanted, "is_in_sync": False, **changes}))
     return found.reason if isinstance(found, Unplaced) else found.path
@@ -75,8 +75,8 @@ def test_of_two_copies_the_one_that_was_told_is_opened():
 
 
 def test_of_two_copies_none_is_opened_nor_removed_if_none_was_told():
-    # With one directory nothing is told; an older copy in another one, first in log.dirs, was
-    # opened, and the whole one removed.
+    # A broker with one directory does not report it; an older copy in another directory, first in
+    # log.dirs, was opened, and the complete one removed.
     disk = MemoryDisk(random.Random(1))
     for path in ("/x", "/y"):
         disk.make_dirs(f"{path}/t-0")
@@ -100,9 +100,9 @@ def test_a_copy_does_not_lead_in_the_place_of_a_directory_that_cannot_be_read(to
     write_partition_metadata(disk, "/x/t-0", TOPIC_ID)
     failed = ("/y",) if told == Y else ()
     assert "/x may be older" in place(directories(*failed, disk=disk), told=told, is_in_sync=True)
-    # Where others have all of it, it catches up from there.
+    # If others have all committed records, the replica catches up from there.
     assert place(directories(*failed, disk=disk), told=told) == "/x"
-    # Moved by hand, from a directory that is there.
+    # Moved by hand, from a directory that still exists.
     assert place(directories(disk=disk), told=Y, is_in_sync=True) == "/x"
 
 

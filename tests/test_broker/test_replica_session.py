@@ -156,8 +156,8 @@ def test_two_jobs_flush_one_log_in_turn():
 
 
 def test_records_that_came_twice_bring_the_watermark_that_came_with_them():
-    # Seed 2308: two requests were out, and the leader took the watermark in the second answer for
-    # told, though the follower dropped all of it.
+    # Seed 2308: two requests were under way, and the leader took the high watermark in the second
+    # answer as received, although the follower dropped that answer.
     session, replica = session_of(), replica_of()
     replica.become_follower(PartitionImage((1, 2), (1, 2), 2, 0, 0))
     session.add((TOPIC_ID, 0), replica)

@@ -293,7 +293,8 @@ def test_what_was_committed_and_not_fsynced_may_go_with_the_power() -> None:
 
 
 def test_watermarks_of_what_the_power_took_are_not_taken_for_those_of_this_boot() -> None:
-    """The process ends before it has collected any: what it wrote may be of logs that are gone."""
+    """The process ends before it has collected any watermarks: the checkpoint may have entries of
+    logs that are gone."""
     disk = MemoryDisk(random.Random(1))
     with_watermark(disk)
     write_offsets(disk, f"data/{HIGH_WATERMARK}", {("t", 0): 1, ("gone", 0): 5})
@@ -318,7 +319,7 @@ def test_a_folder_that_no_topic_asks_for_is_not_missed() -> None:
 
 
 LONG = "t" * 249
-"""As long as a topic's name may be. With what is put behind it, it is too long for a file's."""
+"""A topic's name of the greatest length. With a suffix, it is too long for a file's name."""
 
 
 def test_a_topic_with_the_longest_name_goes_and_another_of_its_name_comes(tmp_path: Path) -> None:

@@ -186,7 +186,8 @@ def test_a_follower_pauses_longer_and_longer_and_says_once_who_sent_what(
 
 
 def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness) -> None:
-    # Cut where a batch ends: what is left is sound, and its followers waited for the rest for ever.
+    # Truncated at the end of a batch: the rest is sound, and its followers waited for the missing
+    # batches for ever.
     cluster = harness.cluster
     filled(harness, (1, 2))
     eventually(lambda: cluster.replica(2, "t").log.end_offset == RECORDS, "it is replicated")

@@ -183,7 +183,7 @@ def test_kip_279_quick_leader_changes_converge_epoch_by_epoch(
     a.append(b"x", b"y")
     b.follow(1, 1, 1)
     catch_up(a, b)
-    # A leads 2 and 4, B leads 3 and 5; neither hears of the other's epochs.
+    # A leads epochs 2 and 4, B leads 3 and 5; neither knows the other's epochs.
     a.lead(2, 2)
     a.append(b"a2")
     b.lead(3, 3)

@@ -1,4 +1,5 @@
-"""AddRaftVoter and RemoveRaftVoter: what they hand on, and what they refuse themselves."""
+"""AddRaftVoter and RemoveRaftVoter: the requests that the broker forwards, and those that it
+refuses itself."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ GONE = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata(),
 
 
 class Quorum:
-    """Takes the place of the client: what its leaders answer, one after the other."""
+    """Stands in for the client: its leaders' answers, one after the other."""
 
     def __init__(self, *answers: VoterChangeResponse | Exception, leaders: tuple[int, ...] = (1,)):
         self.answers = list(answers)

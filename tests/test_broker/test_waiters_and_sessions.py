@@ -26,7 +26,7 @@ from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
 from tests.polling import until
 
 PIECES_MAX = 5_000
-"""Of a stream: a long one byte by byte would show no more, in seconds."""
+"""Length of a stream: a longer one, byte by byte, would show no more but take seconds."""
 
 
 class Item:
@@ -201,8 +201,8 @@ def test_only_an_empty_follower_is_known_to_know_nothing(
 
 
 def test_an_answer_that_says_where_histories_part_tells_no_watermark() -> None:
-    # Seed 2385 of the world of partitions: the follower takes of it only where to cut, and was not
-    # told of the watermark again before the next record.
+    # Seed 2385 of the partitions' world: the follower uses only the truncation of such an answer,
+    # and got the high watermark again only with the next record.
     asked = FetchPartition(0, 0, 98, 13, 0, 100)
     request = fetch_request(2)._replace(topics=[FetchTopic("t", bytes(16), [asked])])
     state = FetchState(request, is_by_id=False, now_ms=0)

@@ -36,7 +36,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
 def test_librdkafka_hears_that_there_is_no_authorizer(harness: Harness) -> None:
     admin = AdminClient({"bootstrap.servers": harness.bootstrap})
-    # Of a description confluent-kafka hands on the (empty) list and not the error.
+    # For a describe request confluent-kafka returns the (empty) list and not the error.
     calls = [
         *admin.create_acls([AclBinding(*ACL)]).values(),
         *admin.delete_acls([AclBindingFilter(*ACL)]).values(),
@@ -94,7 +94,7 @@ def test_nobody_has_scram_credentials(client: RawClient, everybody: list | None)
 
 
 def test_each_user_asked_for_by_name_has_no_scram_credentials(client: RawClient) -> None:
-    """As Apache Kafka 4.1 answers a cluster without any."""
+    """Same answer as Apache Kafka 4.1 without any credentials."""
     users = [{"name": name} for name in ("alice", "bob", "alice")]
     answer = client.call("describe_user_scram_credentials", 0, {"users": users})
     assert answer.error_code is KioError.none

@@ -86,7 +86,7 @@ def is_open(peer: socket.socket) -> bool:
 
 
 def rest_of(peer: socket.socket) -> bytes:
-    """What arrives until the other side closes or resets."""
+    """The bytes that arrive until the other side closes or resets."""
     received = b""
     with contextlib.suppress(ConnectionError):
         while data := peer.recv(65536):

@@ -1,4 +1,5 @@
-"""The folder of a run: what is refused leaves none, and what never began refuses no other."""
+"""The folder of a run: a refused run leaves none, and a run that never began does not block
+another."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kvorum.cli.main import main
-from kvorum.raft.effects import Noted
+from kvorum.raft.effects import TimelineEntry
 from kvorum.raft.flight_recorder import FlightRecorder
 from kvorum.raft.roles import leader
 from tests.test_raft.driver import Driven
@@ -57,7 +57,7 @@ def change_a_rule(monkeypatch):
     rule = leader.on_propose
 
     def on_propose(core, role, event):
-        core.emit(Noted("takes a proposal"))
+        core.emit(TimelineEntry("takes a proposal"))
         rule(core, role, event)
 
     monkeypatch.setattr(leader, "on_propose", on_propose)

@@ -178,7 +178,7 @@ def test_a_command_leaves_nothing_where_it_was_called(tmp_path):
 
 
 def module_of_the_command() -> str:
-    """Whose `main` the console script calls; `python -m kvorum` is kvorum.__main__."""
+    """The module whose `main` the console script calls; `python -m kvorum` is kvorum.__main__."""
     with open("pyproject.toml", "rb") as file:
         module, _, attribute = tomllib.load(file)["project"]["scripts"]["kvorum"].partition(":")
     assert (module, attribute) == ("kvorum.__main__", "main")

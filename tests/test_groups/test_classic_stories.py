@@ -1,4 +1,4 @@
-"""Stories of classic groups: who joins, who leads, who is told what, and when."""
+"""Stories of classic groups: joins, leaders, answers, and their timing."""
 
 from __future__ import annotations
 
@@ -423,7 +423,7 @@ def test_a_failover_in_a_rebalance_brings_the_last_written_generation_back():
     assert world.answers[token].generation_id == generation_id + 1
     world.fail_over()
     assert world.state == "Stable"
-    # Whoever was told of the lost generation hears so and joins again.
+    # A member that knows the lost generation gets an error and joins again.
     assert world.heartbeat(first, generation_id + 1) == ErrorCode.ILLEGAL_GENERATION
     token = world.sync(second, generation_id)
     assert world.answers[token].assignment == b"1"

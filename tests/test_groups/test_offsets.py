@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what a reader is told, and when they go."""
+"""Committed offsets: the members that may commit, the answers to readers, and the expiry."""
 
 from __future__ import annotations
 

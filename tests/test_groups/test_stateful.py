@@ -111,13 +111,13 @@ class GroupLife(RuleBasedStateMachine):
         self.history.append((len(self.world.log), copy.deepcopy(self.offsets)))
 
     def outcome(self, token: int):
-        """The answer as it was decided, told or not."""
+        """The answer as it was decided, sent or not."""
         if token in self.world.answers:
             return self.world.answers[token]
         return next(a.response for _, a in self.world.parked if a.token == token)
 
     def lives(self) -> int:
-        """How often the group was deleted: generations are counted anew after that."""
+        """The number of times that the group was deleted: generations restart after that."""
         tombstone = (group_key(GROUP), None)
         return sum(
             (item.key, item.value) == tombstone
@@ -325,7 +325,7 @@ class GroupLife(RuleBasedStateMachine):
         assert offsets_of(self.world.loaded(compacted(self.world.log))) == living
 
     def teardown(self):
-        """Nobody comes back: every request ends and so does every membership."""
+        """No member returns: every request and every membership ends."""
         self.world.is_replicating = True
         self.world.replicate()
         self.world.advance(1_000_000)

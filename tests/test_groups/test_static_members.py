@@ -79,7 +79,7 @@ def test_a_restarted_leader_leads_on_and_need_not_assign():
     assert answer.leader == answer.member_id
     assert answer.skip_assignment
     assert [member.group_instance_id for member in answer.members] == ["a", "b"]
-    # A client that does not know of this is told of the old leader, so that it does not assign.
+    # A client that does not know of this is told the old leader, so that it does not assign.
     answer = world.call(join_body(instance="a", version=8))
     assert answer.leader not in (old, answer.member_id)
     assert (answer.members, answer.skip_assignment) == ((), False)

@@ -166,7 +166,8 @@ class World:
         return shard
 
     def fail_over(self) -> None:
-        """Another broker leads: what was not replicated is gone, who waited was sent away."""
+        """Another broker becomes leader: records that were not replicated are lost, waiting
+        requests were answered with an error."""
         del self.log[self.replicated :]
         self.waiting.clear()
         self.parked.clear()
@@ -327,8 +328,8 @@ def committed(world: World, group_id: str = GROUP) -> dict[tuple[str, int], int]
 
 
 def compacted(log: list[ReplayedRecord | TransactionEnd]):
-    """As the cleaner leaves it: of each key the last record. Records of aborted transactions count
-    for nothing, and it never goes beyond the start of an open one."""
+    """The log as the cleaner leaves it: the last record of each key. Records of aborted
+    transactions do not count, and the cleaner never goes beyond the start of an open one."""
     starts: dict[int, int] = {}
     is_committed: dict[int, bool] = {}
     for place, item in enumerate(log):

@@ -1,4 +1,4 @@
-"""Files carried over from Apache Kafka: what is obeyed, what the log names, what is refused."""
+"""Files of Apache Kafka: configs that are obeyed, named in the log, or refused."""
 
 from __future__ import annotations
 

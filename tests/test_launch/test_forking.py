@@ -1,4 +1,4 @@
-"""Forked nodes: what they die of is in their log."""
+"""Forked nodes: the cause of a node's death is in its log."""
 
 from __future__ import annotations
 

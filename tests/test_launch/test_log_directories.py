@@ -347,7 +347,7 @@ def test_a_lock_is_released_after_all(paths: tuple[Path, Path]) -> None:
         DirectoryLock(str(path)).release()
 
 
-# A failure that nobody hears of.
+# A failure that is reported to no controller.
 
 
 @pytest.mark.parametrize("is_told", [True, False])

@@ -1,4 +1,5 @@
-"""`metrics.listener`: what Prometheus reads of a node, and what the endpoint refuses."""
+"""`metrics.listener`: the page that Prometheus reads, and the requests that the endpoint
+refuses."""
 
 from __future__ import annotations
 

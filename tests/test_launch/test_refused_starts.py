@@ -45,7 +45,7 @@ class FailingDisk(OsDisk):
 
 @pytest.fixture
 def paths(tmp_path: Path) -> tuple[Path, Path]:
-    """Of a broker that was stopped in good order."""
+    """The data directories of a broker that was shut down cleanly."""
     x, y = tmp_path / "x", tmp_path / "y"
     take(x, y).release()
     for path in (x, y):

@@ -183,7 +183,7 @@ def test_a_node_that_is_gone_is_no_running_one_whatever_a_stale_file_says(
         monkeypatch.setattr("kvorum.launch.control.DEATH_NOTICE_MS", 0)
         with pytest.raises(ConfigError, match=r"broker-101 is running \(pid \d+\)"):
             request_restart(str(tmp_path), ["broker-101"])
-        # Nobody takes note of its end: what is left of it has not been reaped.
+        # No parent has waited for it: the dead process is a zombie.
         sleepers.processes["broker-101"].kill()
         signals: list[int] = []
         kill = os.kill

@@ -1,4 +1,5 @@
-"""A broker whose disks were wiped begins anew, and says so: the cluster knows it."""
+"""A broker whose disks were wiped starts empty and logs a warning, since the cluster has replicas
+for it."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def test_a_wiped_broker_is_known_by_the_replicas_that_the_cluster_has_of_it(
             assert new is not None
             assert f"{path} was empty and begins as a new data directory, id {uuid_text(new)}; the "
             assert "the cluster has 4 replicas of this broker, so it has run before" in message
-        # Of the metadata log alone nothing is lost: it is fetched anew.
+        # The metadata log alone loses nothing: it is fetched again.
         started(4, metadata=paths[0].parent / "log")
         assert caplog.messages == []
 

@@ -1,4 +1,4 @@
-"""The one table of config keys: what it holds agrees with Kafka's bounds and with our brokers."""
+"""The table of config keys agrees with Kafka's bounds and with the brokers' classes."""
 
 from __future__ import annotations
 

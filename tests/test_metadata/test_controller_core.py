@@ -1,4 +1,5 @@
-"""The controller over its log, step by step: who is active, what is appended, who is answered."""
+"""The controller over its log, step by step: the active controller, appended records, answered
+requests."""
 
 from __future__ import annotations
 

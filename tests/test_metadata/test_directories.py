@@ -1,4 +1,5 @@
-"""Data directories of brokers: who leads when one is offline, and what is noted (KIP-858)."""
+"""Data directories of brokers: leaders while one is offline, and the replicas' directories
+(KIP-858)."""
 
 import dataclasses
 import random
@@ -211,7 +212,7 @@ def test_neither_a_preferred_nor_an_unclean_election_brings_it_back():
 
 
 def test_a_replica_told_to_lie_in_a_directory_that_is_offline_is_given_up():
-    # The directory failed before its replica had been told of.
+    # The directory failed before its replica had been reported.
     world = world_with()
     world.heartbeat(A, offline_log_dirs=(X,))
     assert state(world) == (A, (A, B, C), ())

@@ -45,7 +45,7 @@ def test_tables_say_what_the_image_and_the_log_say(tmp_path, base, at_offset):
     assert [row["record_type"] for row in records] == kinds
     assert all(row["epoch"] == 1 and row["timestamp_ms"] >= 1000 for row in records)
     assert all(isinstance(json.loads(row["payload_json"]), dict) for row in records)
-    # Of each partition that lives, the last record about it has its epochs.
+    # The last record of each existing partition has its epochs.
     last = {(r["topic_id"], r["partition"]): r for r in records if r["partition"] is not None}
     for row in tables["partitions"].to_pylist():
         found = last.get((row["topic_id"], row["partition"]))

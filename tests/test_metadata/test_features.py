@@ -1,4 +1,4 @@
-"""Feature levels: who may join, what may be finalised, and what a new cluster begins with."""
+"""Feature levels: nodes that may join, levels that may be finalised, and those of a new cluster."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ picks = st.integers(min_value=0, max_value=1_000)
 
 
 def _agreed(one, other):
-    """How many records two logs begin with in common."""
+    """The number of records at their beginning that two logs have in common."""
     differ = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differ, min(len(one), len(other)))
 
@@ -206,8 +206,8 @@ class PartitionMachine(RuleBasedStateMachine):
     def commit(self, name, key, partition):
         if not partition.has_leader or len(partition.isr) < self.min_isr(name, partition):
             return
-        # Of a member what it has in common with the leader counts: what it has of another leader it
-        # cuts before it fetches.
+        # Of a member only the records that it has in common with the leader count: it truncates
+        # another leader's records before it fetches.
         held = self.log(key, partition.leader)
         end = min(_agreed(held, self.log(key, member)) for member in partition.isr)
         if end > len(self.committed.get(key, ())):

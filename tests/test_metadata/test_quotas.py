@@ -1,4 +1,4 @@
-"""Client quotas: what can be set, what a filter finds, and that they survive log and snapshot."""
+"""Client quotas: changes, filters, and that quotas survive log and snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCRAM credentials: what can be set and removed, and that no dump shows their secrets."""
+"""SCRAM credentials: changes, and that no dump shows their secrets."""
 
 from __future__ import annotations
 

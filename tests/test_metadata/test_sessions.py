@@ -1,4 +1,4 @@
-"""Heartbeat streams that break and come back: who is taken for dead, and how soon."""
+"""Heartbeat streams that break and come back: the brokers that are fenced, and after what time."""
 
 from __future__ import annotations
 

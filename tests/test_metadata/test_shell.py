@@ -1,4 +1,4 @@
-"""The shell as transcripts: what is typed after `>`, and what comes back."""
+"""The shell as transcripts: input after `>`, then the output."""
 
 import dataclasses
 import random

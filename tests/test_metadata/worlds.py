@@ -93,7 +93,7 @@ class World:
         return self.image.topic(topic).partitions[partition_id]
 
     def fence(self, broker_id):
-        """As the broker itself would ask for it."""
+        """Fence the broker as if it had requested it itself."""
         return self.heartbeat(broker_id, want_fence=True)
 
     def restart(self, broker_id, *, is_clean):
@@ -147,7 +147,7 @@ class World:
         self.controller.note_committed(image)
 
     def commit_decided(self, *records):
-        """As `commit`, by way of what the controller adds to any decision."""
+        """Like `commit`, with the records that the controller adds to any decision."""
         self.commit(*with_elr_cleared(self.image, records))
 
 

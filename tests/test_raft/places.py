@@ -17,7 +17,8 @@ SEGMENT_BYTES = 300
 
 
 class Place:
-    """One node's folder. `kept`: what it acknowledged, by offset, which no crash may take."""
+    """One node's folder. `kept`: the records that it acknowledged, by offset, which must survive
+    any crash."""
 
     def __init__(self, seed=0, *, is_dynamic=False):
         self.disk = MemoryDisk(random.Random(seed))

@@ -139,7 +139,8 @@ def standing_without_its_leader(**more):
 
 
 def test_the_leaders_own_word_ends_a_pre_vote_whoever_else_grants():
-    # The stream to the leader broke for one more, who grants; but the leader answers for itself.
+    # The stream to the leader broke for one more voter, which grants; but the leader itself
+    # answers.
     node, asked = standing_without_its_leader(voters=(1, 2, 3, 4, 5))
     node.step(ResponseReceived(3, asked[3], VoteResponse(epoch=1, leader_id=2, is_granted=True)))
     node.step(ResponseReceived(2, asked[2], VoteResponse(epoch=1, leader_id=2, reason="leads")))

@@ -1,4 +1,4 @@
-"""The flight recorder: what it keeps, and that a replay finds the first thing done differently."""
+"""The flight recorder: its contents, and that a replay finds the first different effect."""
 
 import json
 import random

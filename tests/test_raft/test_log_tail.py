@@ -25,8 +25,8 @@ def test_end_of_epoch_is_where_the_largest_epoch_not_above_ends(epochs, asked):
 
 @given(epoch_lists, epoch_lists)
 def test_diverging_logs_agree_after_repeated_truncation(leader_epochs, follower_epochs):
-    # One (offset, epoch) names one record only if both logs grew from the same leaders; cut the
-    # follower's so that it could have: equal epochs begin at equal offsets.
+    # One (offset, epoch) names one record only if both logs came from the same leaders. Truncate
+    # the follower's log so that it could have: equal epochs begin at equal offsets.
     leader = tail_of(leader_epochs)
     follower = tail_of(follower_epochs)
     for _ in range(20):
@@ -110,7 +110,7 @@ commands = st.lists(
 
 
 def act(tail, model, name, number):
-    """One change to both, made legal: what is in a snapshot is committed."""
+    """One valid change to both: records in a snapshot are committed."""
     committed = model.snapshots[-1] if model.snapshots else 0
     end_offset = len(model.epochs)
     if name == "append":

@@ -57,7 +57,7 @@ def test_a_restarted_tail_is_the_one_that_lived_on():
 
 
 def trim(place):
-    """As DropSnapshots: first the snapshot files, then the log."""
+    """Trim like DropSnapshots: first the snapshot files, then the log."""
     run_now(place.files.remove([OffsetAndEpoch(3, 1)]))
     place.replica_log.trim(9, wall_ms=0)
 

@@ -38,7 +38,7 @@ NODES = (1, 2, 3)
 
 
 class Heard:
-    """A state machine that writes down what it is told."""
+    """A state machine that records its calls."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -57,7 +57,7 @@ class Heard:
 
 
 class Quorum:
-    """nodes, heard: by id."""
+    """nodes, heard: nodes and their state machines by id."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, RaftNode] = {}
@@ -111,7 +111,7 @@ class Quorum:
             await until(lambda end=end_offset: self.leader.core.high_watermark >= end, "committed")
 
     async def commit_until_quick(self) -> None:
-        """Until every node takes its disk for quick and has nothing left to fsync."""
+        """Commit until every node counts its disk as quick and has nothing left to fsync."""
         while not all(node._flush_pace.is_quick for node in self.nodes.values()):
             await self.commit(1)
         logs = [node.log for node in self.nodes.values()]
@@ -202,7 +202,7 @@ def test_a_follower_asks_for_more_before_its_state_machine_hears_what_is_committ
             order.clear()
             await made.commit(1)
             await until(lambda: "committed" in order, "the follower heard")
-            # The answer that brings the next record says that those before are committed.
+            # The answer with the next record also says that the previous ones are committed.
             told = [what for what in order if what != "fsync"]
             at = told.index("committed")
             assert told[max(at - 1, 0)] == "fetch"
@@ -304,7 +304,7 @@ def test_a_pending_word_of_commitment_comes_before_the_word_of_another_leader(
             await made.commit(1)
             follower = made.followers()[0]
             heard = made.heard[follower.config.node_id]
-            follower._told_committed -= 1  # as if the turn of the loop were still to come
+            follower._told_committed -= 1  # as if the turn of the event loop were still to come
             heard.told.clear()
             made.leader.resign()
             await until(lambda: any(isinstance(what, tuple) for what in heard.told), "it heard")

@@ -1,4 +1,5 @@
-"""Fetches between two nodes over real sockets: what the node hears and what its peers get."""
+"""Fetches between two nodes over real sockets: the events of the node and the messages to its
+peers."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class Leader:
         await self._server.stop(0)
 
     def hears_no_more(self) -> bool:
-        """Every caller has said all that it had to say, and is still there."""
+        """Every caller has sent all its messages, and is still connected."""
         connections = self._server._server.connections
         streams = [stream for connection in connections for stream in connection.streams.values()]
         return bool(streams) and all(stream.is_remote_done for stream in streams)
@@ -82,7 +83,7 @@ class Leader:
 
 
 class Follower:
-    """A transport. events: what its node heard; next_offset: fetched from within an answer."""
+    """A transport. events: those that its node got; next_offset: fetched from within an answer."""
 
     def __init__(self, leader: tuple[str, int]) -> None:
         self.events: list[Event] = []

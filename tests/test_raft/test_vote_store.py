@@ -1,4 +1,4 @@
-"""The state file: what a node must not forget, or it could vote twice."""
+"""The quorum-state file: the state that a node must keep, or it could vote twice."""
 
 import json
 

@@ -44,7 +44,7 @@ def follow_up(node, replica, *, letter="a", address=("host", 1)):
 
 
 def change(node, request):
-    """Ask for a change; what was answered at once, if anything."""
+    """Request a change; returns the immediate answer, if any."""
     replies = [e for e in node.ask(request) if isinstance(e, Reply)]
     answers = [e.response for e in replies if isinstance(e.response, VoterChangeResponse)]
     return answers[0] if answers else None
@@ -449,9 +449,10 @@ def test_a_node_that_a_snapshot_takes_out_of_the_set_becomes_no_candidate():
 
 
 def test_a_removal_of_the_leader_that_only_it_has_does_not_end_the_quorum():
-    # 1. Leader 1 of {1,2} removes itself and is cut off before node 2 has the record, 2. it
-    # resigns, 3. node 2 needs its vote and does not get it: its log is shorter. Thesis 4.2.2,
-    # figure 4.6: who is out of its own latest set must still stand until that is committed.
+    # 1. Leader 1 of {1,2} removes itself and is cut off before node 2 has the record, 2. node 1
+    #    resigns, 3. node 2 needs node 1's vote and does not get it, since its log is shorter.
+    #    Thesis 4.2.2, figure 4.6: a node that is not in its own latest voter set must be able to
+    #    become candidate until that set is committed.
     harness = Harness()
     for command in ("cluster 2 dynamic", "elect 1", "isolate 1", "remove-voter 1 1", "run 3000"):
         harness.run(command)

@@ -27,7 +27,8 @@ WORDS = "nicht möglich: 100 % ✓\n\x7f"
 
 
 def run(case: Coroutine[Any, Any, None]) -> None:
-    """Run one case; what the loop complains of (a fatal error, a lost exception) fails it."""
+    """Run one case; an error that the event loop reports (a fatal error, a lost exception) fails
+    it."""
     complaints: list[dict[str, Any]] = []
 
     async def guarded() -> None:
@@ -41,7 +42,8 @@ def run(case: Coroutine[Any, Any, None]) -> None:
 
 
 def _is_of_an_earlier_loop(told: dict[str, Any]) -> bool:
-    """grpcio's poller serves all loops of the process, and may have an event of a closed one."""
+    """grpcio's poller serves all event loops of the process, and may have an event of a closed
+    one."""
     return (
         "PollerCompletionQueue" in told["message"]
         and isinstance(told.get("exception"), RuntimeError)
@@ -85,7 +87,7 @@ class Service:
         return b""
 
     async def count(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        """So many messages, then an error if asked for."""
+        """This number of messages, then an error if requested."""
         number, _, last = request.decode(errors="replace").partition(" ")
         if not (number.isascii() and number.isdigit() and len(number) < 5):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no number")
@@ -139,7 +141,7 @@ def method(name: str) -> str:
 
 
 class OurServer:
-    """RpcServer with the service. server: what it has inside."""
+    """RpcServer with the service. server: its internal state."""
 
     def __init__(self) -> None:
         self.service = Service()

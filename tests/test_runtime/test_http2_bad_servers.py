@@ -187,7 +187,7 @@ def test_a_call_above_the_last_of_a_goaway_is_unavailable_and_the_other_ends_wel
         assert first == b"first"
         assert isinstance(second, grpc.aio.AioRpcError)
         assert second.code() is Code.UNAVAILABLE
-        # Nobody needs the old connection any more: it is closed from here.
+        # The old connection has no call left: the client closes it.
         await until(lambda: not channel.connections, "it is closed")
         assert closings == ["its last call has ended"]
 

@@ -33,7 +33,7 @@ BOTH_ENDS = END_HEADERS | END_STREAM
 EXAMPLES = settings(max_examples=200, deadline=None)
 HELLO = frames.message_head(5) + b"hello"
 TURNS = 12
-"""Of the loop, after which handlers and callers have done what they can."""
+"""Turns of the event loop, after which handlers and callers have finished."""
 
 
 class Socket(asyncio.Transport):
@@ -64,7 +64,7 @@ class Socket(asyncio.Transport):
     abort = close
 
     def feed(self, data: bytes) -> None:
-        """As a loop does: nothing comes once it is closed."""
+        """Feed bytes like an event loop: none after the connection is closed."""
         if not self._is_closing:
             self._connection.data_received(data)
 
@@ -74,7 +74,7 @@ def head_of(name: str, *more: tuple[str, str]) -> bytes:
 
 
 def packed(name: str) -> bytes:
-    """As other clients write it: with Huffman and an index."""
+    """Headers as other clients encode them: with Huffman codes and indexes."""
     return hpack.Encoder().encode([(":path", method(name)), *REQUEST])
 
 
@@ -265,7 +265,8 @@ def test_where_the_bytes_of_a_client_are_split_makes_no_difference(
 
 
 async def play_server(chunks: list[bytes], *, turns_between: int = 0) -> list[str]:
-    """How four calls ended at a client whose server said this and hung up."""
+    """The results of four calls at a client whose server sent these bytes and closed the
+    connection."""
     channel = Channel("127.0.0.1:1")
     connection = ClientConnection(channel.connections)
     socket = Socket(connection)

@@ -21,7 +21,7 @@ LARGE = b"m" * (STREAM_WINDOW // 2)
 
 
 class Listener:
-    """A handler that listens. told: what it heard. failures: how its listening ended."""
+    """A handler that listens. told: the messages that it got. failures: how its listening ended."""
 
     def __init__(self, on_message: Callable[[Any, Any], None]) -> None:
         self.told: list[Any] = []
@@ -148,7 +148,7 @@ def test_an_error_of_the_listener_is_raised_where_it_listens_and_it_hears_no_mor
             with pytest.raises(ValueError, match="on purpose"):
                 await talk.listen(on_message)
             assert heard == [b"a"]
-            # The others are still there for whoever reads.
+            # The other messages can still be read.
             assert [await talk.read(), await talk.read()] == [b"b", b"c"]
             talk.cancel()
 

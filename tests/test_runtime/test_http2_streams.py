@@ -1,4 +1,4 @@
-"""Flow control, keep-alive, back-off: what keeps one slow or silent peer from harming the rest."""
+"""Flow control, keep-alive, back-off: one slow or silent peer does not harm the others."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from kvorum.runtime.message_mapper import ByHand, MessageMapper
 
 @dataclass
 class Growth:
-    """As the message NewPartitions."""
+    """Has the fields of the message NewPartitions."""
 
     name: str
     count: int

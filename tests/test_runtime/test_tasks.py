@@ -60,7 +60,7 @@ def test_stop_cancels_all_and_waits_for_the_last():
 
 
 def test_stop_cancels_a_task_again_that_lost_its_cancellation(monkeypatch):
-    """As gRPC's stream does when it fails in the moment it is cancelled."""
+    """gRPC's stream loses a cancellation when it fails at the same moment."""
     monkeypatch.setattr("kvorum.runtime.tasks._CANCEL_AGAIN_S", 0.001)
 
     async def scenario():

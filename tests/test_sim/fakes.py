@@ -1,4 +1,4 @@
-"""What the checks of the simulator look at, without a simulator."""
+"""The inputs of the simulator's checks, without a simulator."""
 
 from __future__ import annotations
 

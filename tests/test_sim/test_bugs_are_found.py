@@ -76,7 +76,7 @@ def wiping(seed: int) -> Scenario:
 
 
 def failures_until(check: str, world: Callable[[int], Scenario]) -> set[str]:
-    """What runs fail with, up to the first that fails with this."""
+    """The failures of runs, up to the first with this name."""
     names: set[str] = set()
     for seed in SEEDS:
         if check in names:

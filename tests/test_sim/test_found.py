@@ -1,4 +1,4 @@
-"""What seeds have found, each as the smallest run that shows it."""
+"""Bugs that seeds have found, each as the smallest run that shows it."""
 
 from __future__ import annotations
 

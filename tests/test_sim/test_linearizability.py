@@ -1,4 +1,4 @@
-"""The check of clients' histories: what it lets pass, and every way in which it fires."""
+"""The check of clients' histories: valid histories pass, and every kind of invalid one fails."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def checks():
 
 
 def opened(node, *snapshots, damaged=(), log=(A, B, C), base=0):
-    """What a start of the node came up with."""
+    """The result of a start of the node."""
     metadata = SimpleNamespace(
         was_dynamic=True, damaged=damaged, files=node.files,
         replica_log=SimpleNamespace(snapshots=snapshots),
@@ -59,7 +59,7 @@ def opened(node, *snapshots, damaged=(), log=(A, B, C), base=0):
     return SimpleNamespace(metadata=metadata, mirror=mirror)
 
 
-# What a snapshot holds.
+# The contents of a snapshot.
 
 
 def test_snapshot_of_what_was_committed_is_fine(checks):

@@ -36,7 +36,7 @@ register = brokers.register
 
 
 def failures_until(check):
-    """What seeds fail with, up to the first that fails with this."""
+    """The failures of seeds, up to the first with this name."""
     names = set()
     for seed in SEEDS:
         try:
@@ -235,7 +235,7 @@ def test_a_follower_that_skips_a_fact_is_found(monkeypatch):
 
     monkeypatch.setattr("kvorum.metadata.image.loader.Delta.replay", skip_quotas)
     names = failures_until("SpeculativeMatchesCommitted")
-    # The reference skips it as well; whoever decided it did not.
+    # The reference skips it too; the controller that decided it did not.
     assert "SpeculativeMatchesCommitted" in names
 
 

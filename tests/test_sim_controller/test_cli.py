@@ -25,7 +25,7 @@ def test_seeds_of_the_controllers_world_are_summed_up():
 
 
 def broken(monkeypatch):
-    """Nobody is fenced any more."""
+    """A bug: no broker is fenced any more."""
     monkeypatch.setattr(Controller, "fence_next_broker", lambda self, now_ms: None)
 
 

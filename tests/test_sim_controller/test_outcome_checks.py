@@ -1,4 +1,4 @@
-"""What was told against what is committed: histories that must be objected to."""
+"""Replies against committed records: histories that the checks must refuse."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ CONTROLLER = r.RegisterControllerRequest(
 @pytest.mark.parametrize(
     ("before", "request_", "good", "records", "bad_reply", "name"),
     [
-        # What must be there and is not: (…, records, good reply) and then no records.
+        # Records that must be there are missing: (…, records, good reply) and then no records.
         ((), CREATE, (created(),), SOME_TOPIC, (created(REFUSED),), NO_TRACE),
         (
             SOME_TOPIC,

@@ -235,7 +235,7 @@ def test_a_move_ends_when_its_targets_are_in_sync():
     cluster(isr=(1, 2, 3)).put(moving).put(PartitionChange(T, 0, isr=(3, 2), **end))
     with fires("MoveEndsInSync"):
         cluster().put(moving).put(PartitionChange(T, 0, isr=(2,), **end))
-    # A cancellation goes back, whoever is in sync.
+    # A cancellation restores the original replicas, in sync or not.
     cancel = AlterReassignments(reassignments=())
     back = PartitionChange(T, 0, replicas=(1, 2, 3), adding_replicas=(), removing_replicas=())
     cluster().put(moving).put(back, cancel)

@@ -26,7 +26,7 @@ STRIKE_SEEDS_MAX = 24
 STRIKES = tuple(
     (operation, moment, means)
     for operation, moment, means in itertools.product(OPERATIONS, ("decided", "committed"), MEANS)
-    # What a controller decides by itself is answered to nobody.
+    # A controller's own decisions have no reply.
     if (operation, moment) != ("fence", "committed")
 )
 
@@ -114,7 +114,7 @@ def test_a_scenario_is_one_line_and_back():
 
 
 def test_a_cluster_without_brokers_or_faults_is_bearable():
-    # What shrinking ends with.
+    # The end of shrinking.
     assert run_scenario(ControllerScenario(seed=1, observers=0, duration_ms=2_000)).committed > 0
     assert run_scenario(ControllerScenario(seed=1, duration_ms=2_000)).acknowledged > 0
 

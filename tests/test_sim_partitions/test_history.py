@@ -108,7 +108,7 @@ def test_what_all_who_vouch_have_lost_may_be_lost_but_no_more():
 
 
 def test_who_led_in_an_epoch_before_a_loss_told_nothing_that_counts():
-    # The client had heard of the epoch behind the loss, and who it asked had not.
+    # The client knew the epoch after the loss, but the broker that it asked did not.
     made = history()
     made.look(view(1, log_of(1, 1, 1), is_leader=True, hw=3), 1)
     made.on_image(replicas=(1, 2, 3), isr=(2,), eligible=(), leader_epoch=2, is_unclean=True)
@@ -137,13 +137,13 @@ def test_an_unclean_election_may_lose_all():
     note(made, isr=(3,), epoch=2, is_unclean=True)
     made.look(view(3, [], epoch=2, is_leader=True), 4)
     assert made.end_offset == 0
-    # Who led before and does not know it says nothing that counts.
+    # A former leader that does not know of its successor is ignored.
     made.look(view(1, log_of(1, 1, 1), is_leader=True, hw=3), 5)
     assert made.end_offset == 0
 
 
 def test_who_begins_late_an_epoch_that_is_over_says_nothing_of_the_unclean_one_behind_it():
-    # Seed 51604: the second broker heard of epoch 2 when the third had been elected for epoch 3.
+    # Seed 51604: the second broker learned of epoch 2 when the third had been elected for epoch 3.
     made = history()
     committed(made, log_of(1, 1))
     note(made, isr=(2,), epoch=2, is_unclean=True)
@@ -154,7 +154,8 @@ def test_who_begins_late_an_epoch_that_is_over_says_nothing_of_the_unclean_one_b
 
 
 def test_who_was_a_replica_before_and_removed_its_log_has_lost_nothing():
-    # Seed 52319: it had heard late that it was one no more, and was looked at in between.
+    # Seed 52319: the broker learned late that it was no replica any more, and was checked in
+    # between.
     made = history()
     committed(made, log_of(1, 1))
     made.on_image(replicas=(1,), isr=(1,), eligible=(), leader_epoch=2, is_unclean=False)
@@ -188,7 +189,8 @@ def test_a_follower_that_says_committed_what_no_leader_did():
 
 
 def test_a_follower_whose_watermark_is_from_before_an_unclean_election():
-    # Seed 91092: what the new leader, who knew of less, has it has as well, and so it is not cut.
+    # Seed 91092: the replica has the same log as the new leader, which knew a lower high watermark,
+    # and so does not truncate.
     made = history()
     committed(made, log_of(1, 1))
     note(made, isr=(3,), epoch=2, is_unclean=True)

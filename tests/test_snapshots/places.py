@@ -62,7 +62,7 @@ def memory_place(seed=0, **limits):
 
 
 def pauses_of(coroutine):
-    """How many disk calls a coroutine makes; runs it to its end."""
+    """The number of disk calls that a coroutine makes; runs it to its end."""
     task = SimTask(coroutine)
     count = 0
     while task.step():

@@ -1,6 +1,7 @@
-"""Compaction over several cleans: what one leaves behind, and what the next or a start makes of it.
+"""Compaction over several cleans: the state that one leaves, and how the next clean or a start uses
+it.
 
-Each test tells in its first lines by which steps a log once lost or revived something.
+Each test begins with the steps by which a log once lost or revived a record.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def test_a_process_that_dies_at_any_call_of_a_clean_leaves_no_index_of_the_old_s
             entry.last_offset for entry in again.segments.aborted_in(found, end_offset=end_offset)
         ]
         (marker,) = [header for _, _, header in batches(again) if header.base_offset == aborted]
-        # The clean gives a marker that ends nothing a horizon.
+        # The clean gives a delete horizon to a marker that ends no transaction.
         assert told == ([] if marker.has_delete_horizon else [aborted]), calls
         assert [record.key for record in records(again)][-3:] == [b"a", b"b", b"c"]
         calls += 1

@@ -224,7 +224,7 @@ def newest_by_hand(data: bytes, count: int) -> int | None:
         for index in range(count):
             start = at
             delta_ms, offset_delta, _, _, _, at = read_record(data, at)
-            # Null is -1; what is below is none of a producer's words.
+            # Null is -1; producers use no value below it.
             if offset_delta != index or min(sizes_of(data, start)) < -1:
                 return None
             deltas.append(delta_ms)

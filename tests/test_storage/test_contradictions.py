@@ -72,7 +72,7 @@ def test_epochs_whose_batches_are_gone_are_no_contradiction(
     disk = new_disk()
     log = opened(disk, BROKERS)
     put(log, 0, 2)
-    put(log, 5, 4)  # compacted away: what epoch 3 wrote from 1 on
+    put(log, 5, 4)  # compacted away: epoch 3's records from offset 1 on
     log.epochs.epochs[1:1] = [3]
     log.epochs.start_offsets[1:] = [1, 5]
     log.close()
@@ -82,7 +82,8 @@ def test_epochs_whose_batches_are_gone_are_no_contradiction(
 
 
 def test_a_gap_at_the_start_of_a_log_is_of_the_epoch_that_was_there() -> None:
-    # Of the one before, a follower that had records of its own there was not told to cut them.
+    # With the epoch before, a follower that had records of its own there was not told to truncate
+    # them.
     disk = new_disk()
     log = opened(disk, BROKERS)
     put(log, 0, 2, count=2)
@@ -185,7 +186,7 @@ def test_a_log_that_is_given_up_after_a_failed_flush_leaves_no_file_open(tmp_pat
 def test_a_file_that_cannot_be_looked_at_is_not_taken_for_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of a checkpoint of log starts: deleted records came back.
+    # With a wrong checkpoint of log start offsets, deleted records came back.
     def stat(path: str) -> os.stat_result:
         raise OSError(errno.EIO, "injected fault", path)
 

@@ -1,4 +1,4 @@
-"""Where the batches of a log end that compaction has left gaps in."""
+"""The ends of batches in a log in which compaction has left gaps."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ INDEXED = LogConfig(index_interval_bytes=300, segment_bytes=20_000)
 
 
 def closed_with_three_segments() -> MemoryDisk:
-    """Of config INDEXED."""
+    """A log with config INDEXED."""
     disk = MemoryDisk(random.Random(1))
     log = Log.open(disk, DIRECTORY, INDEXED, now_ms=0)
     while len(log.segment_base_offsets) < 3:

@@ -387,8 +387,8 @@ def test_the_largest_timestamp_is_found_whatever_the_range_cuts(data: st.DataObj
 def test_an_end_inside_a_segment_costs_no_walk_through_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Of a newest batch that is not replicated yet all before it were looked at, up to a gigabyte,
-    # while nobody else was served.
+    # If the newest batch was not replicated yet, all earlier ones were scanned, up to a gigabyte,
+    # and no other client was served meanwhile.
     log = opened(new_disk(), replace(KEEPING, index_interval_bytes=1_000))
     for at in range(2_000):
         put(log, (b"k", b"v"), timestamp_ms=at)

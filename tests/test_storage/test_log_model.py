@@ -162,7 +162,7 @@ class LogMachine(RuleBasedStateMachine):
         start_offset = self.start_offset
         self.cut_model(self.log.end_offset)
         if self.end_offset < start_offset:
-            # All that was left lies below the start offset: the log begins anew there.
+            # All remaining records are below the start offset: the log starts empty there.
             self.batches.clear()
             self.start_offset = self.end_offset = start_offset
         assert self.log.end_offset == self.end_offset

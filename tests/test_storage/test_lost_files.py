@@ -208,7 +208,7 @@ def test_no_crash_during_a_cut_looks_like_files_that_were_taken(offset: int) -> 
 
     for disk in crashed(work, operations_max=60):
         for start in (0, 20):
-            # The second start finds the log below the start that the leader told: it is empty.
+            # The second start finds the log below the start that the leader reported: it is empty.
             log = opened(disk, BROKERS, log_start_offset=start)
             append(log, 3)
             log.abandon()

@@ -85,8 +85,8 @@ class Producers(RuleBasedStateMachine):
         assert last == self.sequences()
         ongoing, opened = set(producers.ongoing.values()), self.opened()
         assert ongoing <= opened
-        # One all of whose records are deleted holds nobody back, and its marker ends nothing: what
-        # retention leaves without a snapshot does not tell of it.
+        # A transaction whose records are all deleted holds no reader back, and its marker ends
+        # nothing: a log that retention leaves without a snapshot does not show it.
         start_offset = self.log.start_offset
         assert {w.producer_id for w in self.written if w.last_offset >= start_offset} & (
             opened - ongoing

@@ -1,4 +1,4 @@
-"""How much a few bytes of a client may make a broker do, and how long the numbers in them are."""
+"""Limits on the work that a few bytes of a client can cause, and on the length of their numbers."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_number_of_more_bytes_than_java_reads_is_refused(number: str, size: in
 
 @pytest.mark.parametrize("number", ["length", "offset", "key", "value"])
 def test_a_run_of_numbers_of_too_many_bytes_is_refused(number: str) -> None:
-    # Of records that are laid out alike only the first is looked at byte by byte.
+    # Of records with equal layout only the first is checked byte by byte.
     def run(bytes_of_number: int) -> bytes:
         parts = []
         for at in range(40):

@@ -67,7 +67,7 @@ def state_of(log: Log) -> dict[str, object]:
     """All that a start has to find out, but for the producers."""
     return {
         "ends": (log.start_offset, log.end_offset),
-        # Of a log that is empty no start knows the epoch for sure.
+        # A start cannot know the epoch of an empty log.
         "epochs": log.epochs.entries if log.start_offset < log.end_offset else None,
         "ongoing": log.producers.ongoing,
         "segments": [
@@ -330,7 +330,8 @@ def test_a_sealed_segment_keeps_no_state() -> None:
 
 
 def test_the_state_of_a_sealed_segment_is_a_leftover() -> None:
-    """As after a crash between writing the index and removing it; a clean may follow."""
+    """As after a crash between writing the index and removing the recovery file; a clean may
+    follow."""
     disk = new_disk()
     log = opened(disk, CONFIG)
     append(log, 5)

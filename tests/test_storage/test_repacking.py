@@ -23,7 +23,7 @@ from kvorum.storage.format.recompression import TargetCompression, packed_anew
 
 
 def batch_in(codec: Codec, *, count: int = 300) -> bytearray:
-    """Of a transaction: with headers, null keys and values, and timestamps of their own."""
+    """A batch of a transaction: with headers, null keys and values, and timestamps of their own."""
     records = b"".join(
         encode_record(
             offset_delta=at,
@@ -104,5 +104,5 @@ def test_a_batch_fits_by_its_codec_alone():
         assert [TargetCompression(other, 5).fits(batch) for other in Codec] == [
             c is codec for c in Codec
         ]
-        # Too short for a header: what it is, is for the check to say.
+        # Too short for a header: the check reports what is wrong.
         assert TargetCompression(Codec.LZ4).fits(batch[:22])

@@ -80,7 +80,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(harness: Harness) 
 
 
 def codecs(harness: Harness, partition: int) -> list[tuple[bool, Codec]]:
-    """Of each batch of the partition on its leader: whether it is a marker, and its codec."""
+    """For each batch of the partition on its leader: (True for a marker, codec)."""
     folder = Path(harness.cluster.directory) / f"broker-{partition + 1}" / f"t-{partition}"
     (path,) = folder.glob("*.log")
     headers = [header for _, header in iter_headers(path.read_bytes())]

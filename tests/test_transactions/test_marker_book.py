@@ -71,7 +71,8 @@ def test_what_failed_is_sent_again_to_who_leads_then() -> None:
     sent(book, image(1))
     assert not book.take("one", A, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert sent(book, image(2)) == ({2: [("one", (A,))]}, [])
-    # The leader may not have heard of the topic yet: only our own image says that it is gone.
+    # The leader may not know of the topic yet: only the coordinator's own image decides that it is
+    # deleted.
     assert not book.take("one", A, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert sent(book, image(2)) == ({2: [("one", (A,))]}, [])
 

@@ -1,4 +1,4 @@
-"""Markers in the partition of another shard (a group's): heard in every state of its term."""
+"""Markers in the partition of another shard (a group's): applied in every state of its term."""
 
 from __future__ import annotations
 

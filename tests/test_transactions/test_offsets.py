@@ -45,7 +45,8 @@ class Copier(Client):
         return int(answer.error_code)
 
     def commit(self, offset: int, *, version: int | None = None, **changes: Any) -> int:
-        """Of t-0. Asked again while the group's or the last transaction is not ready."""
+        """Commit an offset of t-0. Retried while the group's or the last transaction is not
+        ready."""
         codes: list[int] = []
 
         def is_answered() -> bool:

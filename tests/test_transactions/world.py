@@ -50,7 +50,7 @@ class Work:
 
 @dataclass(eq=False)
 class Client:
-    """One instance. request, token: what it waits for; it asks one thing at a time."""
+    """One instance. request, token: of the request that it waits for; it sends one at a time."""
 
     version: int
     identity: ProducerIdentity | None = None
@@ -117,7 +117,7 @@ class World:
         self._ask(client, InitProducerId(transactional_id=ID, timeout_ms=60_000, **fields))
 
     def work(self, which: int, partitions: Collection[TopicPartition]) -> None:
-        """Undisturbed, from wherever the client stands to a transaction with open partitions."""
+        """Without faults, bring the client from any state to a transaction with open partitions."""
         client = self.clients[which]
         if client.identity is None or client.is_dead:
             self.init(which, goes_on=False)
@@ -308,7 +308,7 @@ class World:
             assert work.told_commit is None or ends <= {work.told_commit}, "not as it was told"
 
     def finish(self) -> None:
-        """Nothing fails any more: every decision is carried through, every partition hears."""
+        """No more faults: every decision is completed, every partition gets its marker."""
         self.sent = [sent for sent in self.sent if not sent.is_stale]
         for _ in range(3):
             self.settle()

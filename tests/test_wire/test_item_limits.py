@@ -1,4 +1,4 @@
-"""How many items one request may have, wherever in it they stand."""
+"""The limit of items in one request, in any of its arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tagged fields of newer clients are passed over, wherever they stand (KIP-482)."""
+"""Tagged fields of newer clients are skipped in any place (KIP-482)."""
 
 from __future__ import annotations
 

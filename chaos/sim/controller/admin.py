@@ -1,5 +1,5 @@
-"""Administrators: they ask the active controller for changes of the cluster, and remember what they
-were told. They reach every node, whatever is cut between the nodes."""
+"""Administrators: they send requests to the active controller and remember the answers. They reach
+every node, even while links between nodes are cut."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.node import SimNode
 
 CLIENT_TIMEOUT_MS = 3_000
-"""An administrator who has heard nothing for so long takes the outcome for unknown."""
+"""After this time without an answer an administrator takes the outcome as unknown."""
 
 SHORT_TIMEOUT_MS, COMMIT_TIMEOUT_MS = 250, 10_000
-"""How long the controller is to wait for the commit; now and then a little."""
+"""The controller's time limit for the commit; some requests get the short one."""
 
 ANY_NODE = 0.06
-"""Share of requests that go to any controller although one is active."""
+"""Share of requests that go to a random controller although one is active."""
 
 FIRST_MS = 400
-"""Brokers register first."""
+"""Time for the brokers to register before the first request."""
 
 
 class AdministeredWorld(Protocol):
-    """The part of a world that administrators see."""
+    """The part of a world that administrators use."""
 
     @property
     def scenario(self) -> ControllerScenario: ...
@@ -71,7 +71,8 @@ class AdministeredWorld(Protocol):
 
 
 class Administrators:
-    """A `chaos.sim.quorum.clients.Workload`. served: requests that were done and written."""
+    """A `chaos.sim.quorum.clients.Workload`. served: the number of requests that were carried out
+    and wrote records."""
 
     def __init__(self, world: AdministeredWorld, rng: random.Random) -> None:
         self.is_busy = True
@@ -79,7 +80,7 @@ class Administrators:
         self.served = 0
         self._world = world
         self._rng = rng
-        #: Draws the next request of an administrator that sees this image.
+        #: Draws the next request of an administrator with this image.
         self.draws = Draws(rng, world.broker_ids)
         self.request_of: Callable[[ClusterImage], Request] = self._draw
         self._asked = 0
@@ -101,10 +102,10 @@ class Administrators:
         world.timeline.after(CLIENT_TIMEOUT_MS, partial(self._settle, number, Outcome.UNKNOWN))
 
     def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
-        """The controller itself knows."""
+        """No effect: the controller tracks commits itself."""
 
     def on_leader_changed(self, node: CheckedNode) -> None:
-        """The controller itself knows."""
+        """No effect: the controller tracks its leadership itself."""
 
     def check_history(self) -> None:
         world = self._world
@@ -119,12 +120,12 @@ class Administrators:
             counts[outcome.value] += 1
         return counts
 
-    # A request's way.
+    # The path of a request.
 
     def _draw(self, image: ClusterImage) -> Request:
         if self._world.network.is_rough:
             return self.draws.request(image)
-        # Requests that are certain to be carried out soon.
+        # Requests that certainly succeed soon.
         if self._rng.random() < 0.5:
             return self.draws.create(image)
         return self.draws.delete(image)
@@ -136,7 +137,7 @@ class Administrators:
         if not active or self._rng.random() < ANY_NODE:
             return self._rng.choice(nodes)
         if self._rng.random() < 0.3:
-            return self._rng.choice(active)  # perhaps one that is deposed and does not know it
+            return self._rng.choice(active)  # may be a deposed controller that does not know it
         return max(active, key=lambda node: node.core.epoch)
 
     def _arrive(self, number: int, node: SimNode, request: Request) -> None:

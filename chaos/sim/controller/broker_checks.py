@@ -12,13 +12,13 @@ from kvorum.runtime.errors import ErrorCode
 SURVIVES, NO_TRACE, STALE = "AcknowledgedSurvives", "RefusedLeftNoTrace", "StaleIsRefused"
 
 Verdicts = Iterator[tuple[bool, str, str]]
-"""(whether it holds, name of the check, what was expected)"""
+"""(True if it holds, name of the check, expected state)"""
 
 
 def registered(
     request: r.RegisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """The process that asked has its place, under the epoch that it was told."""
+    """The registering process is in the image, with the broker epoch of its reply."""
     broker = after.brokers.get(request.broker_id)
     yield (
         broker is not None
@@ -33,13 +33,13 @@ def registered(
         and known.incarnation_id != request.incarnation_id
         and known.broker_epoch != request.broker_epoch_before
     ):
-        # It may have lost what it held (KIP-966).
+        # The broker may have lost its records (KIP-966).
         kept = [p for p in partitions_of(after) if request.broker_id in p.elr]
         yield not kept, "LostIsNotEligible", f"broker {request.broker_id} is eligible nowhere"
 
 
 def heard(request: r.Heartbeat, reply: Any, before: ClusterImage, after: ClusterImage) -> Verdicts:
-    """The broker is as its heartbeat was told."""
+    """The broker's state in the image is that of the heartbeat's reply."""
     broker = after.brokers.get(request.broker_id)
     yield (
         broker is not None
@@ -58,7 +58,7 @@ def heard(request: r.Heartbeat, reply: Any, before: ClusterImage, after: Cluster
 def altered(
     request: r.AlterPartition, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """Each ISR is as answered, and was for its leader to propose."""
+    """Each ISR is that of the reply, and the sender was the leader who may propose it."""
     yield _is_current(before, request), STALE, "the sender is the process that is registered"
     for proposal, item in zip(request.proposals, reply, strict=True):
         key = (item.topic_id, item.partition_id)
@@ -92,7 +92,7 @@ def altered(
 def allocated(
     request: r.AllocateProducerIds, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """The block is the log's, for the process that is registered."""
+    """The block is in the log, for the registered process."""
     yield _is_current(before, request), STALE, "the sender is the process that is registered"
     yield (
         before.next_producer_id <= reply.start
@@ -105,7 +105,7 @@ def allocated(
 def unregistered(
     request: r.UnregisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """The broker is gone, and no last copy with it."""
+    """The broker is no longer registered, and was no partition's only in-sync replica."""
     yield request.broker_id not in after.brokers, SURVIVES, f"broker {request.broker_id} is gone"
     alone = [p for p in partitions_of(before) if p.isr == (request.broker_id,)]
     yield not alone, "LastCopyStays", f"broker {request.broker_id} alone was in sync for {alone}"
@@ -114,14 +114,14 @@ def unregistered(
 def controller_registered(
     request: r.RegisterControllerRequest, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """The process that asked is the one in the image."""
+    """The registering process is the one in the image."""
     known = after.controllers.get(request.controller_id)
     holds = known is not None and known.incarnation_id == request.incarnation_id
     yield holds, SURVIVES, f"controller {request.controller_id} is registered"
 
 
 def partitions_of(image: ClusterImage) -> Iterator[PartitionImage]:
-    """Every partition there is."""
+    """All partitions."""
     for topic in image.topics.values():
         yield from topic.partitions.values()
 

@@ -1,8 +1,9 @@
-"""Simulated brokers: an observer of the metadata log each, and a process that wants its place.
+"""Simulated brokers: each has an observer of the metadata log, and a process that registers and
+heartbeats.
 
-Does what `broker.controller.lifecycle` does: registers (again and again, as long as an earlier
-process is given the benefit of the doubt), heartbeats over a stream, follows hints to the active
-controller, leaves in good order. What brokers do with data is not simulated.
+The process does the work of `broker.controller.lifecycle`: it registers (again and again, while the
+controller may still take an earlier process for alive), heartbeats over a stream, follows hints to
+the active controller, and shuts down cleanly. The brokers' data is not simulated.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ PRODUCER_IDS_INTERVAL_MS = 900
 
 
 class BrokerWorld(Protocol):
-    """The part of a world that brokers live in."""
+    """The part of a world that brokers use."""
 
     @property
     def scenario(self) -> ControllerScenario: ...
@@ -86,22 +87,22 @@ class BrokerWorld(Protocol):
     def tally(self) -> Counter[str]: ...
 
     def image_of(self, node: SimNode) -> ClusterImage:
-        """The committed image as this node has it."""
+        """The committed image of this node."""
 
     def epoch_of_reachable(self, leader_id: int, broker_id: int) -> int:
         """The broker epoch under which a follower fetches from a leader; -1 if it does not."""
 
     def note(self, node: CheckedNode, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
 
     def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node that is down, unless somebody else has by then."""
+        """Start a node after delay_ms, unless it has been started by then."""
 
 
 class SimBroker:
-    """One broker id; its processes come and go with those of its node.
+    """One broker id; its processes start and stop with those of its node.
 
-    clean_epoch: left on the disk by a process that stopped in good order.
+    clean_epoch: the broker epoch in the clean-shutdown marker on the disk.
     """
 
     def __init__(self, world: BrokerWorld, node_id: int, rng: random.Random) -> None:
@@ -110,9 +111,9 @@ class SimBroker:
         self.rng = rng
         self.clean_epoch: tuple[bytes, int] | None = None
         self.process: SimBrokerProcess | None = None
-        #: Of the last process that had one for a while.
+        #: The broker epoch of the last process that had one for some time.
         self.epoch_before = -1
-        #: Down in good order, for so long.
+        #: How long the broker stays down after a clean shutdown.
         self.stop_down_ms = 0
 
     @property
@@ -125,7 +126,7 @@ class SimBroker:
         return f"rack{self.node_id % racks}" if racks else None
 
     def begin(self) -> None:
-        """The node's process has begun."""
+        """The node's process has started."""
         epoch_before = -1
         if self.clean_epoch is not None and self.clean_epoch[0] == self.node.config.directory_id:
             epoch_before = self.clean_epoch[1]
@@ -133,11 +134,11 @@ class SimBroker:
         self.process = self.process_of(epoch_before)
 
     def process_of(self, epoch_before: int) -> SimBrokerProcess:
-        """A process that begins."""
+        """A new process."""
         return SimBrokerProcess(self, epoch_before)
 
     def stop_cleanly(self, down_ms: int) -> bool:
-        """Ask the process to leave in good order; False if there is none that could."""
+        """Ask the process for a controlled shutdown; False if no process can do it."""
         if self.process is None or not self.process.is_serving:
             return False
         self.stop_down_ms = down_ms
@@ -190,7 +191,7 @@ class SimBrokerProcess:
 
     @property
     def image(self) -> ClusterImage:
-        """As this broker has published it."""
+        """The image that this broker has published."""
         return self._world.image_of(self._node)
 
     def failed_log_dirs(self) -> tuple[bytes, ...]:
@@ -201,13 +202,14 @@ class SimBrokerProcess:
         """The active controller has answered a heartbeat."""
 
     def hurry(self) -> None:
-        """There is something that a heartbeat should tell at once."""
+        """Send the next heartbeat at once, since it has news."""
         self._heartbeats.hurry()
 
-    # Calls.
+    # Requests.
 
     def ask(self, request: Request, on_reply: Callable[[Any], None]) -> None:
-        """Send a request to whoever seems to be active; on_reply hears None if nobody answered."""
+        """Send a request to the controller that seems to be active; on_reply gets None if none
+        answers."""
         target = self.targets.next()
         server = self._world.nodes[target]
 
@@ -238,7 +240,7 @@ class SimBrokerProcess:
     # Registration.
 
     def register(self) -> None:
-        """Ask for the broker's place until it is given."""
+        """Register, again and again until the controller accepts."""
         request = RegisterBrokerRequest(
             broker_id=self._node.node_id,
             cluster_id=self._node.config.cluster_id,
@@ -255,7 +257,8 @@ class SimBrokerProcess:
         if isinstance(reply, RegisteredBroker):
             self.broker_epoch = reply.broker_epoch
             if self._heartbeats.has_begun:
-                self._heartbeats.hurry()  # it was forgotten, and goes on
+                # the registration was forgotten, and this process continues
+                self._heartbeats.hurry()
                 return
             self.later(self._rng.randint(0, GHOST_MS_MAX), self._send_ghosts)
             if self._rng.random() < self.EAGER:
@@ -272,7 +275,7 @@ class SimBrokerProcess:
             self.end(f"cannot join: {reply}")
 
     def on_image(self, delta: Delta | None = None) -> None:
-        """The published image moved on, by this delta if it is known."""
+        """The published image advanced, by this delta if it is known."""
         if self.is_serving or not 0 <= self.broker_epoch < self.image.end_offset:
             return
         self.is_serving = True
@@ -282,10 +285,10 @@ class SimBrokerProcess:
         self.later(self._rng.randrange(interval_ms), self._look_at_followers)
         self.later(self._rng.randrange(PRODUCER_IDS_INTERVAL_MS), self._want_producer_ids)
 
-    # The end.
+    # End of the process.
 
     def shut_down(self) -> None:
-        """Leave in good order: leadership first."""
+        """Begin a controlled shutdown, which moves leadership away first."""
         if not self.want_shutdown:
             self.want_shutdown = True
             self.later(CONTROLLED_SHUTDOWN_TIMEOUT_MS, partial(self.leave, False))
@@ -297,14 +300,14 @@ class SimBrokerProcess:
             return
         broker = self._broker
         if was_moved or self._rng.random() < 0.5:
-            # Its logs are closed in good order, whoever leads now.
+            # Its logs are closed cleanly, even if leadership was not moved.
             broker.clean_epoch = self._node.config.directory_id, self.broker_epoch
         self._world.tally["controlled shutdowns" if was_moved else "shutdowns in a hurry"] += 1
         self._node.stop(is_power_cut=False)
         self._world.start_later(self._node, broker.stop_down_ms)
 
     def end(self, reason: str) -> None:
-        """Give up, and begin again as a supervisor would have it."""
+        """Exit; a supervisor starts the process again."""
         self._world.note(self._node, f"broker ends: {reason}")
         self._node.stop(is_power_cut=False)
         self._world.start_later(self._node, RESTART_MS)
@@ -336,7 +339,7 @@ class SimBrokerProcess:
     # Inside.
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Let this process do something after a while, if it is still there."""
+        """Schedule a call of this process; dropped if the process ends before."""
 
         def arrive() -> None:
             if self._is_mine():

@@ -15,7 +15,7 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.requests.controller_requests import CreateTopics, ListReassignments, NewTopic
 
 SETTLED_MS = 3_000
-"""Until then the cluster forms and gets its topics."""
+"""Time in which the cluster forms and gets its topics."""
 
 FLAPPING_MS = 60_000
 BROKERS, TOPICS, PARTITIONS = 3, 6, 3
@@ -24,7 +24,7 @@ NEVER_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thrash:
-    """flaps: cuts of a link. fencings, leader_changes: while it flapped, of 18 partitions."""
+    """flaps: cuts of a link. fencings, leader_changes: during the flapping, of 18 partitions."""
 
     flaps: int
     fencings: int
@@ -38,8 +38,8 @@ class Thrash:
 
 
 def flap(seed: int, *, is_for_all: bool) -> Thrash:
-    """The link between one broker and the controllers, or every broker's, comes and goes for a
-    minute: up 80 to 300 ms, down 50 to 300 ms. Raises CheckFailed."""
+    """Let the link between one broker and the controllers, or each broker's, flap for a minute: up
+    80 to 300 ms, down 50 to 300 ms. Raises CheckFailed."""
     target = ALL_BROKERS if is_for_all else brokers(0)
     fault = FlapLink(target=target, duration_ms=FLAPPING_MS)
     world = ControllerWorld(

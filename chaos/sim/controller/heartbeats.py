@@ -1,4 +1,4 @@
-"""A broker's heartbeats: one stream to the active controller, one question at a time."""
+"""A broker's heartbeats: one stream to the active controller, one request at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMIT_TIMEOUT_MS = 10_000
 
 
 class HeartbeatWorld(Protocol):
-    """The part of a world that heartbeats travel through."""
+    """The part of a world that heartbeats use."""
 
     @property
     def scenario(self) -> ControllerScenario: ...
@@ -40,7 +40,7 @@ class HeartbeatWorld(Protocol):
 
 
 class LivingProcess(Protocol):
-    """A broker process that says it is alive (`chaos.sim.controller.brokers.SimBrokerProcess`)."""
+    """A broker process that sends heartbeats (`chaos.sim.controller.brokers.SimBrokerProcess`)."""
 
     broker_epoch: int
     want_shutdown: bool
@@ -62,7 +62,7 @@ class LivingProcess(Protocol):
         """The active controller has answered a heartbeat."""
 
     def register(self) -> None:
-        """Ask for the broker's place until it is given."""
+        """Register, again and again until the controller accepts."""
 
     def leave(self, was_moved: bool) -> None:
         """Stop. was_moved: the controller has moved leadership away."""
@@ -71,11 +71,11 @@ class LivingProcess(Protocol):
         """Stop at once, for this reason."""
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Let this process do something after a while, if it is still there."""
+        """Schedule a call of this process; dropped if the process ends before."""
 
 
 class Heartbeats:
-    """Of one broker process, from `open` to its end."""
+    """The heartbeats of one broker process, from `open` to its end."""
 
     def __init__(self, process: LivingProcess) -> None:
         self._process = process
@@ -90,12 +90,12 @@ class Heartbeats:
         return self._has_begun
 
     def open(self) -> None:
-        """Begin a stream to whoever seems to be active."""
+        """Open a stream to the controller that seems to be active."""
         process = self._process
         self._has_begun = True
         self._target = process.targets.next()
         server = process.world.nodes[self._target]
-        # At the server, as in `metadata.rpc.service`.
+        # Runs at the server, as in `metadata.rpc.service`.
         sender: tuple[int, int] | None = None
         serial = 0
 
@@ -128,12 +128,12 @@ class Heartbeats:
         self.beat()
 
     def hurry(self) -> None:
-        """There is something that a heartbeat should tell at once."""
+        """Send the next heartbeat at once, since it has news."""
         if not self._is_awaiting:
             self.beat()
 
     def beat(self) -> None:
-        """One heartbeat."""
+        """Send one heartbeat."""
         process = self._process
         if self._stream is None:
             return

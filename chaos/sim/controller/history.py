@@ -35,8 +35,7 @@ _KINDS: dict[type[Any], str] = {
 }
 
 OWN = "fence"
-"""Kind of what a controller decides by itself: fencing, the periodic walk, a new cluster's
-levels."""
+"""The kind of a controller's own decisions: fencing, the periodic sweep, a new cluster's levels."""
 
 
 def kind_of(request: Request) -> str:
@@ -48,10 +47,11 @@ def kind_of(request: Request) -> str:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Attempt:
-    """One request at one controller, or (request None) something it decided by itself.
+    """One request at one controller, or (request None) one of the controller's own decisions.
 
-    base_offset, values: what was proposed for it, in `epoch`; no values: nothing. reply: what left
-    the controller, None for nothing. is_decided: the request reached a decision.
+    base_offset, values: the records that were proposed for it, in `epoch`; no values: none. reply:
+    the reply that the controller sent, None for none. is_decided: the controller has decided the
+    request.
     """
 
     kind: str
@@ -69,7 +69,8 @@ class Attempt:
 
     @property
     def told(self) -> Outcome:
-        """OK: it is done as the reply says, item by item. FAILED: nothing of it was done."""
+        """OK: it was carried out as the reply says, item by item. FAILED: no part of it was carried
+        out."""
         reply = self.reply
         if not isinstance(reply, Rejected):
             return Outcome.UNKNOWN if reply is None else Outcome.OK
@@ -80,18 +81,18 @@ class Attempt:
         return Outcome.FAILED
 
     def is_committed(self, committed: Mirror) -> bool:
-        """True if the first of its records stands in the log where it was proposed."""
+        """True if the first of its records is in the log where it was proposed."""
         return self.entry_matches(committed, 0)
 
     def entry_matches(self, committed: Mirror, index: int) -> bool:
-        """True if one of its records does."""
+        """True if the record number `index` is in the log where it was proposed."""
         return committed.entry(self.base_offset + index) == (self.epoch, self.values[index])
 
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """attempts: in order. by_place: (epoch, base offset) to the attempt that proposed there.
-    tally: operations by what whoever asked was told, client time-outs included."""
+    """attempts: in order. by_place: (epoch, base offset) to the attempt that proposed there. tally:
+    operations by outcome for the requester, with clients' timeouts."""
 
     attempts: list[Attempt] = field(default_factory=list)
     by_place: dict[tuple[int, int], Attempt] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class History:
         self.by_place[(epoch, attempt.base_offset)] = attempt
 
     def note_reply(self, attempt: Attempt, reply: Reply, committed: Mirror) -> None:
-        """AcknowledgedSurvives, at once: what is acknowledged is committed by then."""
+        """AcknowledgedSurvives, first half: an acknowledged request is committed at that moment."""
         check(attempt.reply is None, "AcknowledgedSurvives", f"answered twice: {brief(attempt)}")
         attempt.reply = reply
         if attempt.told is not Outcome.OK or not attempt.values:
@@ -125,13 +126,13 @@ class History:
         )
 
     def committed_attempts(self, committed: Mirror) -> Iterator[Attempt]:
-        """Those whose records are in the log, in its order."""
+        """The attempts whose records are in the log, in the log's order."""
         found = [a for a in self.by_place.values() if a.values and a.is_committed(committed)]
         yield from sorted(found, key=lambda attempt: attempt.base_offset)
 
 
 def brief(attempt: Attempt) -> str:
-    """For people."""
+    """The attempt as text."""
     return (
         f"{attempt.kind} at node {attempt.node_id} epoch {attempt.epoch} offsets "
         f"{attempt.base_offset}..{attempt.end_offset}: {attempt.request} -> {attempt.reply}"

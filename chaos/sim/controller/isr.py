@@ -1,7 +1,7 @@
-"""What leaders of partitions tell the controller of their ISRs: in time, late, twice, out of order.
+"""The ISR proposals of partition leaders: in time, late, repeated, out of order.
 
-A leader looks at its followers as the world has them, and proposes what its own image calls for.
-Whether a follower has the data is not simulated: one that is up and reachable has caught up.
+A leader checks which followers are up and reachable, and proposes the ISR that its own image calls
+for. Replication of data is not simulated: a follower that is up and reachable counts as caught up.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from kvorum.metadata.controller.controller import Request
 
 SHRINKS, EXPANDS = 0.6, 0.8
-"""Share of looks at which a leader acts on what it sees."""
+"""Share of checks in which a leader proposes a needed change."""
 
 REPEATS = 0.06
-"""Share of looks at which an old proposal is sent once more."""
+"""Share of checks in which an old proposal is sent again."""
 
 REMEMBERED_MAX = 12
 FALSE_ALARMS = 0.01
-"""Share of looks at which a follower is taken for gone that is not."""
+"""Share of checks in which a leader wrongly takes a follower for unreachable."""
 
 OLD_FOLLOWERS = 0.05
-"""Share of looks at which a leader knows a follower by the epoch of the process before."""
+"""Share of checks in which a leader uses the broker epoch of a follower's previous process."""
 
 Key = tuple[bytes, int]
 
 
 class Follower(Protocol):
-    """The broker of a follower (`chaos.sim.controller.brokers.SimBroker`). epoch_before: of the
-    last process that had one for a while."""
+    """The broker of a follower (`chaos.sim.controller.brokers.SimBroker`). epoch_before: the broker
+    epoch of the last process that had one for some time."""
 
     epoch_before: int
 
 
 class IsrWorld(Protocol):
-    """The part of a world in which a leader finds its followers."""
+    """The part of a world that leaders use."""
 
     @property
     def network(self) -> Network: ...
@@ -71,11 +71,12 @@ class LeadingProcess(Protocol):
     def image(self) -> ClusterImage: ...
 
     def ask(self, request: Request, on_reply: Callable[[Any], None]) -> None:
-        """Send a request to whoever seems to be active; on_reply hears None if nobody answered."""
+        """Send a request to the controller that seems to be active; on_reply gets None if none
+        answers."""
 
 
 class IsrProposals:
-    """Of one broker process."""
+    """The ISR proposals of one broker process."""
 
     def __init__(self, process: LeadingProcess, rng: random.Random) -> None:
         self._process = process
@@ -84,7 +85,7 @@ class IsrProposals:
         self._sent: deque[AlterPartition] = deque(maxlen=REMEMBERED_MAX)
 
     def look(self) -> None:
-        """Propose what is due."""
+        """Propose the changes that are due."""
         process, rng = self._process, self._rng
         image, own_id = process.image, process.node.node_id
         is_rough = process.world.network.is_rough
@@ -96,7 +97,7 @@ class IsrProposals:
             if epoch < 0 or (is_rough and rng.random() < FALSE_ALARMS):
                 continue
             if is_rough and rng.random() < OLD_FOLLOWERS:
-                # Its last fetch is of the process before.
+                # The follower's last fetch came from its previous process.
                 epoch = max(process.world.brokers[broker_id].epoch_before, -1)
             reachable[broker_id] = epoch
         proposals = []
@@ -148,7 +149,7 @@ class IsrProposals:
         members: tuple[int, ...],
         reachable: dict[int, int],
     ) -> IsrProposal:
-        # A member that is there is named with the epoch that it fetches under (KIP-903).
+        # A reachable member is named with the broker epoch under which it fetches (KIP-903).
         return IsrProposal(
             topic_id=key[0],
             partition_id=key[1],

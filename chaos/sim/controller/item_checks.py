@@ -1,6 +1,6 @@
-"""Whether a reply says what the image shows: item by item, before the operation and after it. Pure.
+"""Checks a reply against the image, item by item, before and after the operation. Pure.
 
-Written from what the operations promise, not from how they are decided.
+The checks are written from the guarantees of the operations, not from the code of the decisions.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from kvorum.metadata.requests.directory_requests import AssignReplicas
 from kvorum.runtime.errors import ErrorCode
 
 Problem = tuple[str, str]
-"""Name of a check, and what is wrong."""
+"""Name of a check, and its finding."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 def problem_of(attempt: Attempt, before: ClusterImage, after: ClusterImage) -> Problem | None:
-    """The part of an acknowledged request that is not as its reply says; None if all is."""
+    """The part of an acknowledged request that does not agree with its reply; None if all
+    agrees."""
     request = attempt.request
     judge = _JUDGES.get(type(request))
     if judge is None:
@@ -113,7 +114,7 @@ def _configured(
 def _under(
     resource: ConfigAlteration, before: ClusterImage, after: ClusterImage
 ) -> Iterator[PartitionImage]:
-    """The partitions that went by a minimum of this resource: a topic's own comes first."""
+    """The partitions that used the minimum of this resource: a topic's own value comes first."""
     for topic in after.topics.values():
         if resource.resource_type == RESOURCE_TOPIC:
             is_under = topic.name == resource.resource_name
@@ -130,7 +131,7 @@ def _limited(
         now: Mapping[str, float] = after.client_quotas.get(entry.entity, {})
         if item.error is not ErrorCode.NONE:
             holds = now == before.client_quotas.get(entry.entity, {})
-            # Twice the same entity in one request: only one of them is refused.
+            # If a request has an entity twice, only one of the two is refused.
             if [e.entity for e in request.entries].count(entry.entity) == 1:
                 yield holds, NO_TRACE, f"{entry.entity} is as it was"
         elif [e.entity for e in request.entries].count(entry.entity) == 1:
@@ -210,7 +211,8 @@ def _assigned(
         if (asked.topic_id, asked.partition_id) not in refused:
             yield (
                 partition is not None
-                # The report may complete a move, which takes the broker out as well (seed 851).
+                # The report may complete a move, which also removes the broker from the replicas
+                # (seed 851).
                 and (
                     request.broker_id not in partition.replicas
                     or partition.directory_of(request.broker_id) == asked.directory_id

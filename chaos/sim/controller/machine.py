@@ -1,4 +1,4 @@
-"""The state machine above the log here: the cluster image, by the real loader and the real
+"""The state machine of the controller's world: the cluster image, with the real loader and the real
 bytes."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ImageWorld(Protocol):
-    """The part of a world that images of the cluster are made and judged in."""
+    """The part of a world in which images of the cluster are made and checked."""
 
     @property
     def scenario(self) -> ControllerScenario: ...
@@ -42,17 +42,17 @@ class ImageWorld(Protocol):
     def reference(self) -> Reference: ...
 
     def turn_ms(self) -> int:
-        """How long other things happen before a process goes on applying the log."""
+        """Pause of a process between two chunks of the log, in which other events happen."""
 
 
 class ImageFollower(Protocol):
-    """The broker whose image it is (`chaos.sim.controller.brokers.SimBroker`)."""
+    """The broker of an image (`chaos.sim.controller.brokers.SimBroker`)."""
 
     def on_election(self, leader_id: int, epoch: int) -> None:
         """The metadata log has another leader."""
 
     def on_image(self, delta: Delta | None = None) -> None:
-        """The image moved on, by this delta if it is known."""
+        """The image advanced, by this delta if it is known."""
 
     def on_stopped(self) -> None:
         """The process has ended."""
@@ -60,21 +60,21 @@ class ImageFollower(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageState(ListState):
-    """A cluster image. digest: of the records that it stands for, once it was found to be the
-    image that they make; so the checks of the quorum go for images as well."""
+    """A cluster image. digest: that of the committed records below its offset, set once the image
+    was found to be equal to theirs; so the quorum's checks cover images too."""
 
     image: ClusterImage = EMPTY_IMAGE
 
     def payloads(self) -> Iterator[bytes]:  # type: ignore[override]
-        """Data frames of a real snapshot."""
+        """The data frames of a real snapshot."""
         return payloads_of(self.image)
 
 
 def state_of_image(
     image: ClusterImage, committed: Mirror, reference: Reference, who: str, name: str
 ) -> ImageState:
-    """The image as a state of the simulator. Raises CheckFailed(name) if it is not what is
-    committed up to its offset."""
+    """The image as a state of the simulator. Raises CheckFailed(name) if it differs from the image
+    of the committed records below its offset."""
     reference.agrees(image, who, name)
     return ImageState(
         end_offset=image.end_offset,
@@ -85,14 +85,14 @@ def state_of_image(
 
 
 async def load_image_state(world: ImageWorld, disk: AsyncDisk, path: str) -> ListState:
-    """A `chaos.sim.quorum.recovery.LoadState`: the real loader. Raises CorruptData, OSError."""
+    """A `chaos.sim.quorum.recovery.LoadState` with the real loader. Raises CorruptData, OSError."""
     _, image = await load_image(disk, path)
     name = "SnapshotEqualsPrefix"
     return state_of_image(image, world.checks.committed, world.reference, path, name)
 
 
 class ImageMachine(StateMachine):
-    """state: always an ImageState here, but for the moment before a process has begun."""
+    """state: always an ImageState here, except for the moment before a process has begun."""
 
     _node: SimNode
 
@@ -102,11 +102,12 @@ class ImageMachine(StateMachine):
 
     @property
     def image(self) -> ClusterImage:
-        """Committed, as this node has it."""
+        """The committed image of this node."""
         return self.state.image if isinstance(self.state, ImageState) else EMPTY_IMAGE
 
     def note_image(self, image: ClusterImage, name: str = "ImagesAgree") -> None:
-        """The node's image moved on along the log: check it, and snapshot it if that is due."""
+        """The node's image advanced along the log: check it, and snapshot it if a snapshot is
+        due."""
         who = f"node {self._node.node_id}"
         world = self.world
         self.state = state_of_image(image, world.checks.committed, world.reference, who, name)
@@ -116,7 +117,7 @@ class ImageMachine(StateMachine):
 
 
 class BrokerMachine(ImageMachine):
-    """Stands for `metadata.image.publisher`: the image of a broker, which follows the log."""
+    """Stands in for `metadata.image.publisher`: the image of a broker, which follows the log."""
 
     def __init__(
         self, node: SimNode, state: ListState, world: ImageWorld, broker: ImageFollower
@@ -145,7 +146,7 @@ class BrokerMachine(ImageMachine):
     def _run(self) -> None:
         self._is_running = False
         if self._wanted is not None:
-            return  # the log before the snapshot is gone
+            return  # the log before the snapshot was trimmed
         node, image = self._node, self.image
         if image.end_offset < self._high_watermark:
             log = node.replica_log.log

@@ -1,4 +1,4 @@
-"""Carries out the faults that only this world knows, besides those of the quorum."""
+"""Carries out the faults that only this world supports, besides those of the quorum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StruckCluster(StruckWorld, Protocol):
-    """The part of a world with brokers that faults strike."""
+    """The part of a world with brokers that faults change."""
 
     @property
     def controller_ids(self) -> tuple[int, ...]: ...
@@ -39,7 +39,7 @@ class StruckCluster(StruckWorld, Protocol):
 
 
 class ControllerNemesis(Nemesis):
-    """As its base, with the faults that need a controller or brokers."""
+    """The quorum's nemesis, with the faults that need a controller or brokers."""
 
     def __init__(self, world: StruckCluster, rng: random.Random) -> None:
         super().__init__(world)

@@ -1,5 +1,5 @@
-"""The requests of administrators, drawn from the image they see: good and bad items in one
-request."""
+"""The requests of administrators, drawn from the image that they see: valid and invalid items in
+one request."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ from kvorum.metadata.requests.controller_requests import (
 )
 
 TOPICS = tuple(f"t{number}" for number in range(8))
-"""Few, so that names are used again."""
+"""Few, so that names are reused."""
 
 BAD_NAMES = ("", "..", "a/b", "__cluster_metadata")
 BAD = 0.15
-"""Share of items that cannot be done."""
+"""Share of invalid items."""
 
 MINIMUM, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
 
 class Draws:
-    """broker_ids: of the run, registered or not."""
+    """broker_ids: all brokers of the run, registered or not."""
 
     def __init__(self, rng: random.Random, broker_ids: tuple[int, ...]) -> None:
         self._rng = rng
         self._broker_ids = broker_ids
 
     def request(self, image: ClusterImage) -> Request:
-        """Something to ask for, by somebody who sees this image."""
+        """A request of an administrator who sees this image."""
         make = self._rng.choices(self._makers, self._weights)[0]
         return make(self, image)
 
     def create(self, image: ClusterImage) -> Request:
-        """New topics."""
+        """Create topics."""
         rng = self._rng
         topics = tuple(self._new_topic() for _ in range(rng.choice((1, 1, 2, 3))))
         return CreateTopics(topics=topics, validate_only=rng.random() < 0.05)
@@ -92,7 +92,7 @@ class Draws:
         return tuple(chosen)
 
     def delete(self, image: ClusterImage) -> Request:
-        """Topics gone, by name or id."""
+        """Delete topics, by name or id."""
         rng = self._rng
         references = []
         for _ in range(rng.choice((1, 1, 2))):

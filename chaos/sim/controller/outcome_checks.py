@@ -1,9 +1,9 @@
-"""What those who asked were told, against what is committed. Pure.
+"""Checks the replies of a run against the committed records. Pure.
 
-AcknowledgedSurvives: what was acknowledged is committed whole, and does item by item what the reply
-says. RefusedLeftNoTrace: what was refused, a request or an item of one, changed nothing.
-UnknownIsWhole: of what nobody knows the outcome of, all is there or nothing.
-ProducerIdBlockOnce: no id was handed out twice.
+AcknowledgedSurvives: an acknowledged request is committed as a whole, and did for each item what
+the reply says. RefusedLeftNoTrace: a refused request, or item, changed nothing. UnknownIsWhole: a
+request with an unknown outcome is committed as a whole or not at all. ProducerIdBlockOnce: no id
+was handed out twice.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kvorum.metadata.requests.controller_requests import ProducerIdBlock
 
 
 def check_outcomes(history: History, committed: Mirror, reference: Reference) -> None:
-    """Judge a whole run. Raises CheckFailed."""
+    """Check a whole run. Raises CheckFailed."""
     for attempt in history.attempts:
         check_attempt(attempt, committed, reference)
     check_blocks(history)
 
 
 def check_attempt(attempt: Attempt, committed: Mirror, reference: Reference) -> None:
-    """Judge one request."""
+    """Check one request."""
     there = [attempt.entry_matches(committed, i) for i in range(len(attempt.values))]
     told = attempt.told
     if told is Outcome.FAILED:

@@ -1,7 +1,7 @@
 """A controller's process: the real ControllerCore over a simulated node.
 
-Does what `metadata.controller.loop` and the proposals of `raft.node` do, in virtual time: what is
-proposed in one turn becomes one append, a timer goes by the node's own clock.
+It does the work of `metadata.controller.loop`, and of `raft.node` for proposals, in virtual time:
+all proposals of one turn become one append, and timers use the node's own clock.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ControlledWorld(ImageWorld, Protocol):
-    """The part of a world that controllers decide in."""
+    """The part of a world that controllers use."""
 
     @property
     def history(self) -> History: ...
@@ -76,7 +76,7 @@ class ControllerMachine(ImageMachine):
     def submit(
         self, request: Request, on_reply: Callable[[Reply], None], *, timeout_ms: int
     ) -> None:
-        """Hand a request to the core, on behalf of somebody outside."""
+        """Hand a request to the core, on behalf of a client or broker."""
         world = self.world
         attempt = world.history.begin(kind_of(request), self.node_id, request)
         attempt.is_decided = self.controller.is_active
@@ -107,7 +107,7 @@ class ControllerMachine(ImageMachine):
             lambda: self.core.stream_broke(broker_id, broker_epoch, serial, self._node.local_ms)
         )
 
-    # Machine.
+    # The methods of Machine.
 
     def apply(self, high_watermark: int) -> None:
         self.core.on_committed(high_watermark, self._node.local_ms)
@@ -145,7 +145,7 @@ class ControllerMachine(ImageMachine):
         self._plan_snapshot()
         self._do(lambda: self.core.on_loaded(self.image, self._node.local_ms))
 
-    # SimController.
+    # The methods of SimController.
 
     @property
     def node_id(self) -> int:
@@ -176,7 +176,7 @@ class ControllerMachine(ImageMachine):
         attempt = self._attempt or world.history.begin(OWN, self.node_id)
         world.history.note_proposed(attempt, self.controller.epoch, self.next_offset, values)
         if not self._proposals:
-            # In this very turn, behind whatever else it brings.
+            # In this same turn, after its other events.
             world.timeline.after(0, self._append_later)
         batch = build_batch([(None, value) for value in values], timestamp_ms=self._node.local_ms)
         self._proposals.append((bytes(batch), len(values)))
@@ -193,7 +193,7 @@ class ControllerMachine(ImageMachine):
     # Inside.
 
     def _do(self, call: Callable[[], None]) -> None:
-        """Run the core outside of an event of the quorum."""
+        """Call the core outside of an event of the quorum."""
         if not self.is_running:
             return
         try:

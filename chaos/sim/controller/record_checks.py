@@ -1,7 +1,7 @@
-"""What must hold of the committed records of metadata, one after the other. Pure.
+"""The invariants of the committed metadata records, checked one record after the other. Pure.
 
-Each check sees a record and the images before and after it, and remembers what it needs. Names as
-in docs/protocol/simulation.md; each has a test with a bad history.
+Each check sees a record and the images before and after it, and remembers what it needs. Names are
+those in docs/protocol/simulation.md; each check has a test with a bad history.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class RecordChecks:
-    """is_unclean_default: of the controllers. The counts are for people."""
+    """is_unclean_default: the controllers' property. The counts are for the summary."""
 
     def __init__(self, *, is_unclean_default: bool = False) -> None:
         self.is_unclean_default = is_unclean_default
@@ -112,11 +112,12 @@ class RecordChecks:
                 pass
 
     def on_decision(self, end_offset: int, image: ClusterImage) -> None:
-        """All records of one decision are committed: what must hold between decisions.
+        """All records of one decision are committed: check the invariants that hold between
+        decisions.
 
-        FencedNeverLeads; IsrIsActive, but for its last member; LeaderWherePossible: nobody leads
-        only if nobody of ISR and ELR could. A broker is as good as fenced for a partition whose
-        directory there is offline.
+        FencedNeverLeads; IsrIsActive, except for an ISR's last member; LeaderWherePossible: a
+        partition has no leader only if no member of its ISR and ELR can lead. A broker counts as
+        fenced for a partition whose directory there is offline.
         """
         all_active = set(image.active_broker_ids())
         for topic in image.topics.values():
@@ -162,7 +163,7 @@ class RecordChecks:
         key = (record.topic_id, record.partition_id)
         old, new = before.partition(*key), after.partition(*key)
         if new is None:
-            return  # the topic's deletion in the same breath would be a record of its own
+            return  # a deletion of the topic in the same decision would be a record of its own
         what = f"{record} at {offset}: {new}, before {old}"
         check(new.isr, "IsrNeverEmpty", what)
         check(
@@ -208,8 +209,8 @@ class RecordChecks:
         cause: Attempt | None,
         what: str,
     ) -> None:
-        """LeaderInIsr, the other half: a new leader stood in the ISR or the ELR before, or its
-        leader has just said that it is in sync, unless an unclean election was allowed."""
+        """LeaderInIsr, second half: a new leader was in the ISR or the ELR before, or the previous
+        leader has just proposed it for the ISR, unless an unclean election was allowed."""
         self.leader_changes += 1
         if new.leader in old.isr or new.leader in old.elr:
             return

@@ -1,8 +1,7 @@
-"""The one image that all must have: what is committed, applied record by record.
+"""The reference image: the committed records, applied one by one.
 
-Every node's image, wherever it stands and whichever way it came (batch by batch, in chunks, from a
-snapshot, or decided by the active controller itself), is compared with the reference at that
-offset.
+Every node's image is compared with the reference at its offset, however it was made: batch by
+batch, in chunks, from a snapshot, or by the active controller's own decisions.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.history import Attempt
 
 CauseAt = Callable[[int, int], "Attempt | None"]
-"""Epoch and offset to what proposed the records that begin there."""
+"""Epoch and offset to the attempt whose records begin there."""
 
 
 class Reference:
-    """images[n]: after the first n records."""
+    """images[n]: the image after the first n records."""
 
     def __init__(self, committed: Mirror, cause_at: CauseAt) -> None:
         self.images: list[ClusterImage] = [EMPTY_IMAGE]
@@ -37,18 +36,18 @@ class Reference:
         self._cause: Attempt | None = None
 
     def at(self, end_offset: int) -> ClusterImage:
-        """The image of everything below end_offset, which must be committed."""
+        """The image of all records below end_offset, which must be committed."""
         self.advance()
         return self.images[end_offset]
 
     @property
     def newest(self) -> ClusterImage:
-        """Of all that is committed."""
+        """The image of all committed records."""
         self.advance()
         return self.images[-1]
 
     def advance(self) -> None:
-        """Apply, and check, what has been committed since."""
+        """Apply, and check, the records that have been committed since the last call."""
         entries = self._committed.entries
         while len(self.images) <= len(entries):
             offset = len(self.images) - 1
@@ -56,7 +55,7 @@ class Reference:
             self.images.append(self._after(offset, epoch, value))
 
     def agrees(self, image: ClusterImage, who: str, name: str = "ImagesAgree") -> None:
-        """ImagesAgree; for a snapshot or a decided image under another name."""
+        """Check ImagesAgree; for a snapshot or a speculative image, under another name."""
         self.advance()
         check(
             image.end_offset < len(self.images),
@@ -97,7 +96,7 @@ class Reference:
 
 
 def difference(one: ClusterImage, other: ClusterImage) -> str:
-    """The fields that the first image has and the second has not, in short."""
+    """The fields in which the first image differs from the second, in short."""
     found = []
     for name in ClusterImage.__slots__:
         mine, theirs = getattr(one, name), getattr(other, name)

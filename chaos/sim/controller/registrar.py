@@ -1,4 +1,5 @@
-"""Stands for `metadata.rpc.registrar`: a controller registers until the log has it."""
+"""Stands in for `metadata.rpc.registrar`: a controller registers until its registration is in the
+log."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ CALL_TIMEOUT_MS = 1_000
 
 
 class CallingWorld(Protocol):
-    """The part of a world that a controller calls others through."""
+    """The part of a world through which a controller calls others."""
 
     @property
     def timeline(self) -> Timeline: ...
@@ -36,7 +37,7 @@ class CallingWorld(Protocol):
 
 
 class SimRegistrar:
-    """Of one process of a controller."""
+    """The registrar of one controller process."""
 
     def __init__(
         self,

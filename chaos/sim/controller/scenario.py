@@ -1,4 +1,4 @@
-"""The scenario of one run of the controller's world: a quorum's scenario, and the parts above
+"""The scenario of one run of the controller's world: a quorum's scenario, with the parts above
 it."""
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from kvorum.chaos.sim.quorum.scenario import WHOLE_SNAPSHOT, Scenario
 from kvorum.chaos.sim.schedule import ScheduledFault, draw_schedule
 
 KINDS_OF_ALL = ("strike-operation", "strike-operation", "crash-broker")
-"""Kinds of faults that every seed has; of the others it leaves out about half."""
+"""Kinds of faults in every seed; each seed leaves out about half of the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerScenario(Scenario):
-    """observers are the brokers here; propose_interval_ms is how often administrators ask.
+    """observers are the brokers here; propose_interval_ms is the interval of administrators'
+    requests.
 
-    racks: brokers are spread over so many, 0: they name none.
-    heartbeat_interval_ms, isr_interval_ms: how often a broker says that it is alive, and looks at
-        the followers of the partitions that it leads.
-    grace_ms, session_ms: the controllers' broker.stream.grace.ms and broker.session.timeout.ms.
-    rebalance_s: leader.imbalance.check.interval.seconds.
-    is_unclean: unclean.leader.election.enable of the controllers.
-    chunk_bytes: of the log, applied in one go; little, so that nodes stop half-way.
-    turn_ms_max: until the next chunk is applied, other things happen for so long.
+    - racks: number of racks that brokers are spread over; 0: brokers have no rack.
+    - heartbeat_interval_ms, isr_interval_ms: intervals of a broker's heartbeats, and of a leader's
+      checks of its followers.
+    - grace_ms, session_ms: the controllers' broker.stream.grace.ms and broker.session.timeout.ms.
+    - rebalance_s: leader.imbalance.check.interval.seconds.
+    - is_unclean: unclean.leader.election.enable of the controllers.
+    - chunk_bytes: the size of a chunk of the log that is applied at once; small, so that nodes stop
+      half-way.
+    - turn_ms_max: the longest pause between two chunks, in which other events happen.
     """
 
     WORLD: ClassVar[str] = "controller"
@@ -44,7 +46,7 @@ class ControllerScenario(Scenario):
 
 
 def controller_scenario_of(seed: int) -> ControllerScenario:
-    """The scenario that a seed stands for."""
+    """The scenario that a seed determines."""
     rng = random.Random(f"controller-scenario-{seed}")
     scenario = ControllerScenario(
         seed=seed,

@@ -1,4 +1,5 @@
-"""Fail-over in the middle of an operation: the active controller is hit at a named moment of it."""
+"""Fail-over in the middle of an operation: the active controller is hit at one of the operation's
+two moments."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from kvorum.metadata.controller.controller import Reply
 
 ARMED_MAX = 32
-"""Strikes that wait for their operation; the oldest gives way."""
+"""Strikes that wait for their operation; above the limit the oldest is dropped."""
 
 
 class StrikeWorld(Protocol):
-    """The part of a world that strikes hit."""
+    """The part of a world that strikes use."""
 
     @property
     def timeline(self) -> Timeline: ...
@@ -39,14 +40,14 @@ class StrikeWorld(Protocol):
     def tally(self) -> Counter[str]: ...
 
     def note(self, node: CheckedNode, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
 
     def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node that is down, unless somebody else has by then."""
+        """Start a node after delay_ms, unless it has been started by then."""
 
 
 class Strikes:
-    """hits: by operation, moment and means."""
+    """hits: counts by operation, moment and means."""
 
     def __init__(self, world: StrikeWorld) -> None:
         self.hits: Counter[tuple[str, str, str]] = Counter()
@@ -58,11 +59,11 @@ class Strikes:
         self._armed = [*self._armed, fault][-ARMED_MAX:]
 
     def heal(self) -> None:
-        """No more of it."""
+        """Drop all waiting strikes."""
         self._armed.clear()
 
     def on_decided(self, node: SimNode, attempt: Attempt) -> None:
-        """Records of an operation were proposed just now; the append comes in this very turn."""
+        """Records of an operation were just proposed; their append follows in this same turn."""
         fault = self._take_armed(attempt, "decided")
         if fault is not None:
             incarnation = node.incarnation
@@ -74,7 +75,8 @@ class Strikes:
             self._world.timeline.after(0, hit)
 
     def on_committed(self, node: SimNode, attempt: Attempt, reply: Reply) -> bool:
-        """Its reply is about to leave; True if it never does. May end the process here and now."""
+        """The reply is about to be sent; returns True if it never is. May end the process at
+        once."""
         if attempt.told is not Outcome.OK:
             return False
         fault = self._take_armed(attempt, "committed")
@@ -120,5 +122,5 @@ class Strikes:
 
 
 def attempt_node(world: StrikeWorld, attempt: Attempt) -> SimNode:
-    """Where it was decided."""
+    """The node that decided the attempt."""
     return world.nodes[attempt.node_id]

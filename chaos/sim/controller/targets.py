@@ -1,4 +1,4 @@
-"""Which controller a broker asks, as `metadata.rpc.client` has it."""
+"""Chooses the controller that a broker asks, as `metadata.rpc.client` does."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class Targets:
         return self._ids[self._turn % len(self._ids)]
 
     def note_active(self, target: int) -> None:
-        """It has just answered as the active one."""
+        """The target has just answered as the active controller."""
         self.leader_id = target
 
     def note_failure(self, target: int, hint: int | None = None) -> None:
-        """It did not answer, or is not active; hint: whom it named, perhaps itself or nobody."""
+        """The target did not answer, or is not active; hint: the leader that it named, perhaps
+        itself or none."""
         if self.leader_id == target:
             self.leader_id = -1
         if hint is not None and hint >= 0 and hint != target:

@@ -1,5 +1,5 @@
-"""A cluster in virtual time: the quorum's world, and on top of it controllers, brokers and
-administrators. All checks of the quorum stay on."""
+"""A cluster in virtual time: the quorum's world, with controllers, brokers and administrators on
+top. All checks of the quorum stay active."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from kvorum.metadata.image.records import NO_LEADER
 
 
 class ControllerWorld(QuorumWorld):
-    """brokers: by node id. history: of all requests. reference: the one image of all."""
+    """brokers: by node id. history: of all requests. reference: the image that all nodes must
+    have."""
 
     scenario: ControllerScenario
     scenario_of: Callable[[int], Scenario] = staticmethod(controller_scenario_of)
@@ -45,8 +46,8 @@ class ControllerWorld(QuorumWorld):
         try:
             return super().run()
         finally:
-            # The real loader takes images out of the collector's sight, for a process that lives on
-            # with them; here worlds come and go.
+            # The real loader freezes images (gc.freeze), for a process that keeps them; here they
+            # end with their world.
             gc.unfreeze()
 
     # The parts above the quorum.
@@ -68,7 +69,7 @@ class ControllerWorld(QuorumWorld):
         return partial(load_image_state, self)
 
     def _make_clients(self) -> Workload:
-        # The network and the checks are there, the nodes are not yet.
+        # The network and the checks exist here, the nodes do not yet.
         self._turn_rng = self._generator("turns")
         self.history = History()
         self.reference = Reference(self.checks.committed, self._cause_at)
@@ -88,7 +89,7 @@ class ControllerWorld(QuorumWorld):
         return BrokerMachine(node, state, self, self.brokers[node.node_id])
 
     def administrators_of(self, rng: random.Random) -> Administrators:
-        """Those who ask for things."""
+        """The administrators of the run."""
         return Administrators(self, rng)
 
     def _make_nemesis(self) -> Nemesis:
@@ -97,11 +98,11 @@ class ControllerWorld(QuorumWorld):
     # The methods that the parts call.
 
     def turn_ms(self) -> int:
-        """How long other things happen before a process goes on applying the log."""
+        """Pause of a process between two chunks of the log, in which other events happen."""
         return self._turn_rng.randint(0, self.scenario.turn_ms_max)
 
     def image_of(self, node: SimNode) -> ClusterImage:
-        """The committed image as this node has it."""
+        """The committed image of this node."""
         machine = node.machine
         return machine.image if isinstance(machine, ImageMachine) else EMPTY_IMAGE
 
@@ -137,12 +138,12 @@ class ControllerWorld(QuorumWorld):
         }
 
     def _served(self) -> int:
-        # Without brokers nothing can be asked for.
+        # Without brokers no request can succeed.
         return self.administrators.served if self.broker_ids else self.timeline.now_ms
 
     def _is_converged(self) -> bool:
-        """One leader, equal logs; everybody has applied all; every broker serves, and leads what
-        only it could lead."""
+        """True if there is one leader and logs are equal; every node has applied its log; every
+        broker is unfenced, and every partition that has an electable replica has a leader."""
         nodes = [node for node in self.nodes.values() if not node.is_removed]
         leaders = [node for node in nodes if node.is_leader]
         if self.clients.is_busy or len(leaders) != 1:
@@ -179,7 +180,7 @@ class ControllerWorld(QuorumWorld):
 
 
 def _is_same_but_for_place(image: ClusterImage, other: ClusterImage) -> bool:
-    """The quorum's own records say nothing to the image; the active controller skips them."""
+    """The quorum's own records do not change the image; the active controller skips them."""
     return all(
         getattr(image, name) == getattr(other, name)
         for name in ClusterImage.__slots__

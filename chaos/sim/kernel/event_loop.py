@@ -69,7 +69,7 @@ class LoopHost(Host, Protocol):
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """The loop of one process. on_turn: called after each turn of callbacks.
+    """The loop of one process. on_turn: called after every callback.
 
     sockets: the open sockets of the process, by descriptor.
     """

@@ -72,8 +72,7 @@ class SimSocket:
         self._inbox: deque[bytes] = deque()
         self._is_ended = False
         self._is_broken = False
-        #: Bytes under way from this end, in order; is_awaited: a call that delivers them is
-        #: scheduled.
+        #: Bytes under way from this end, in order, each with the event at which they were sent.
         self.outbox: deque[tuple[bytes, int]] = deque()
         self.due_ms = 0
         if loop is not None:

@@ -1,1 +1,1 @@
-"""Partitions with their logs, their clients and all that replicates them, in virtual time."""
+"""Partitions with their logs, replication and clients, in virtual time."""

@@ -44,20 +44,20 @@ if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.node import SimNode
 
 DATA_DIRECTORY = "/node"
-"""The metadata log lies in it too (`chaos.sim.quorum.recovery.DIRECTORY`)."""
+"""The metadata log is in it too (`chaos.sim.quorum.recovery.DIRECTORY`)."""
 
 FURTHER_DIRECTORY = "/further"
-"""The other data directory, of brokers that have two."""
+"""The second data directory, of brokers that have two."""
 
 WALL_START_MS = 1_700_000_000_000
 WALL_SKEW_MS = 7
-"""Clocks on walls are never quite the same."""
+"""The wall clocks of two machines always differ a little."""
 
 UNANSWERED = Rejected(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
 
 
 class PartitionBrokerWorld(BrokerWorld, Protocol):
-    """The part of a world that brokers with partitions live in."""
+    """The part of a world that brokers with partitions use."""
 
     @property
     def scenario(self) -> PartitionScenario: ...
@@ -70,7 +70,7 @@ class PartitionBrokerWorld(BrokerWorld, Protocol):
 
 
 class NodeClock:
-    """A `runtime.clock.Clock`: monotonic time as the node's own clock has it."""
+    """A `runtime.clock.Clock`: its monotonic time is that of the node's own clock."""
 
     def __init__(self, node: SimNode) -> None:
         self._node = node
@@ -95,7 +95,7 @@ class SimController:
 
     @property
     def is_lost(self) -> bool:
-        # The simulated clients ask no controller for anything.
+        # The simulated clients send no controller requests through a broker.
         return False
 
     async def request(
@@ -120,7 +120,8 @@ class SimController:
 
 
 class PartitionBroker(SimBroker):
-    """As its base; what a clean stop leaves lies on the disk, where the real broker leaves it."""
+    """A broker of the controller's world; the files of a clean shutdown are on the disk, where the
+    real broker puts them."""
 
     world: PartitionBrokerWorld
     process: PartitionProcess | None
@@ -135,7 +136,7 @@ class PartitionBroker(SimBroker):
                 epoch = None
                 try:
                     if not node.disk.exists(path):
-                        # As `launch.identity` does: the folder's own name must be durable.
+                        # As in `launch.identity`: the folder's own name must be durable.
                         node.disk.make_dirs(path)
                         node.disk.sync_dir("/")
                     epoch = read_clean_shutdown(node.disk, path)
@@ -163,7 +164,8 @@ class PartitionBroker(SimBroker):
 
 
 class PartitionMachine(BrokerMachine):
-    """As its base; the clock of a process is also that of its loop."""
+    """A broker's machine of the controller's world; changes of its clock also reach its event
+    loop."""
 
     _broker: SimBroker
 
@@ -175,7 +177,7 @@ class PartitionMachine(BrokerMachine):
 
 
 class PartitionProcess(SimBrokerProcess):
-    """One process. manager, server: the real ones. is_publishing: its image reaches them."""
+    """One process. manager, server: the real ones. is_publishing: they get the process's image."""
 
     EAGER: ClassVar[float] = 0.0
 
@@ -214,7 +216,7 @@ class PartitionProcess(SimBrokerProcess):
         return self.manager.all()
 
     def is_ailing(self) -> bool:
-        """True if a disk that failed keeps some replica down until a new process comes."""
+        """True if a failed disk keeps a replica offline until the process restarts."""
         return (
             bool(self.manager._broken or self.manager.directories.offline)
             or any(r.is_offline for r in self.replicas())
@@ -224,7 +226,7 @@ class PartitionProcess(SimBrokerProcess):
         return self.manager.directories.failed_ids()
 
     def end_of_disks(self, reason: str) -> None:
-        """There is no going on with the directories that are left."""
+        """The process cannot continue with its remaining directories."""
         if self._is_mine():
             self._world.tally["starts after a failed disk"] += 1
             self.end(reason)
@@ -232,7 +234,7 @@ class PartitionProcess(SimBrokerProcess):
     def _on_directory_failed(self) -> None:
         lost = self.manager.directories.loss(DATA_DIRECTORY)
         if lost is not None:
-            # Not here: this is in the middle of what the process does.
+            # Later, since the process is in the middle of a step.
             self._world.timeline.after(0, partial(self.end_of_disks, str(lost)))
             return
         self._world.tally["data directories lost"] += 1
@@ -243,8 +245,8 @@ class PartitionProcess(SimBrokerProcess):
 
     def on_image(self, delta: Delta | None = None) -> None:
         if self.is_serving:
-            # Not here: this may be the middle of a step of the quorum's node, which a disk that
-            # fails must not end under its feet.
+            # Later, since this may be the middle of a step of the quorum's node, and a failed disk
+            # must not end the process within that step.
             self.loop.call_soon(self._publish, delta, self.image)
             return
         super().on_image(delta)
@@ -257,7 +259,7 @@ class PartitionProcess(SimBrokerProcess):
             self.manager.publish(delta, image)
 
     def _begin(self) -> None:
-        # As `launch.broker_process` does, right before logs are opened.
+        # As in `launch.broker_process`, right before logs are opened.
         for directory in self.manager.directories.items:
             try:
                 remove_clean_shutdown(self._node.disk, directory.path)
@@ -298,7 +300,7 @@ class PartitionProcess(SimBrokerProcess):
             self._world.start_later(self._node, self._broker.stop_down_ms)
 
     def _look_at_followers(self) -> None:
-        """The real ISR link does."""
+        """No effect: the real ISR link checks the followers."""
 
     def on_controller_answer(self, is_fenced: bool) -> None:
         if self.is_publishing:
@@ -308,7 +310,7 @@ class PartitionProcess(SimBrokerProcess):
     # --- connections -------------------------------------------------------------------------
 
     def _admit(self, end: SimSocket) -> None:
-        # Ends of connections stand for sockets in all that brokers do with those.
+        # A simulated end of a connection has all the methods of a socket that brokers use.
         self.server.admit(cast("socket.socket", end), "peer", "", self.loop)
 
     def _peer_address(self, broker_id: int) -> tuple[str, int] | None:
@@ -342,7 +344,7 @@ class PartitionProcess(SimBrokerProcess):
             end: SimSocket = await future
         return cast("socket.socket", end)
 
-    # --- the watch ---------------------------------------------------------------------------
+    # Checks.
 
     def _after_turn(self) -> None:
         if self._is_mine():
@@ -355,12 +357,13 @@ def paths_of(world: PartitionBrokerWorld) -> tuple[str, ...]:
 
 
 def _directory_id(node_id: int, number: int) -> bytes:
-    """Kept when a disk is wiped: whoever replaces it gives it the old one's identity."""
+    """A wiped disk keeps its directory id: an operator gives the new disk the old identity."""
     return bytes([number + 1]) * 12 + node_id.to_bytes(4, "big")
 
 
 def broker_config(world: PartitionBrokerWorld) -> BrokerConfig:
-    """A broker's file: intervals short enough for a run of seconds, segments of a few batches."""
+    """A broker's configuration: intervals short enough for a run of seconds, segments of a few
+    batches."""
     scenario = world.scenario
     return BrokerConfig(
         broker_session_timeout_ms=scenario.session_ms,
@@ -385,5 +388,5 @@ def broker_config(world: PartitionBrokerWorld) -> BrokerConfig:
 
 
 def image_of(world: PartitionBrokerWorld, node_id: int) -> ClusterImage:
-    """The cluster as a broker would tell it."""
+    """The cluster as this broker's Metadata answers show it."""
     return world.image_of(world.nodes[node_id])

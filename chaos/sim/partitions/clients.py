@@ -1,5 +1,4 @@
-"""The users of the cluster: administrators, producers and consumers; and the judgement at the
-end."""
+"""The users of the cluster: administrators, producers and consumers; and the checks at the end."""
 
 from __future__ import annotations
 
@@ -41,14 +40,14 @@ PRODUCERS_FROM_MS = 900
 class ServedWorld(
     AdministeredWorld, ProducerWorld, ConsumerWorld, DeleterWorld, JudgedWorld, Protocol
 ):
-    """The part of a world that its users see together."""
+    """The part of a world that all users of the cluster share."""
 
     @property
     def scenario(self) -> PartitionScenario: ...
 
 
 class PartitionClients(Administrators):
-    """producers, consumers: all of them."""
+    """producers, consumers: all of the run."""
 
     def __init__(self, world: ServedWorld, rng: random.Random) -> None:
         super().__init__(world, rng)
@@ -59,7 +58,7 @@ class PartitionClients(Administrators):
         self._changes = 0
 
     def begin(self, rng: random.Random) -> None:
-        """Let producers and consumers start."""
+        """Start producers and consumers."""
         world = self._cluster
         scenario = world.scenario
         places = [
@@ -98,7 +97,7 @@ class PartitionClients(Administrators):
             world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), deleter.run)
 
     def on_healed(self) -> None:
-        """From now on each producer must be answered once."""
+        """From now on each producer must get one answer."""
         for producer in self.producers:
             producer.wait_for_one()
 
@@ -111,7 +110,7 @@ class PartitionClients(Administrators):
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing is on its way, and consumers have read all."""
+        """True if no request is under way, and consumers have read everything."""
         return all(producer.is_idle for producer in self.producers) and all(
             self._has_read_all(consumer) for consumer in self.consumers
         )
@@ -188,7 +187,7 @@ class PartitionClients(Administrators):
         return self._alteration(MINIMUM, rng.choice(("1", "2")))
 
     def _harmless(self) -> Request:
-        """Something that is certain to be written: never the same twice."""
+        """A request that certainly writes a record: never the same one twice."""
         self._changes += 1
         return self._alteration("flush.ms", str(1_000_000_000 + self._changes))
 

@@ -1,6 +1,6 @@
-"""Checks of a compacted partition, record by record, for batches differ from replica to replica.
+"""Checks of a compacted partition, record by record, since batches differ from replica to replica.
 
-Every record that a replica still has is what was committed at its offset, and what it has no more
+Every record of a replica is the committed one at its offset. A record that a replica has removed
 was followed by another of the same key: the last value of each key stays.
 """
 
@@ -27,17 +27,16 @@ ReadRecords = Callable[[int, int], Sequence[Record]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedView(View):
-    """read_records: as `read`, records at these offsets."""
+    """read_records: like `read`, but the records at these offsets."""
 
     read_records: ReadRecords
 
 
 @dataclass(slots=True, kw_only=True)
 class CompactedHistory(PartitionHistory):
-    """records: committed, by offset, which `offsets` has in order. last: of each key.
-
-    overtaken: followed by others of their keys that were lost since, as they might be.
-    """
+    """records: the committed ones by offset; `offsets` has their offsets in order. last: the last
+    record of each key. overtaken: records whose later records of the same key were lost in an
+    allowed loss."""
 
     records: dict[int, Record] = field(default_factory=dict)
     offsets: list[int] = field(default_factory=list)
@@ -55,7 +54,7 @@ class CompactedHistory(PartitionHistory):
 
     def _check_bounds(self, view: View) -> None:
         PartitionHistory._check_bounds(self, view)
-        # Neither retention nor DeleteRecords comes here.
+        # Neither retention nor DeleteRecords applies to this topic.
         check(
             view.start_offset == 0,
             "CompactionMovesNoStart",
@@ -63,12 +62,13 @@ class CompactedHistory(PartitionHistory):
         )
 
     def _may_have_gaps(self) -> bool:
-        # Seed 5: 1. a log is compacted, 2. the truth is lost by an unclean election, 3. another one
-        # makes that log the truth again, gaps and all.
+        # Seed 5: 1. A log is compacted. 2. Its committed records are lost in an unclean election.
+        # 3. Another unclean election makes that log, with its gaps, the committed one again.
         return bool(self.cuts)
 
     def _shared_to(self, view: View, parts_at: int) -> int:
-        # Seed 370494: it has records below that are compacted here, for values that are lost now.
+        # Seed 370494: the replica still has records below that are compacted here, for later values
+        # that are lost now.
         if not isinstance(view, CompactedView):
             return parts_at
         found = view.read_records(view.start_offset, parts_at)
@@ -104,8 +104,8 @@ class CompactedHistory(PartitionHistory):
                 or (self.last[committed.key] == offset and offset not in self.overtaken)
             ):
                 return offset
-        # Seed 160610: an unclean leader whose log had been compacted took the truth over. Another
-        # replica may still hold what was followed by a later value there.
+        # Seed 160610: the log of an unclean leader, which had been compacted, became the committed
+        # one. Another replica may still hold records that were followed by a later value there.
         extra = (
             record.offset
             for record in found.values()
@@ -114,7 +114,7 @@ class CompactedHistory(PartitionHistory):
         return min(extra, default=None)
 
     def check_read(self, who: str, batch: Batch, told: Told) -> None:
-        """A consumer got this batch, in which records may be missing."""
+        """A consumer got this batch, of which compaction may have removed records."""
         if self.was_cut(batch.base_offset, told):
             return
         committed = self.find(batch.last_offset)

@@ -1,4 +1,5 @@
-"""Simulated consumers: they read what is committed from whoever leads, in a session or without."""
+"""Simulated consumers: they read committed records from the leader, with or without a fetch
+session."""
 
 from __future__ import annotations
 
@@ -39,14 +40,14 @@ SESSION_ERRORS = frozenset(
 
 
 class ConsumerWorld(ClientWorld, Protocol):
-    """The part of a world that consumers see."""
+    """The part of a world that consumers use."""
 
     @property
     def reference(self) -> Reference: ...
 
 
 class Consumer:
-    """position: next offset to read of the topic topic_id, as far as this one has come."""
+    """position: the next offset to read, of the topic topic_id."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Consumer:
         )
 
     def run(self) -> None:
-        """Look for the leader and read from it, until the end of the run."""
+        """Find the leader and read from it, until the end of the run."""
         leader = look_up(self._world, self._rng, self.topic, self.partition_id)
         if leader is None:
             self._look_again()
@@ -90,7 +91,7 @@ class Consumer:
             self.topic_id, self.position, self._epoch_read = leader.topic_id, 0, -1
             self._leader_epoch = -1
         if leader.leader_epoch < self._leader_epoch:
-            # As Kafka's clients: what an older epoch's leader says is of the past.
+            # As in Kafka's clients: an answer with an older leader epoch is stale.
             self._look_again()
             return
         self._leader_epoch = leader.leader_epoch
@@ -99,7 +100,8 @@ class Consumer:
         self._world.timeline.after(REQUEST_TIMEOUT_MS, partial(self._check_open, self._serial))
 
     def _is_newer(self, leader: Leader) -> bool:
-        """A broker behind the others may name the topic that had this name before."""
+        """False for a stale leader: a broker that lags may even name an earlier topic of the same
+        name."""
         self._world.watch.catch_up()
         return leader.topic_id in self._world.reference.newest.topics
 
@@ -116,7 +118,7 @@ class Consumer:
         if serial == self._serial:
             self.run()
 
-    # --- asking ------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
         self._session_id = self._session_epoch = 0
@@ -193,7 +195,7 @@ class Consumer:
         return self._world.watch.histories[self.topic_id, self.partition_id]
 
     def _handle_answer(self, part: ReplicaAnswer, frame: bytes, sent_at: int) -> bool:
-        """True if to go on asking the same broker."""
+        """True to continue with the same broker."""
         history = self._history
         where = f"{history.name}: {self._name} at {self.position}"
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:

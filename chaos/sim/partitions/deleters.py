@@ -1,4 +1,4 @@
-"""A simulated administrator who has records deleted (DeleteRecords), often within a batch."""
+"""A simulated administrator who sends DeleteRecords, often to an offset within a batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_MS = 900
 _API_KEY, _VERSION = 21, 2
 _HEAD = struct.Struct(">ihhih")
 _ANSWER_BODY_AT = 5
-"""Behind the correlation id and its tagged fields, of which there are none."""
+"""The body starts after the correlation id and an empty section of tagged fields."""
 
 REFUSALS = frozenset(
     {
@@ -35,7 +35,7 @@ REFUSALS = frozenset(
 
 
 class DeleterWorld(ClientWorld, Protocol):
-    """The part of a world that deleters of records see."""
+    """The part of a world that deleters use."""
 
     @property
     def clients(self) -> Workload: ...
@@ -44,11 +44,12 @@ class DeleterWorld(ClientWorld, Protocol):
     def topic_names(self) -> tuple[str, ...]: ...
 
     def replica(self, broker_id: int, topic_id: bytes, partition_id: int) -> Replica | None:
-        """The replica there, if its broker's process is up and has it."""
+        """The replica, if the broker's process is up and has it."""
 
 
 class Deleter:
-    """Asks once in a while, of any partition that is not compacted; never twice for one answer."""
+    """Sends a request at random intervals, for any partition that is not compacted, and never
+    repeats one."""
 
     def __init__(self, world: DeleterWorld, rng: random.Random) -> None:
         self._world = world
@@ -59,7 +60,7 @@ class Deleter:
         )
 
     def run(self) -> None:
-        """Ask, and again after a while as long as clients are busy."""
+        """Send a request now, and again after a while as long as clients are busy."""
         world, rng = self._world, self._rng
         if not world.clients.is_busy:
             self._caller.close()
@@ -76,7 +77,7 @@ class Deleter:
             history = world.watch.histories.get((leader.topic_id, partition_id))
         if leader is None or history is None or not history.end_offset:
             return
-        # Often the newest records: what is left is what a replica that was away lacks.
+        # Often up to the newest records: a replica that was away lacks the ones that are left.
         oldest = rng.choice((0, max(history.end_offset - 8, 0)))
         self._asked = (topic, partition_id, rng.randint(oldest, history.end_offset))
         self._caller.connect(leader)
@@ -129,14 +130,15 @@ class Deleter:
     def _note(
         self, history: PartitionHistory, leader: Leader, partition_id: int, offset: int
     ) -> None:
-        """The leader and all whom it has heard say so are bound by it. The request has a name and
-        no topic id: if the topic was made anew, the one that was asked has no replica of this."""
+        """The deletion is now binding for the leader and for every replica that has reported its
+        log start to it. The request has the topic's name and no id: if the topic was created again,
+        the leader that answered has no replica of this one."""
         replica = self._world.replica(leader.broker_id, leader.topic_id, partition_id)
         if replica is None or not replica.core.is_leader or replica.log.start_offset < offset:
             return
         if replica.core.leader_epoch < history.trusted_epoch:
-            # Seeds 341058, 341205: the deleter has not heard yet that all was lost; later records
-            # are of others. The broker that told it may have had its disk replaced.
+            # Seeds 341058, 341205: the deleter does not know yet that all records were lost; the
+            # later ones are other records. The broker that answered may have got a new disk.
             return
         told = [b for b, remote in replica.core.followers.items() if remote.start_offset >= offset]
         for bound in (leader.broker_id, *told):

@@ -22,7 +22,7 @@ BYTES_MAX = 1 << 20
 
 
 class JudgedWorld(Protocol):
-    """The part of a world that is judged in the end."""
+    """The part of a world that is checked at the end."""
 
     @property
     def timeline(self) -> Timeline: ...
@@ -40,12 +40,12 @@ class JudgedWorld(Protocol):
     def watch(self) -> Watch: ...
 
     def replica(self, broker_id: int, topic_id: bytes, partition_id: int) -> Replica | None:
-        """The replica there, if its broker's process is up and has it."""
+        """The replica, if the broker's process is up and has it."""
 
 
 def open_ends(world: JudgedWorld) -> str | None:
-    """What the partitions lack to be whole, None if nothing: every replica in sync and as long as
-    its leader, everything committed."""
+    """The reason why a partition has not recovered, None if all have: every replica in sync and as
+    long as its leader's, every record committed."""
     image = world.reference.newest
     for topic in image.topics.values():
         for partition_id, partition in sorted(topic.partitions.items()):
@@ -64,7 +64,8 @@ def open_ends(world: JudgedWorld) -> str | None:
 
 
 def check_replicas_equal(world: JudgedWorld) -> None:
-    """Every replica has what is committed; equal bytes, but for what retention took."""
+    """Every replica has all committed records, with equal bytes, except those that retention
+    deleted."""
     for (topic_id, partition_id), history in sorted(world.watch.histories.items()):
         found = []
         for broker_id in world.broker_ids:
@@ -79,7 +80,7 @@ def check_replicas_equal(world: JudgedWorld) -> None:
 def _check_again(
     world: JudgedWorld, history: PartitionHistory, broker_id: int, replica: Replica
 ) -> None:
-    """From the first offset to the last, whatever was looked at before."""
+    """From the first offset to the last, even if it was checked before."""
     known = history.known.get(broker_id)
     if known is not None:
         known.checked = 0
@@ -112,5 +113,5 @@ def content_of(replica: Replica, begin: int) -> bytes:
 
 
 def log_end_of(data: bytes) -> int:
-    """The offset behind the last batch."""
+    """The offset after the last batch."""
     return max(header.end_offset for _, header in iter_headers(data))

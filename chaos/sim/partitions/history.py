@@ -1,12 +1,13 @@
-"""What one partition's replicas may hold, and what its clients may be told: the checks.
+"""The checks of one partition's replicas and of the answers to its clients.
 
-The truth is what leaders have called committed: all below the high watermark of a leader, batch by
-batch. Each replica, each answer is held against it. Facts come in as `View`s and plain numbers, so
-that a test can bring a bad history.
+The checks keep the committed log: all batches below the high watermark of a leader. Every replica
+and every answer is compared with it. Facts arrive as `View`s and plain numbers, so that a test can
+supply a bad history.
 
-Committed records may be lost only if everybody who vouches for them (ISR and eligible replicas, as
-committed) has lost what was not fsynced, or by an unclean election. `may_lose_from` says from where
-on; the next leader decides what is gone, and from there on the truth is made anew.
+Committed records may be lost in two ways only: every replica that vouches for them (the committed
+ISR and ELR) has lost its unsynced bytes, or an unclean election is held. `may_lose_from` is the
+first offset that may be lost. The next leader's log then decides which records are lost, and
+becomes the committed log from there on.
 """
 
 from __future__ import annotations
@@ -32,21 +33,22 @@ class Batch(NamedTuple):
 
 
 class Told(NamedTuple):
-    """When a client was told something, by a leader of which epoch as far as the client knew."""
+    """The event at which a leader told a client something, and the leader's epoch as the client
+    knew it."""
 
     event: int
     leader_epoch: int
 
 
 ReadBatches = Callable[[int, int], Sequence[Batch]]
-"""The batches of a log that hold any of the offsets from the first to below the second."""
+"""The batches of a log that have any offset from the first up to, but not including, the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One replica at the end of a turn. process: counts the processes of its broker.
+    """One replica at the end of a turn. process: a count of its broker's processes.
 
-    epoch_of: the epoch that the replica's own epoch cache has for an offset.
+    epoch_of: the epoch of an offset in the replica's own leader-epoch cache.
     """
 
     broker_id: int
@@ -63,11 +65,12 @@ class View:
 
 @dataclass(slots=True, kw_only=True)
 class Known:
-    """What is known of one broker's replica. checked: compared with the truth up to there.
+    """Facts about one broker's replica.
 
-    lost_from: it lost its machine's memory, and holds for certain only what is below.
-    old_watermark: the watermark it had when it was last not trusted. deleted_records_offset: it has
-    reported, from its disk, that its log begins there or above.
+    - checked: the replica was compared with the committed log up to there.
+    - lost_from: its machine lost power, and the replica certainly holds only records below.
+    - old_watermark: its high watermark when it was last not trusted.
+    - deleted_records_offset: a log start that it has reported and that is on its disk.
     """
 
     process: int = -1
@@ -85,10 +88,12 @@ class Known:
 class PartitionHistory:
     """name: for messages. replicas, isr, isr_epoch, vouchers: as committed; see `on_image`.
 
-    cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be.
-    epochs: of each broker, (event, leader epoch) since when it goes by which. losses: how often
-    something was. deletions: how far records were to be deleted, by name; None if retention
-    deletes as well. deleted_records_offset: how far they were, as somebody was told.
+    - cuts: (event, offset, new leader epoch) of each loss that did or might happen.
+    - epochs: of each broker, (event, leader epoch) of each epoch that it began to use.
+    - losses: the number of losses.
+    - deletions: the highest offset that DeleteRecords asked for, by partition name; None if
+      retention deletes too.
+    - deleted_records_offset: the highest offset whose deletion a client was told.
     """
 
     name: str
@@ -111,7 +116,7 @@ class PartitionHistory:
     deletions: dict[str, int] | None = None
     deleted_records_offset: int = 0
 
-    # --- what is committed of it -------------------------------------------------------------
+    # --- the committed state -----------------------------------------------------------------
 
     def on_image(
         self,
@@ -122,10 +127,11 @@ class PartitionHistory:
         leader_epoch: int,
         is_unclean: bool,
     ) -> None:
-        """The partition is now so. is_unclean: its new leader was neither in sync nor eligible."""
+        """The partition's committed state changed. is_unclean: its new leader was neither in sync
+        nor eligible."""
         if leader_epoch == self.isr_epoch and self.isr.intersection(isr):
-            # The leader lets nobody in who might bring back what is deleted. An eligible replica
-            # (seed 301036) comes in alone, without one.
+            # The leader admits no replica that could bring deleted records back. An eligible
+            # replica (seed 301036) that is elected without a leader is not checked by one.
             for broker_id in frozenset(isr) - self.isr:
                 self.on_deleted(broker_id, self.deleted_records_offset, leader_epoch)
         self.isr, self.isr_epoch = frozenset(isr), leader_epoch
@@ -138,11 +144,12 @@ class PartitionHistory:
         self._look_at_vouchers()
 
     def on_memory_lost(self, broker_id: int, *, is_disk_lost: bool = False) -> None:
-        """A broker's machine lost power, or its disk is another one."""
+        """A broker's machine lost power, or its disk was replaced."""
         known = self.known.get(broker_id)
         if known is None:
             return
-        # Also if all seems to be fsynced: it may have got, and told of, more in its last turn.
+        # Even if all seems to be fsynced: in its last turn it may have appended more, and
+        # acknowledged it.
         kept = 0 if is_disk_lost else known.durable_end_offset
         before = NOTHING_LOST if known.lost_from is None else known.lost_from
         known.lost_from = min(kept, before)
@@ -153,9 +160,11 @@ class PartitionHistory:
         self._look_at_vouchers()
 
     def on_deleted(self, broker_id: int, offset: int, leader_epoch: int) -> None:
-        """The leader of that epoch answered a deletion to `offset` that this broker had told of."""
+        """The leader of that epoch answered a DeleteRecords to `offset`, for which this broker had
+        reported its log start."""
         if leader_epoch >= self.newest_epoch:
-            # Seed 382132: else an eligible replica leads by now, and may have them still.
+            # Seed 382132: in other cases an eligible replica leads by now, and may still have the
+            # records.
             self.deleted_records_offset = max(self.deleted_records_offset, offset)
         known = self.known.get(broker_id)
         if known is not None:
@@ -193,7 +202,7 @@ class PartitionHistory:
         known.high_watermark = view.high_watermark
         known.process, known.leader_epoch = view.process, view.leader_epoch
         known.end_offset = view.end_offset
-        # An empty log is fsynced, whatever its offset, and nothing to lose.
+        # An empty log counts as fsynced at any offset, and has no records to lose.
         has_durable = view.durable_end_offset > view.start_offset
         known.durable_end_offset = view.durable_end_offset if has_durable else 0
         known.checked = min(known.checked, view.end_offset)
@@ -217,7 +226,8 @@ class PartitionHistory:
         if known.lost_from is not None and self._holds_all(view):
             known.lost_from = None
         if view.broker_id not in self.replicas:
-            # Seed 52319: it hears of that later, removes the log, and may be back among them then.
+            # Seed 52319: the broker learns of its removal later, deletes the log, and may be a
+            # replica again by then.
             del self.known[view.broker_id]
 
     def _check_bounds(self, view: View) -> None:
@@ -230,7 +240,8 @@ class PartitionHistory:
 
     def _check_start(self, view: View, known: Known) -> None:
         if view.start_offset == view.end_offset:
-            # Seed 200071: nothing of it was fsynced when the power failed. It begins anew.
+            # Seed 200071: none of the log was fsynced when the power failed, so the replica starts
+            # empty.
             known.deleted_records_offset = min(known.deleted_records_offset, view.start_offset)
         check(
             view.start_offset >= known.deleted_records_offset,
@@ -239,7 +250,7 @@ class PartitionHistory:
             f"all below {known.deleted_records_offset} is deleted",
         )
         if self.deletions is not None:
-            # Else a log that begins too high has nothing that could differ from what is committed.
+            # Without this check a log that begins too high would have no record to compare.
             asked = self.deletions.get(self.name, 0)
             check(
                 view.start_offset <= asked,
@@ -250,7 +261,7 @@ class PartitionHistory:
 
     def _check_durable(self, view: View, known: Known) -> None:
         if view.broker_id not in self.isr:
-            return  # it may have been cutting its log when it ended
+            return  # the process may have ended during a truncation
         expected = min(known.durable_end_offset, self.end_offset)
         check(
             view.end_offset >= expected,
@@ -260,13 +271,13 @@ class PartitionHistory:
         )
 
     def _judge_election(self, view: View, known: Known, event: int) -> None:
-        """A leader begins: what was committed is there, or may be lost."""
+        """A new leader: it has all committed records, or their loss is allowed."""
         self.newest_epoch = view.leader_epoch
-        # A replica that leads without having been in sync may bring them back.
+        # A replica that becomes leader without having been in sync may bring deleted records back.
         self.deleted_records_offset = min(self.deleted_records_offset, view.start_offset)
         if self.may_lose_from < view.start_offset:
-            # Seed 340205: whether it ever had what may be lost, and is below its start, nobody can
-            # tell. Sent again, it may be news to it.
+            # Seed 340205: records below its log start that may be lost cannot be compared with its
+            # own. If they are sent again, they may be new to this replica.
             known_to = bisect_left(self.bases, self.may_lose_from)
             self._forget_sequences(known_to, bisect_left(self.bases, view.start_offset))
         parts_at = self._first_difference(view, view.start_offset)
@@ -278,17 +289,18 @@ class PartitionHistory:
                 f"[{view.start_offset}, {view.end_offset}), its log parts at {parts_at} from what "
                 f"is committed below {self.end_offset}; lost may be from {self.may_lose_from}",
             )
-            # Seed 9570: of an empty log the first difference is where a compacted one has its first
-            # record, and not where it ends.
+            # Seed 9570: for an empty log the first difference is at a compacted log's first record,
+            # and not at the empty log's end.
             shared_to = self._shared_to(view, min(parts_at, view.end_offset))
             self._cut(shared_to, view.leader_epoch, event)
             self.losses += 1
         elif self.may_lose_from < NOTHING_LOST:
-            # Nothing was lost; but who led before and has not heard of this may go on for a while.
+            # No record was lost; but the former leader may continue for a while until it learns of
+            # the new one.
             self._cut(self.end_offset, view.leader_epoch, event)
         if view.leader_epoch >= self.isr_epoch:
-            # Seed 51604: the leader of an epoch that is over already, which hears of it late, says
-            # nothing about what the next one, elected uncleanly, may lack.
+            # Seed 51604: a leader whose epoch is already over, and which learns that late, proves
+            # nothing about the records of the next leader, which was elected uncleanly.
             self.may_lose_from = NOTHING_LOST
             known.lost_from = None
             self._look_at_vouchers()
@@ -296,8 +308,8 @@ class PartitionHistory:
     def _cut(self, offset: int, epoch: int, event: int) -> None:
         keep = bisect_left(self.bases, offset)
         if keep and self.batches[keep - 1].last_offset >= offset:
-            # Seed 4025: a compacted log need not have the first record of a batch, so it parts at
-            # the second; the batch is lost as a whole.
+            # Seed 4025: a compacted log may lack the first record of a batch, so the difference is
+            # at the second one; the batch is lost as a whole.
             keep -= 1
             offset = self.bases[keep]
         self.cuts.append((event, offset, epoch))
@@ -311,30 +323,30 @@ class PartitionHistory:
             known.deleted_records_offset = min(known.deleted_records_offset, offset)
 
     def _forget_sequences(self, first: int, end: int) -> None:
-        """Of these batches."""
+        """Forget the sequences of these batches."""
         for batch in self.batches[first:end]:
             if batch.producer is not None:
                 self.sequences.pop(batch.producer, None)
 
     def _shared_to(self, view: View, parts_at: int) -> int:
-        """How far what is committed stays, if a leader's log parts from it there."""
+        """The end of the committed records that stay, if a leader's log differs from there on."""
         return parts_at
 
     def _may_have_gaps(self) -> bool:
-        """True if what becomes the truth may lack offsets."""
+        """True if the log that becomes the committed one may have gaps."""
         return False
 
     def _extend(self, view: View) -> None:
-        """Take the leader's committed records for the truth; they hold on every member of the
-        ISR."""
+        """Add the leader's committed records to the committed log; every member of the ISR must
+        hold them."""
         if view.high_watermark <= self.end_offset:
             return
         if view.leader_epoch == self.isr_epoch:
             self._check_members(view)
         begin = max(self.end_offset, view.start_offset)
         for batch in view.read(begin, view.high_watermark):
-            # Seed 201247: the log of who was elected uncleanly may begin within a batch. Seed
-            # 350826: and just there the last one who led had another.
+            # Seed 201247: the log of an uncleanly elected leader may begin within a batch. Seed
+            # 350826: the previous leader may have had another batch at exactly that offset.
             is_around_start = batch.base_offset < begin == view.start_offset
             if batch.base_offset < begin and not is_around_start:
                 continue
@@ -356,7 +368,8 @@ class PartitionHistory:
             self.bases.append(batch.base_offset)
             begin = batch.last_offset + 1
         check(
-            begin == view.high_watermark or self._may_have_gaps(),  # seed 60: it lies in a gap
+            # seed 60: the high watermark is in a gap
+            begin == view.high_watermark or self._may_have_gaps(),
             "OffsetsDense",
             f"{self.name} on {view.broker_id}: the log has nothing from {begin} to its high "
             f"watermark {view.high_watermark}",
@@ -387,10 +400,11 @@ class PartitionHistory:
         )
 
     def _is_trusted(self, view: View, known: Known) -> bool:
-        """After a loss that may be, a replica counts once it is in sync with the new truth.
+        """After an allowed loss, a replica is checked again once it is in sync with the new
+        committed log.
 
-        And has heard so: seed 1355 has a follower that is put into the ISR of epoch 9, as an
-        unclean leader, while it still is what it was in epoch 7, before it was cut.
+        The replica must also know that. Seed 1355: 1. A follower is put into the ISR of epoch 9, as
+        an unclean leader. 2. It still has its log of epoch 7, before the truncation.
         """
         if self.trusted_epoch < 0:
             return True
@@ -401,9 +415,10 @@ class PartitionHistory:
         )
 
     def _compare(self, view: View, known: Known) -> None:
-        # Seed 91092: it knew of a higher one before an unclean election took the truth down, held
-        # what the new leader holds, and so was not cut. A watermark only rises. Seed 350016: so did
-        # who is elected uncleanly, and hears of it when it is over; what may be lost is not judged.
+        # Seed 91092: the replica knew a higher watermark before an unclean election lowered the
+        # committed end. Its log equals the new leader's, so it was not truncated, and a watermark
+        # only rises. Seed 350016: the same holds for a replica that is elected uncleanly and learns
+        # of it when its epoch is over. Records that may be lost are not checked.
         limit = max(self.end_offset, known.old_watermark)
         is_old = view.leader_epoch < self.trusted_epoch
         check(
@@ -412,8 +427,9 @@ class PartitionHistory:
             f"{self.name} on {view.broker_id}: high watermark {view.high_watermark}, no leader "
             f"had more than {self.end_offset}",
         )
-        # Seed 103107: a replica that was put into the ISR to lead, uncleanly, ends before it does.
-        # Records that may be lost with its election are not held against it until that is judged.
+        # Seed 103107: a replica that an unclean election puts into the ISR ends before it becomes
+        # leader. The records that its election may lose are not required of it until the loss is
+        # decided.
         limit = min(view.high_watermark, self.end_offset, self.may_lose_from)
         begin = max(known.checked, view.start_offset)
         if begin >= limit:
@@ -436,7 +452,8 @@ class PartitionHistory:
         )
 
     def _first_difference(self, view: View, begin: int, end: int | None = None) -> int | None:
-        """The first offset in [begin, end) at which the replica has not what is committed."""
+        """The first offset in [begin, end) at which the replica lacks a committed record or has
+        another."""
         end = self.end_offset if end is None else end
         if begin >= end:
             return None
@@ -454,14 +471,14 @@ class PartitionHistory:
     # --- clients -----------------------------------------------------------------------------
 
     def told_by(self, broker_id: int, event: int, leader_epoch: int) -> Told:
-        """That broker told of an append, a client that had heard of that leader epoch; the broker
-        itself may not have yet (seed 250927)."""
+        """The event and epoch of an append that a broker acknowledged, to a client that knew that
+        leader epoch; the broker itself may not know the epoch yet (seed 250927)."""
         known = [epoch for since, epoch in self.epochs.get(broker_id, ()) if since <= event]
         return Told(event, min(leader_epoch, known[-1]) if known else leader_epoch)
 
     def was_cut(self, offset: int, told: Told) -> bool:
-        """True if what somebody was told of `offset` may be lost since; or may never have counted,
-        for who told of it led in an epoch before the loss, and did not know."""
+        """True if an answer about `offset` may be void: its records may have been lost since, or
+        the answering leader had been replaced before the loss without knowing it."""
         return any(
             cut <= offset and (event >= told.event or epoch > told.leader_epoch)
             for event, cut, epoch in self.cuts
@@ -477,7 +494,7 @@ class PartitionHistory:
     def check_acknowledged(
         self, who: str, base_offset: int, crc: int, told: Told, name: str
     ) -> None:
-        """Somebody was told, with acks=all, that this batch is at base_offset."""
+        """A client was told, with acks=all, that this batch is at base_offset."""
         if self.was_cut(base_offset, told):
             return
         batch = self.find(base_offset)

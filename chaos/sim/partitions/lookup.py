@@ -1,4 +1,4 @@
-"""How a client finds a partition's leader, and talks to it."""
+"""How a client finds a partition's leader, and its connection to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ClientWorld(Protocol):
-    """The part of a world that clients of brokers see. watch: judges what they are told."""
+    """The part of a world that clients of brokers use. watch: checks their answers."""
 
     @property
     def scenario(self) -> PartitionScenario: ...
@@ -41,14 +41,14 @@ class ClientWorld(Protocol):
     def watch(self) -> Watch: ...
 
     def image_of(self, node: SimNode) -> ClusterImage:
-        """The committed image as this node has it."""
+        """The committed image of this node."""
 
     def is_compacted(self, topic: str) -> bool:
-        """True if the topic of that name is made with cleanup.policy=compact."""
+        """True if the topic of that name is created with cleanup.policy=compact."""
 
 
 class Leader(NamedTuple):
-    """As some broker's metadata has it."""
+    """A leader in the metadata of one broker."""
 
     broker_id: int
     leader_epoch: int
@@ -56,7 +56,7 @@ class Leader(NamedTuple):
 
 
 def look_up(world: ClientWorld, rng: random.Random, topic: str, partition_id: int) -> Leader | None:
-    """The leader as a broker knows it that happens to answer; perhaps of yesterday."""
+    """The leader in the metadata of a random broker; it may be stale."""
     serving = [
         node
         for node_id in world.broker_ids
@@ -73,9 +73,10 @@ def look_up(world: ClientWorld, rng: random.Random, topic: str, partition_id: in
 
 
 class Caller:
-    """One connection of a client at a time, to whoever leads the partition.
+    """A client's connection, one at a time, to the leader of the partition.
 
-    on_frame: hears each answer and the event at which it was sent; on_lost: the connection is gone.
+    on_frame: called with each answer and the event at which it was sent; on_lost: the connection
+    was lost.
     """
 
     def __init__(
@@ -101,12 +102,12 @@ class Caller:
         return self._end is not None
 
     def next_id(self) -> int:
-        """A correlation id."""
+        """The next correlation id."""
         self._correlation_id += 1
         return self._correlation_id
 
     def connect(self, leader: Leader) -> None:
-        """Leave the connection there is, and open another."""
+        """Drop the present connection, and open another."""
         self.close()
         self.leader = leader
         self._serial += 1
@@ -143,7 +144,7 @@ class Caller:
             self._end.send(frame)
 
     def close(self) -> None:
-        """No more of this connection."""
+        """Close the connection."""
         self._serial += 1
         end, self._end = self._end, None
         self._frames = Frames()

@@ -1,5 +1,5 @@
-"""Simulated producers: batches in order, several in flight, the same sequence again until there is
-an answer."""
+"""Simulated producers: batches in order, several in flight, retries with the same sequence until
+there is an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REQUEST_TIMEOUT_MS = 1_200
 SERVER_TIMEOUT_MS = 900
 ACKS_ALL = -1
 KEYS = 6
-"""Of a compacted topic."""
+"""Number of keys in a compacted topic."""
 
 RETRIABLE = frozenset(
     {
@@ -37,8 +37,8 @@ RETRIABLE = frozenset(
     }
 )
 LOST_TRACK = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-"""The broker does not know what this producer wrote before, after a loss or a start. It begins anew
-under another id; what of the rest is in the log nobody knows."""
+"""Errors of a broker that does not know this producer's earlier batches, after a loss or a start.
+The producer starts again under another id; the outcome of its pending batches is unknown."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -63,7 +63,7 @@ class Acknowledged:
 
 
 class ProducerWorld(ClientWorld, Protocol):
-    """The part of a world that producers see."""
+    """The part of a world that producers use."""
 
     @property
     def clients(self) -> Workload: ...
@@ -72,11 +72,12 @@ class ProducerWorld(ClientWorld, Protocol):
     def wall_ms(self) -> int: ...
 
     def next_producer_id(self) -> int:
-        """As `InitProducerId` would give it."""
+        """A producer id, as from `InitProducerId`."""
 
 
 class Producer:
-    """acknowledged: what it was told. is_answered: since `wait_for_one` was called."""
+    """acknowledged: all its acknowledgements. is_answered: an answer came since `wait_for_one` was
+    called."""
 
     def __init__(
         self,
@@ -113,11 +114,11 @@ class Producer:
         return not self._pending
 
     def wait_for_one(self) -> None:
-        """Tell by is_answered whether something was done from now on."""
+        """Reset is_answered, so that it shows if a write succeeds from now on."""
         self.is_answered = False
 
     def run(self) -> None:
-        """Write something, and again after a while as long as clients are busy."""
+        """Write a batch now, and again after a while as long as clients are busy."""
         world = self._world
         if not world.clients.is_busy:
             return
@@ -188,7 +189,7 @@ class Producer:
             self._find_leader_again()
 
     def _find_leader_again(self) -> None:
-        """The leader may be another: ask, and send everything again."""
+        """The leader may have changed: look it up, and send all pending batches again."""
         self._caller.close()
         if self._pending and not self._is_looking:
             self._is_looking = True
@@ -230,7 +231,7 @@ class Producer:
         tally[f"produce {code.name.lower()}"] += 1
         if code in LOST_TRACK:
             if sending is self._pending[0]:
-                # Nobody knows which of these are in the log.
+                # It is unknown which of these batches are in the log.
                 self._pending.clear()
                 self._producer_id, self._sequence = self._new_id(), 0
                 self._caller.close()
@@ -259,7 +260,7 @@ class Producer:
         self._check(found, "AcknowledgedOnceCommitted")
 
     def check_acknowledged(self) -> None:
-        """In the end: nothing of it is lost."""
+        """At the end of a run: no acknowledged batch is lost."""
         for found in self.acknowledged:
             self._check(found, "AcknowledgedNeverLost")
 

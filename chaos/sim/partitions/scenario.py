@@ -1,4 +1,4 @@
-"""The scenario of one run of the partitions' world: one of the controller's, and the brokers'
+"""The scenario of one run of the partitions' world: one of the controller's, with the brokers'
 part."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kvorum.chaos.sim.controller.scenario import ControllerScenario
 from kvorum.chaos.sim.schedule import draw_schedule
 
 KINDS_OF_ALL = ("crash-broker", "crash-broker", "stop-broker")
-"""Kinds of faults that every seed has; of the others it leaves out about half."""
+"""Kinds of faults in every seed; each seed leaves out about half of the others."""
 
 KINDS = (
     *("crash", "crash-all", "cut-power", "fail-disk", "fill-disk", "partition", "one-way"),
@@ -23,15 +23,18 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionScenario(ControllerScenario):
-    """propose_interval_ms is how often administrators ask.
+    """propose_interval_ms is the interval of administrators' requests.
 
-    topics, partitions: how many; the last topic is compacted if is_compacting. min_isr: of topics.
-    producers, consumers: how many of each; produce_interval_ms: of each producer.
-    acks_all: share of producers that want acks=all. batch_records: in a batch at most.
-    in_flight: of one producer. segment_bytes, retention_bytes (of topics, -1: none),
-    index_interval_bytes: of logs. directories: data directories of each broker.
-    delete_interval_ms: how often records are deleted, about, 0 never.
-    lag_ms, fetch_wait_ms, fetch_bytes, checkpoint_ms, flush_ms, session_slots: as in BrokerConfig.
+    - topics, partitions: their numbers; the last topic is compacted if is_compacting.
+    - min_isr: of topics.
+    - producers, consumers: their numbers; produce_interval_ms: of each producer.
+    - acks_all: share of producers with acks=all.
+    - batch_records: the most records of a batch. in_flight: batches of one producer.
+    - segment_bytes, retention_bytes (of topics, -1: none), index_interval_bytes: of logs.
+    - directories: data directories of each broker.
+    - delete_interval_ms: the mean interval of DeleteRecords, 0: never.
+    - lag_ms, fetch_wait_ms, fetch_bytes, checkpoint_ms, flush_ms, session_slots: as in
+      BrokerConfig.
     """
 
     WORLD: ClassVar[str] = "partitions"
@@ -60,7 +63,7 @@ class PartitionScenario(ControllerScenario):
 
 
 def partition_scenario_of(seed: int) -> PartitionScenario:
-    """The scenario that a seed stands for."""
+    """The scenario that a seed determines."""
     rng = random.Random(f"partition-scenario-{seed}")
     observers = rng.choice((2, 3, 3, 3, 4))
     scenario = PartitionScenario(

@@ -1,4 +1,5 @@
-"""Looks at all replicas after every turn of their brokers, and keeps one history a partition."""
+"""Checks all replicas after every callback of their brokers, and keeps one history for each
+partition."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ Seen = tuple[int, int, bool, int, int, int, int]
 
 
 class WatchedWorld(Protocol):
-    """The part of a world that is watched."""
+    """The part of a world that the watch uses."""
 
     @property
     def timeline(self) -> Timeline: ...
@@ -49,8 +50,8 @@ class WatchedProcess(Protocol):
 
 
 class Watch:
-    """histories: by topic id and partition. tally: what was seen, for the summary. deletions: up to
-    where records were to be deleted, by `topic-partition`, whatever became of it."""
+    """histories: by topic id and partition. tally: counts for the summary. deletions: by
+    `topic-partition`, the highest offset that DeleteRecords asked for, with any outcome."""
 
     def __init__(self, world: WatchedWorld) -> None:
         self.histories: dict[Key, PartitionHistory] = {}
@@ -62,17 +63,17 @@ class Watch:
         self._seen: dict[tuple[int, Key], Seen] = {}
         self._disks: dict[int, bytes] = {}
 
-    # --- what brokers do ---------------------------------------------------------------------
+    # --- actions of brokers ------------------------------------------------------------------
 
     def look(self, node: SimNode, process: WatchedProcess) -> None:
-        """A process has done something. Raises CheckFailed."""
+        """A process has run a callback. Raises CheckFailed."""
         self.catch_up()
         for replica in process.replicas():
             if replica.is_offline:
                 continue
             core, log = replica.core, replica.log
             if node.disk.has_lost_power and not core.is_leader:
-                # Seed 906: the power failed in the middle of a cut; nobody will hear of this state.
+                # Seed 906: the power failed in the middle of a truncation; no one sees this state.
                 continue
             key = (core.topic_id, core.partition_id)
             seen = (
@@ -97,10 +98,10 @@ class Watch:
         for history in self.histories.values():
             history.on_memory_lost(node.node_id)
 
-    # --- what the controller does ------------------------------------------------------------
+    # --- actions of the controller -----------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Take in what has been committed, and disks that were lost."""
+        """Process the newly committed records, and the disks that were lost."""
         world = self._world
         for node_id in world.broker_ids:
             directory_id = world.nodes[node_id].config.directory_id
@@ -158,9 +159,10 @@ class Watch:
 
 
 def _completes_a_move(before: PartitionImage, now: PartitionImage) -> bool:
-    """Seed 589: a leader proposes the last of the new replicas for its ISR, and with the same
-    record that one leads, which was in no ISR before. Seed 60042: one that is elected uncleanly may
-    complete its move as well, and says that it recovers."""
+    """True if the change completes a reassignment. Seed 589: a leader proposes the last of the new
+    replicas for its ISR; the same record makes that replica the leader, although it was in no ISR
+    before. Seed 60042: a replica that is elected uncleanly may complete its reassignment too, and
+    is marked as recovering."""
     return (
         before.is_reassigning
         and not now.is_reassigning
@@ -170,7 +172,7 @@ def _completes_a_move(before: PartitionImage, now: PartitionImage) -> bool:
 
 
 def view_of(node: SimNode, replica: Replica) -> View:
-    """The replica as the checks see it."""
+    """The replica in the form of the checks."""
     core, log = replica.core, replica.log
     return CompactedView(
         read_records=partial(records_of, log),

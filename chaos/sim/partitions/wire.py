@@ -56,13 +56,13 @@ def parse_produced(frame: bytes) -> Produced:
 
 
 class Frames:
-    """Whole frames out of bytes that come in pieces."""
+    """Splits received bytes into whole frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Frames that are whole now, without their size."""
+        """The frames that are complete now, without their size."""
         buffer = self._buffer
         buffer += data
         frames = []

@@ -1,5 +1,6 @@
-"""A whole cluster in virtual time: the controller's world with real partitions under its brokers,
-real logs on the faulty disks, and clients that write and read. All checks below stay on."""
+"""A whole cluster in virtual time: the controller's world with real partitions at its brokers, real
+logs on the faulty disks, and clients that write and read. All checks of the worlds below stay
+active."""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.chaos.sim.quorum.world import QuorumOutcome
 
 OPERATOR_INTERVAL_MS = 700
-"""How often an operator looks for brokers whose disks failed them, and starts these anew."""
+"""Interval at which an operator looks for brokers with failed disks, and restarts them."""
 
 OPERATOR_DOWN_MS = 100
 
 
 class PartitionWorld(ControllerWorld):
-    """watch: over all replicas. links: connections of brokers and clients."""
+    """watch: checks all replicas. links: connections of brokers and clients."""
 
     scenario: PartitionScenario
     scenario_of: Callable[[int], Scenario] = staticmethod(partition_scenario_of)
@@ -83,16 +84,17 @@ class PartitionWorld(ControllerWorld):
 
     @property
     def wall_ms(self) -> int:
-        """As clients have it."""
+        """The wall-clock time of clients."""
         return WALL_START_MS + self.timeline.now_ms
 
     def next_producer_id(self) -> int:
-        """As `InitProducerId` would give it; the controller's world asks for blocks."""
+        """A producer id, as from `InitProducerId`; the controller's world has the requests for
+        blocks."""
         self._last_producer_id += 1
         return self._last_producer_id
 
     def is_compacted(self, topic: str) -> bool:
-        """True if the topic of that name is made with cleanup.policy=compact."""
+        """True if the topic of that name is created with cleanup.policy=compact."""
         return self.scenario.is_compacting and topic == self.topic_names[-1]
 
     def process(self, broker_id: int) -> PartitionProcess | None:
@@ -101,7 +103,7 @@ class PartitionWorld(ControllerWorld):
         return found if isinstance(found, PartitionProcess) else None
 
     def replica(self, broker_id: int, topic_id: bytes, partition_id: int) -> Replica | None:
-        """The replica there, if its broker's process is up and has it."""
+        """The replica, if the broker's process is up and has it."""
         process = self.process(broker_id)
         return None if process is None else process.manager.find(topic_id, partition_id)
 
@@ -115,7 +117,7 @@ class PartitionWorld(ControllerWorld):
         return self._client_rng.randint(0, self.scenario.delay_ms_max)
 
     def _look_after_disks(self) -> None:
-        """A replica whose disk failed stays down until its broker starts anew."""
+        """Restart the brokers with a failed disk: their replicas stay offline until then."""
         self.timeline.after(OPERATOR_INTERVAL_MS, self._look_after_disks)
         for broker_id in self.broker_ids:
             process, node = self.process(broker_id), self.nodes[broker_id]

@@ -1,1 +1,2 @@
-"""The quorum's world: nodes with the real core and log, clients of a list, faults and checks."""
+"""The quorum's world: nodes with the real core and log, clients of a replicated list, faults and
+checks."""

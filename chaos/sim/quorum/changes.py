@@ -1,8 +1,9 @@
-"""Whoever changes the voter set, and what they were told (the CLI's `quorum add-voter` and such).
+"""An operator who changes the voter set, and the answers to the requests (as for the CLI's `quorum
+add-voter`).
 
-An operator looks before they act, and so does this one: a change is given up if its set would have
-no majority of disks that still exist, as Raft cannot survive that. The look and the act are one:
-it happens where the request reaches the leader.
+Raft cannot survive a voter set without a majority of existing disks, so the operator gives up a
+change to such a set. This check and the change are one step, at the moment when the request reaches
+the leader.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.transport import Transport
 
 CHANGE_TIMEOUT_MS = 4_000
-"""An operator who has heard nothing for so long takes the outcome for unknown."""
+"""After this time without an answer the operator takes the outcome as unknown."""
 
 ANY_NODE = 0.1
-"""Share of requests that go to any node although there is a leader."""
+"""Share of requests that go to a random node although there is a leader."""
 
 BROKER_ADDRESS = ("broker", 1)
-"""Named for a node that is no controller; the leader must refuse it."""
+"""The address in a request for a node that is not a controller; the leader must refuse it."""
 
 
 class OperatedWorld(Protocol):
-    """The part of a world that an operator sees, and asks."""
+    """The part of a world that an operator uses."""
 
     @property
     def scenario(self) -> Scenario: ...
@@ -66,14 +67,14 @@ class OperatedWorld(Protocol):
     def voter_checks(self) -> VoterChecks: ...
 
     def living_disks(self) -> VoterKeys:
-        """Disks that are there, or will be again, by node and directory id."""
+        """Disks that exist, now or after a restart, by node and directory id."""
 
     def can_bear(self, voters: VoterKeys) -> bool:
         """True if a majority of these voters have their disks."""
 
 
 class Operator:
-    """changes: all that were asked for."""
+    """changes: all changes that were requested."""
 
     def __init__(self, world: OperatedWorld, rng: random.Random) -> None:
         self.changes: list[Change] = []
@@ -81,7 +82,7 @@ class Operator:
         self._rng = rng
 
     def add(self, node_id: int) -> bool:
-        """Ask for this node, with the disk it has now, to become a voter."""
+        """Request that this node, with its present disk, becomes a voter."""
         node = self._world.nodes[node_id]
         host, port = node.config.address or BROKER_ADDRESS
         directory_id = node.config.directory_id
@@ -91,7 +92,7 @@ class Operator:
         return self._ask(change, request)
 
     def remove(self, node_id: int) -> bool:
-        """Ask for this node to be no voter any more."""
+        """Request that this node is removed from the voters."""
         directory_id = UUID_ZERO
         if self._rng.random() < 0.5:
             committed = self._world.checks.committed.voters
@@ -104,8 +105,9 @@ class Operator:
         return self._ask(change, request)
 
     def repair(self) -> bool:
-        """One step towards a whole quorum, once the world is well: voters whose disks are gone are
-        removed, then controllers added until there are as many as at first. True when done."""
+        """One step towards a full voter set, after the faults have ended: voters whose disks are
+        lost are removed, then controllers are added until there are as many voters as at first.
+        True when done."""
         if any(not change.is_over for change in self.changes):
             return False
         world = self._world
@@ -122,13 +124,13 @@ class Operator:
         return True
 
     def outcome_counts(self) -> dict[str, int]:
-        """Changes by what the operator was told."""
+        """The number of changes by outcome."""
         counts = {f"voter changes {outcome.value}": 0 for outcome in Outcome}
         for change in self.changes:
             counts[f"voter changes {change.outcome.value}"] += 1
         return counts
 
-    # A request's way.
+    # The path of a request.
 
     def _ask(self, change: Change, request: VoterChangeRequest) -> bool:
         nodes = list(self._world.nodes.values())
@@ -166,7 +168,7 @@ class Operator:
             outcome = Outcome.OK
             self._world.voter_checks.on_change_done(change, response.voters)
         elif response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            # Also from a leader that stepped down with the change under way.
+            # A leader that steps down during the change gives this answer too.
             outcome = Outcome.UNKNOWN
         self._world.timeline.after(self._delay_ms(), partial(self._settle, change, outcome))
 
@@ -179,7 +181,7 @@ class Operator:
 
 
 def _after(voters: VoterKeys, change: Change) -> VoterKeys:
-    """The set that a leader of these voters would make of the change."""
+    """The set that the change makes of these voters."""
     if change.kind is ChangeKind.ADD:
         return voters | {(change.node_id, change.directory_id)}
     return frozenset(key for key in voters if key[0] != change.node_id)

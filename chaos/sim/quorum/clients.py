@@ -1,14 +1,14 @@
-"""Clients of the replicated list: appends and reads, and what each of them was told.
+"""Clients of the replicated list: appends and reads, and the answers to each.
 
-A reply waits as in the controller's purgatory (`metadata.controller.loop`): what is decided at the
-leader is answered once everything appended up to then is committed in the leader's own epoch. Two
+A reply waits as in the controller's purgatory (`metadata.controller.loop`): a decision of the
+leader is answered once all earlier appends are committed in the leader's own epoch. There are two
 kinds of read:
 
-- A read by barrier appends a record of its own, so it rests on a commit after its invocation. It is
-  checked for linearizability, with all appends.
-- A leader read appends nothing, like the controller's own reads. A leader that was deposed and does
-  not know it yet answers from what it has, so such reads may be stale; they are checked within each
-  epoch and against the committed order, and the stale ones are counted.
+- A barrier read appends a record of its own, so its answer depends on a commit after its
+  invocation. It is checked for linearizability, with all appends.
+- A leader read appends nothing, like the controller's own reads. A deposed leader that does not
+  know of its successor answers from its own state, so leader reads may be stale. They are checked
+  within each epoch and against the committed order, and the stale ones are counted.
 """
 
 from __future__ import annotations
@@ -41,26 +41,27 @@ if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.scenario import Scenario
 
 CLIENT_TIMEOUT_MS = 3_000
-"""A client that has heard nothing for so long takes the outcome for unknown."""
+"""After this time without an answer a client takes the outcome as unknown."""
 
 REQUESTS_TOGETHER_MAX = 3
 """Requests that reach the leader in one turn of its loop and share an append."""
 
 PARKED_MAX = 20_000
-"""Replies waiting at one node; more requests are refused, as the controller does."""
+"""Limit of parked replies at one node; further requests are refused, as by the controller."""
 
 
 LEADER_READS, LEADER_READS_OF_SEVERAL = 0.2, 0.7
-"""Share of turns that are a leader read; the second while several nodes take themselves for it."""
+"""Share of requests that are leader reads; the second applies while several nodes act as leader."""
 
 BARRIER_READS, ANY_NODE = 0.15, 0.05
-"""Share of other requests that read by barrier, and of all that go to any node although there is a
-leader."""
+"""Share of the other requests that are barrier reads; share of all requests that go to a random
+node although there is a leader."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Request:
-    """operation: what its client asks. record: what it appends, empty for a leader read."""
+    """operation: the client's operation. record: the bytes that it appends, empty for a leader
+    read."""
 
     operation: Operation
     record: bytes
@@ -77,7 +78,7 @@ class _Parked:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Replies that wait at one process of one node."""
+    """Replies that are parked at one process of one node."""
 
     incarnation: int = 0
     epoch: int = -1
@@ -85,29 +86,29 @@ class _Waiting:
 
 
 class Workload(NodeListener, Protocol):
-    """Whoever asks the nodes for things, and judges what they were told.
+    """The clients of a world: they send requests to the nodes, and check the answers.
 
-    is_busy: go on asking, every interval_ms.
+    is_busy: while True, requests are sent every interval_ms.
     """
 
     is_busy: bool
     interval_ms: int
 
     def ask(self) -> None:
-        """Ask for something, and again after a while as long as is_busy."""
+        """Send requests now, and again every interval_ms while is_busy."""
 
     def check_history(self) -> None:
-        """Raise CheckFailed if what was told cannot be."""
+        """Raise CheckFailed if the answers contradict each other or the log."""
 
     def stale_count(self) -> int:
-        """Reads answered from the past."""
+        """The number of stale reads."""
 
     def outcome_counts(self) -> dict[str, int]:
-        """Operations by what those who asked were told."""
+        """The number of operations by outcome."""
 
 
 class ClientWorld(Protocol):
-    """The part of a world that clients see."""
+    """The part of a world that clients use."""
 
     @property
     def scenario(self) -> Scenario: ...
@@ -126,7 +127,7 @@ class ClientWorld(Protocol):
 
 
 class Clients:
-    """is_busy: go on asking, every interval_ms."""
+    """is_busy: while True, requests are sent every interval_ms."""
 
     def __init__(self, world: ClientWorld, rng: random.Random) -> None:
         self.is_busy = True
@@ -138,7 +139,7 @@ class Clients:
         self._last_number = 0
 
     def ask(self) -> None:
-        """Send a few requests, and again after a while as long as is_busy."""
+        """Send a few requests, and again every interval_ms while is_busy."""
         if not self.is_busy:
             return
         timeline = self._world.timeline
@@ -157,7 +158,7 @@ class Clients:
         timeline.after(CLIENT_TIMEOUT_MS, partial(self._give_up, requests))
 
     def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
-        """Answer what is committed now."""
+        """Answer the requests that are committed now."""
         waiting = self._waiting.get(node.node_id)
         if waiting is None or waiting.incarnation != node.incarnation or not node.is_leader:
             return
@@ -165,7 +166,8 @@ class Clients:
             self._answer(waiting.parked.popleft())
 
     def on_leader_changed(self, node: CheckedNode) -> None:
-        """Replies that wait at a node which leads no more get no certain answer."""
+        """Replies that are parked at a node which is no longer the leader get an unknown
+        outcome."""
         waiting = self._waiting.pop(node.node_id, None)
         if waiting is None:
             return
@@ -177,7 +179,7 @@ class Clients:
                 self._reply(parked.request, Outcome.UNKNOWN)
 
     def check_history(self) -> None:
-        """Raise CheckFailed if what the clients saw cannot be."""
+        """Raise CheckFailed if the answers contradict each other or the log."""
         values = self._world.checks.committed_values()
         strict = [r.operation for r in self._requests if r.record]
         check_linearizable(strict, values)
@@ -197,22 +199,24 @@ class Clients:
             check_real_time(operations)
 
     def stale_count(self) -> int:
-        """Leader reads that missed something acknowledged before they began."""
+        """The number of leader reads that missed a value which was acknowledged before they
+        began."""
         operations = [request.operation for request in self._requests]
         return stale_reads(operations, self._world.checks.committed_values())
 
     def outcome_counts(self) -> dict[str, int]:
-        """Operations by what their clients were told."""
+        """The number of operations by outcome."""
         counts = {outcome.value: 0 for outcome in Outcome}
         for request in self._requests:
             counts[request.operation.outcome.value] += 1
         return counts
 
-    # A request's way.
+    # The path of a request.
 
     def _target(self, *, is_leader_read: bool) -> SimNode:
-        """Mostly the newest leader, sometimes any node. A leader read goes to whoever takes itself
-        for the leader: clients that know the newest one never see what a deposed one answers."""
+        """Mostly the newest leader, sometimes a random node. A leader read goes to any node that
+        acts as leader, since clients that use only the newest leader never see a deposed leader's
+        answers."""
         nodes = list(self._world.nodes.values())
         leaders = [node for node in nodes if node.is_leader]
         if not leaders or self._rng.random() < ANY_NODE:
@@ -222,7 +226,8 @@ class Clients:
         return max(leaders, key=lambda node: node.core.epoch)
 
     def _is_quiet(self) -> bool:
-        """Nothing but leader reads: those of a deposed leader wait behind appends, if any came."""
+        """True in times without appends: a deposed leader's reads would wait behind its uncommitted
+        appends."""
         quiet_ms = self._world.scenario.quiet_ms
         return self._world.network.is_rough and (
             quiet_ms > 0 and self._world.timeline.now_ms // quiet_ms % 2 == 1
@@ -253,7 +258,7 @@ class Clients:
         records = [request.record for request in requests if request.record]
         if waiting is None or waiting.incarnation != incarnation:
             waiting = self._waiting[node.node_id] = _Waiting(incarnation=incarnation, epoch=epoch)
-        # Parked first: on a quorum of one the append may be committed before `propose` returns.
+        # Parked before the append: a quorum of one may commit the append before `propose` returns.
         end_offset = node.core.log.end_offset
         count, last = node.mirror.state()
         for request in requests:

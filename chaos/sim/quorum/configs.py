@@ -1,4 +1,4 @@
-"""The configuration of a run's nodes at their start, as `kvorum init` would write it."""
+"""The configurations of a run's nodes at their start, as `kvorum init` would write them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def configs_of(scenario: Scenario, rng: random.Random) -> dict[int, RaftConfig]:
             cluster_id=cluster_id,
             voters=() if scenario.is_dynamic else tuple(range(1, scenario.voters + 1)),
             directory_id=new_uuid(rng),
-            # A broker has no listener that the quorum knows.
+            # The quorum does not know a broker's listener.
             address=(f"host{node_id}", CONTROLLER_PORT)
             if node_id in scenario.controller_ids
             else None,
@@ -36,7 +36,7 @@ def configs_of(scenario: Scenario, rng: random.Random) -> dict[int, RaftConfig]:
 
 
 def stand_in(node_id: int) -> int:
-    """A node's id for the bootstrap server that this controller is (-2, -3, ...)."""
+    """The id (-2, -3, ...) that nodes use for this controller as a bootstrap server."""
     return -1 - node_id
 
 

@@ -1,9 +1,9 @@
-"""A decaying disk: one stored byte changes, and what recovery makes of it.
+"""A decaying disk: flips one stored byte, and examines the result of recovery.
 
-Flipped are bytes of snapshots, all of which are under a checksum, and those that Kafka's batch
-format protects: the length, the magic and everything under the CRC. The base offset and the leader
-epoch of a batch lie outside its checksum (brokers stamp them into batches that clients sealed), and
-quorum-state has none at all, so damage there can pass unseen: the simulator does not flip those.
+It flips bytes of snapshots, which are all under a checksum, and bytes that Kafka's batch format
+protects: the length, the magic and everything under the CRC. The base offset and the leader epoch
+of a batch are outside its checksum (brokers write them into clients' batches), and quorum-state has
+no checksum. Recovery cannot notice damage there, so the simulator does not flip those bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Damage(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flipped:
-    """Where a byte was damaged. end_offset: of the batch it belongs to, -1 for a snapshot's."""
+    """The place of a flipped byte. end_offset: of its batch, -1 for a byte of a snapshot."""
 
     path: str
     position: int
@@ -46,7 +46,8 @@ class Flipped:
 
 
 def flip_byte(disk: MemoryDisk, directory: str, *, draw: int, mask: int) -> Flipped | None:
-    """Damage the draw-th protected byte, modulo their number; None if there is none."""
+    """Flip byte number `draw` of the protected bytes, modulo their number; None if there are
+    none."""
     spans: list[tuple[str, int, int, int]] = []
     for name in disk.list_dir(directory):
         path = f"{directory}/{name}"
@@ -77,10 +78,10 @@ def examine(
     durable_end_offset: int,
     now_ms: int,
 ) -> Damage:
-    """Open the damaged disk as a starting node would, and say what it makes of it.
+    """Open the damaged disk as a starting node would, and return the outcome.
 
-    Raises CheckFailed if it reads anything but what was fsynced, or gives up what was fsynced
-    behind the damage: a torn tail may be cut, anything else must be refused. Changes the disk as
+    Raises CheckFailed if recovery reads anything but the fsynced bytes, or drops fsynced records
+    behind the damage: it may cut a torn tail and must refuse any other damage. Changes the disk as
     recovery does; save it before.
     """
     try:
@@ -99,7 +100,8 @@ def examine(
     kept_end = min(found.end_offset, durable_end_offset)
     digest = durable.digest_at(kept_end)
     if found.start_offset >= durable_end_offset:
-        # A snapshot that had come before the stop took the log's place: the start judges that.
+        # A snapshot that had been received before the stop replaced the log: the checks of the
+        # start cover it.
         return Damage.HARMLESS
     check(
         found.digest_at(kept_end) == digest,

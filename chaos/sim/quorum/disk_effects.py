@@ -1,4 +1,4 @@
-"""A simulated node's handling of effects on its log and snapshots, as `raft.node` does it."""
+"""Carries out effects on a simulated node's log and snapshots, as `raft.node` does."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SnapshotEffect = (
 
 
 def carry_out_log_effect(node: NodeProcess, effect: LogEffect) -> None:
-    """Do it at once. Raises OSError, PowerCut."""
+    """Carry out the effect at once. Raises OSError, PowerCut."""
     checks = node.world.checks
     if isinstance(effect, TruncateLog):
-        # The node no longer vouches for the records being cut, whether or not the cut succeeds.
+        # The node no longer vouches for the truncated records, even if the truncation fails.
         node.durable_end_offset = min(node.durable_end_offset, effect.end_offset)
     if isinstance(effect, AppendVoters):
         checks.on_changing_voters(node, effect)
@@ -39,7 +39,7 @@ def carry_out_log_effect(node: NodeProcess, effect: LogEffect) -> None:
 
 
 def carry_out_snapshot_effect(node: NodeProcess, effect: SnapshotEffect) -> None:
-    """Begin it; disk work goes on in the background. Raises OSError, PowerCut."""
+    """Begin the effect; disk work continues in the background. Raises OSError, PowerCut."""
     world = node.world
     match effect:
         case ReplyWithSnapshot(token):
@@ -56,7 +56,8 @@ def carry_out_snapshot_effect(node: NodeProcess, effect: SnapshotEffect) -> None
             node.worker.queue(node.files.finish(effect), _deliver_to(node))
         case ReplaceLog(snapshot):
             state, voters = world.snapshot_checks.on_replacing(node, snapshot)
-            # From here on a restart must come up with this, however far the replacement gets.
+            # From here on a restart must recover this snapshot, even if the replacement of the log
+            # is incomplete.
             node.mirror = Mirror(base=state, voters=voters)
             node.durable_end_offset = snapshot.offset
             node.replica_log.carry_out(effect, wall_ms=node.local_ms)
@@ -95,7 +96,7 @@ def _after(node: NodeProcess, effect: DropSnapshots | None = None) -> Any:
 
 
 def _is_well(node: NodeProcess, task: SimTask[Any]) -> bool:
-    """True if the work was done; a disk that failed ends the process, anything else the run."""
+    """True if the task succeeded. A failed disk ends the process, any other error ends the run."""
     if isinstance(task.error, OSError):
         node.die(task.error)
         return False

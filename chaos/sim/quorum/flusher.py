@@ -1,4 +1,4 @@
-"""A node's fsyncs of its log: one at a time, each taking a while, as the driver's worker does."""
+"""A node's fsyncs of its log: one at a time, each with a duration, as in the driver's worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kvorum.storage.log.flush import FlushTicket
 
 
 class Flusher:
-    """One process's. The newest FlushLog stands for those that came while a flush was under way."""
+    """The flusher of one process. The newest FlushLog covers those that came during a flush."""
 
     def __init__(self, node: NodeProcess) -> None:
         self._node = node
@@ -19,7 +19,7 @@ class Flusher:
         self._is_flushing = False
 
     def flush(self, effect: FlushLog) -> None:
-        """Carry it out once the flush under way, if any, has ended."""
+        """Fsync now, or after the flush that is under way."""
         self._wanted = effect
         self._begin()
 
@@ -41,7 +41,7 @@ class Flusher:
         except (OSError, PowerCut) as error:
             node.die(error)
             return
-        # Counted at once, even while the process stands still: the bytes are on the disk.
+        # Counted at once, even while the process is paused: the bytes are on the disk.
         if wanted.generation == node.core.log.generation:
             node.durable_end_offset = max(node.durable_end_offset, ticket.end_offset)
         node.submit(lambda: self._tell(ticket, wanted))

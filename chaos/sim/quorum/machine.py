@@ -1,7 +1,8 @@
-"""The state machine of a node: applies what is committed, snapshots itself, loads snapshots.
+"""The state machine of a node: applies committed records, writes and loads snapshots.
 
-Stands for `metadata.controller.loop` and `metadata.image.snapshotter`: one snapshot is written at a
-time, nothing is applied while one is being loaded, and of several to load the latest wins.
+It stands in for `metadata.controller.loop` and `metadata.image.snapshotter`: one snapshot is
+written at a time, no record is applied while a snapshot is loaded, and of several snapshots to load
+the latest wins.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kvorum.snapshots.format import SnapshotHeader
 
 
 class StateMachine:
-    """One process's. state: of what has been applied."""
+    """The state machine of one process. state: after the applied records."""
 
     def __init__(self, node: NodeProcess, state: ListState) -> None:
         self.state = state
@@ -33,7 +34,7 @@ class StateMachine:
         self._plan_snapshot()
 
     def apply(self, high_watermark: int) -> None:
-        """Apply what is committed, as read back from the log's bytes."""
+        """Apply the committed records, read back from the log's bytes."""
         if self._wanted is not None or high_watermark <= self.state.end_offset:
             return
         log = self._node.replica_log.log
@@ -43,24 +44,24 @@ class StateMachine:
             self.snapshot()
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
-        """Nothing to a list."""
+        """No effect on a list."""
 
     def before_voter_change(self) -> None:
-        """Nothing waits to be appended."""
+        """No effect: a list has no pending appends."""
 
     def after_event(self) -> None:
-        """Nothing to do."""
+        """No effect."""
 
     def on_clock_changed(self) -> None:
-        """Nothing waits for a time."""
+        """No effect: a list has no timers."""
 
     def stop(self) -> None:
-        """Nothing of it outlives the process."""
+        """No effect: no part of a list outlives the process."""
 
-    # Snapshots of its own.
+    # The node's own snapshots.
 
     def snapshot(self) -> bool:
-        """Write the state as a snapshot, in the background; False if there is nothing new."""
+        """Write the state as a snapshot, in the background; False if there are no new records."""
         node, state = self._node, self.state
         newest = max((s.offset for s in node.core.log.snapshots), default=0)
         if self._is_writing or self._wanted is not None or state.end_offset <= newest:
@@ -83,7 +84,7 @@ class StateMachine:
         self._is_writing = False
         self._plan_snapshot()
         if isinstance(task.error, OSError):
-            # As in `raft.node`: nothing rests on a snapshot that is not there.
+            # As in `raft.node`: nothing depends on a snapshot that was not written.
             node.world.note(node, f"cannot write a snapshot: {task.error}")
             node.world.tally["snapshots not written"] += 1
             return
@@ -106,13 +107,13 @@ class StateMachine:
     def _plan_snapshot(self) -> None:
         every = self._node.world.scenario.snapshot_every
         if every:
-            # Nodes snapshot at different offsets, each in its own rhythm.
+            # The distance is random, so that nodes snapshot at different offsets.
             self._due_offset = self.state.end_offset + self._node.rng.randint(1, 2 * every)
 
-    # Snapshots of the leader.
+    # Snapshots from the leader.
 
     def load(self, snapshot: OffsetAndEpoch) -> None:
-        """The log begins anew behind this snapshot, which is on disk."""
+        """Load this snapshot, which is on disk; the log now starts at its end."""
         self._wanted = snapshot
         if not self._is_loading:
             self._load()
@@ -128,7 +129,8 @@ class StateMachine:
         def loaded(task: SimTask[ListState]) -> None:
             self._is_loading = False
             if self._wanted != snapshot:
-                self._load()  # whatever came of it: a newer one is wanted, this one may be gone
+                # after any result: a newer snapshot is wanted, and this one may be removed
+                self._load()
             elif isinstance(task.error, OSError) and task.error.errno != errno.ENOENT:
                 node.die(task.error)
             elif task.error is not None:

@@ -1,7 +1,7 @@
-"""What a node's log holds, record by record, with a digest of every prefix.
+"""A copy of a node's log, record by record, with a digest of every prefix.
 
-Two logs agree up to an offset if their digests there are equal, so the checks that run after
-every event cost no walk over the log.
+Two logs agree up to an offset if their digests there are equal, so the checks that run after every
+event need not read the logs.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ NO_KEYS: VoterKeys = frozenset()
 
 
 class Mirror:
-    """Entries behind `base`; of what a snapshot took the place of only the state is known.
+    """Entries after `base`; of the records that a snapshot replaced only the state is known.
 
-    voter_sets: (offset, voters) of each VotersRecord held; base_voters: who votes before them.
-    It remembers what the log has trimmed since: the checks compare that as well.
+    voter_sets: (offset, voters) of each VotersRecord in the log; base_voters: the voters before
+    them. A mirror keeps the records that the log has trimmed since, so that the checks compare them
+    too.
     """
 
     __slots__ = ("_counts", "_digests", "base", "base_voters", "entries", "epochs", "voter_sets")
@@ -58,7 +59,7 @@ class Mirror:
         self.epochs: list[tuple[int, int]] = []
         self.voter_sets: list[tuple[int, VoterKeys]] = []
         if self.base.end_offset:
-            # The record before the base is known by its epoch.
+            # Only the epoch of the record before the base is known.
             self.epochs.append((self.base.epoch, self.base.end_offset - 1))
         self._digests = [self.base.digest]
         self._counts = [self.base.count]
@@ -79,14 +80,14 @@ class Mirror:
         return self.voter_sets[-1][1] if self.voter_sets else self.base_voters
 
     def voters_at(self, end_offset: int) -> VoterKeys:
-        """Voters by the prefix that ends there (exclusive)."""
+        """The voters after the prefix that ends there (exclusive)."""
         for offset, keys in reversed(self.voter_sets):
             if offset < end_offset:
                 return keys
         return self.base_voters
 
     def append(self, epoch: int, value: bytes) -> None:
-        """One more record."""
+        """Add one record."""
         if not self.epochs or self.epochs[-1][0] != epoch:
             self.epochs.append((epoch, self.end_offset))
         if value.startswith(VOTERS_PREFIX):
@@ -107,7 +108,7 @@ class Mirror:
             self.voter_sets.pop()
 
     def carry_out(self, effect: LogEffect) -> None:
-        """Apply an operation that the log has just done."""
+        """Apply an operation that the log has just carried out."""
         match effect:
             case AppendProposed(_, epoch, batches):
                 for batch in batches:
@@ -116,7 +117,7 @@ class Mirror:
             case AppendLeaderChange(_, epoch):
                 self.append(epoch, b"")
                 if effect.has_voter_set:
-                    # KRaftVersion and VotersRecord stand in the same batch.
+                    # KRaftVersion and VotersRecord are in the same batch.
                     self.append(epoch, b"")
                     self.append(epoch, voters_value(effect.voters))
             case AppendVoters(_, epoch):
@@ -128,17 +129,18 @@ class Mirror:
                 self.truncate(end_offset)
 
     def entry(self, offset: int) -> Entry | None:
-        """The record at offset, None if it is not held."""
+        """The record at offset, None if the mirror does not have it."""
         index = offset - self.start_offset
         return self.entries[index] if 0 <= index < len(self.entries) else None
 
     def digest_at(self, end_offset: int) -> int | None:
-        """Digest of everything below end_offset; None beyond the end or below the start."""
+        """Digest of all records below end_offset; None above the end or below the start."""
         index = end_offset - self.start_offset
         return self._digests[index] if 0 <= index < len(self._digests) else None
 
     def state(self) -> tuple[int, bytes]:
-        """The replicated list as a read sees it: how many values, and the last (empty if none)."""
+        """The replicated list as a read sees it: the number of values, and the last one (empty if
+        none)."""
         count = self._counts[-1]
         if count == self.base.count:
             return count, self.base.last

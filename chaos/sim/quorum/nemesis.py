@@ -1,5 +1,5 @@
-"""The simulator's back end of faults: carries out those of a schedule, and heals the world when
-their time is over."""
+"""The simulator's back end of faults: carries out the faults of a schedule, and ends them all in
+the second phase."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class StruckWorld(Protocol):
-    """The part of a world that faults strike."""
+    """The part of a world that faults change."""
 
     @property
     def timeline(self) -> Timeline: ...
@@ -71,25 +71,26 @@ class StruckWorld(Protocol):
     def disk_settings(self) -> DiskSettings: ...
 
     def may_vote(self, node: SimNode) -> bool:
-        """True if the node, with its disk, is a voter somewhere, or may be."""
+        """True if the node, with its disk, is or may become a voter in some voter set."""
 
     def can_spare(self, node: SimNode) -> bool:
-        """True if every voter set that is in force, or may be, can do without the node's disk."""
+        """True if every voter set that is or may come into force keeps a majority without the
+        node's disk."""
 
     def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node that is down, unless somebody else has by then."""
+        """Start a node after delay_ms, unless it has been started by then."""
 
 
 class Nemesis:
-    """struck: faults that hit somebody, by kind; outcomes of flipped bits are counted as well."""
+    """struck: faults that hit a node, by kind; outcomes of flipped bits are counted too."""
 
     def __init__(self, world: StruckWorld) -> None:
         self.struck: Counter[str] = Counter()
         self._world = world
 
     def strike(self, fault: Fault, kind: str = "") -> None:
-        """Let it happen, and count it under its kind. A fault whose target is not there does
-        nothing. Raises InvariantViolated for a fault that no world can do."""
+        """Carry out a fault, and count it under its kind. A fault without a present target has no
+        effect. Raises InvariantViolated for a fault that no world supports."""
         self.struck[kind or fault_name(fault)] += self._strike(fault)
 
     def _strike(self, fault: Fault) -> bool:
@@ -119,7 +120,7 @@ class Nemesis:
                 raise InvariantViolated(f"this world cannot do {fault_name(fault)}")
 
     def heal(self) -> None:
-        """No more faults: links, disks and processes are well from now on."""
+        """End all faults of links, disks and processes, and carry out no more."""
         self._note("healed")
         self._world.network.heal()
         for node in self._world.nodes.values():
@@ -131,7 +132,7 @@ class Nemesis:
     # Targets.
 
     def _ids(self, target: Target) -> tuple[int, ...]:
-        """The ids of the nodes meant, each once; none if nobody is meant now."""
+        """The ids of the target's nodes, each once; none if no node matches now."""
         match target.kind:
             case TargetKind.ACTIVE_CONTROLLER:
                 leaders = [node for node in self._world.nodes.values() if node.is_leader]
@@ -148,8 +149,8 @@ class Nemesis:
                 raise InvariantViolated(f"the simulator knows no target {target.text()}")
 
     def _ids_named(self, name: str) -> tuple[int, ...]:
-        """`node-3` is a node by its id; `broker-5` counts through the brokers, modulo their
-        number."""
+        """`node-3` is a node by its id; `broker-5` is a broker by its number, modulo the number of
+        brokers."""
         kind, _, number = name.partition("-")
         if kind == "node":
             return (int(number),)
@@ -157,7 +158,8 @@ class Nemesis:
         return (ids[int(number) % len(ids)],) if ids else ()
 
     def _each(self, target: Target, act: Callable[[SimNode], bool]) -> bool:
-        """Do it to every node meant that is not down for good; True if it hit any."""
+        """Call `act` for each target node, except those that are down for good; True if it hit
+        any."""
         nodes = [self._world.nodes.get(node_id) for node_id in self._ids(target)]
         hits = [act(node) for node in nodes if node is not None and not node.is_removed]
         return any(hits)
@@ -208,12 +210,12 @@ class Nemesis:
         return True
 
     def _flip_bits(self, node: SimNode, fault: FlipBits) -> None:
-        """Damage a stopped node's disk and see what recovery says.
+        """Damage a stopped node's disk and examine the result of recovery.
 
-        Damage below what a voter vouched for is loss that Raft does not tolerate: come back, it
-        would vote with less than it acknowledged. So either its operator puts back the bytes as
-        they were, or it is gone for good; with dynamic voters it comes back with an empty disk and
-        another directory id, as does an observer, whose loss harms nobody.
+        Raft does not tolerate the loss of records that a voter acknowledged: the voter would vote
+        with less than it acknowledged. So either the operator restores the original bytes, or the
+        node is down for good. With dynamic voters the node comes back with an empty disk and
+        another directory id; so does an observer, whose loss harms no one.
         """
         if node.is_up:
             node.stop(is_power_cut=True)
@@ -326,7 +328,7 @@ class Nemesis:
 
 
 def lasts_ms(fault: Fault) -> int:
-    """Until a simulated fault ends, which it does by itself."""
+    """The time after which a simulated fault ends by itself."""
     return required(duration_of(fault), "a simulated fault has a duration")
 
 

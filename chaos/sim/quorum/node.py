@@ -1,8 +1,8 @@
 """One simulated node: the real core over the real log, on a disk in memory.
 
-Does what `raft.node` does, in virtual time: effects in order, disk work taking a while, a failed
-disk ending the process. `start`, `stop` and `_carry_out` are the only places where a process
-begins, ends and acts.
+It does the work of `raft.node` in virtual time: effects are carried out in order, disk work has a
+duration, a failed disk ends the process. A process begins only in `start`, ends only in `stop` and
+acts only in `_carry_out`.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ from kvorum.runtime.memory_disk import Killed, PowerCut
 from kvorum.storage.format.batch import build_batch
 
 RESTART_MS = 300
-"""How long a node stays down that stopped by itself, as a supervisor would have it."""
+"""Time until a node that exited by itself is restarted, as by a supervisor."""
 
 
 class NodeWorld(ProcessWorld, Protocol):
-    """The part of a world in which a node begins, ends and comes back."""
+    """The part of a world that starts and stops a node."""
 
     def machine_of(self, node: SimNode, state: ListState) -> Machine:
-        """The state machine of a process that begins."""
+        """The state machine of a new process."""
 
     def on_stopped(self, node: SimNode) -> None:
         """A process ended."""
 
     def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node that is down, unless somebody else has by then."""
+        """Start a node after delay_ms, unless it has been started by then."""
 
 
 class SimNode:
-    """A node that may stop and come back.
+    """A node that may stop and start again.
 
-    mirror: its log. durable_end_offset: everything below must survive a power cut.
-    saved_vote: as last saved; saving_vote: one being saved when the node stopped.
-    is_dark: down with its whole machine, so that peers are not even refused.
-    is_removed: down for good; its disk lost what it had vouched for.
-    has_decayed: bits of its disk were flipped, so a snapshot on it may be damaged.
+    - mirror: its log. durable_end_offset: records below it must survive a power cut.
+    - saved_vote: as last saved; saving_vote: one that was being saved when the node stopped.
+    - is_dark: the whole machine is down, so that connections to it are not even refused.
+    - is_removed: down for good; its disk lost records that it had acknowledged.
+    - has_decayed: bits of its disk were flipped, so a snapshot on it may be damaged.
     """
 
     def __init__(self, world: NodeWorld, config: RaftConfig, rng: random.Random) -> None:
@@ -123,7 +123,7 @@ class SimNode:
 
     @property
     def applied(self) -> ListState:
-        """State of the state machine; of the last process while the node is down."""
+        """State of the state machine; while the node is down, that of the last process."""
         return self.machine.state
 
     def summary(self) -> str:
@@ -131,14 +131,14 @@ class SimNode:
             return f"{self._core.summary()} start={self._core.log.start_offset}"
         return f"node={self.node_id} {'removed' if self.is_removed else 'down'}"
 
-    # A process begins and ends.
+    # Start and stop of a process.
 
     def start(self) -> None:
-        """Recover from the disk and take part; does nothing if up already or removed."""
+        """Recover from the disk and join the quorum; no effect if the node is up or removed."""
         if self.is_up or self.is_removed:
             return
         if self.is_dark:
-            # Connections that peers still hold open to the old machine are reset by the new one.
+            # The new process resets connections that peers still have open to the old machine.
             self.world.network.break_connections(self.node_id)
         self.incarnation += 1
         self.is_up, self.is_paused, self.is_dark = True, False, False
@@ -152,7 +152,7 @@ class SimNode:
         self.deliver(Tick())
 
     def stop(self, *, is_power_cut: bool) -> None:
-        """Lose the process, and with the power whatever the disk had not synced."""
+        """End the process; in a power cut the disk also loses its unsynced bytes."""
         self.is_up, self.is_dark = False, is_power_cut
         self._core = self._replica_log = self._files = None
         self._held.clear()
@@ -166,7 +166,7 @@ class SimNode:
         self.world.on_stopped(self)
 
     def lose_disk(self) -> None:
-        """Have an empty disk from now on, while down, and with it another directory id."""
+        """Replace the disk of a stopped node by an empty one with another directory id."""
         invariant(not self.is_up, "a disk is changed while its node is down")
         self.world.checks.forget(self)
         self.disk = empty_disk(self.rng)
@@ -182,11 +182,11 @@ class SimNode:
         self.config = dataclasses.replace(self.config, address=(host, port + 1))
 
     def pause(self) -> None:
-        """Stand still, connections up (SIGSTOP)."""
+        """Pause the process; its connections stay open (SIGSTOP)."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Go on with what came in meanwhile."""
+        """Continue, first with the events that arrived during the pause."""
         self.is_paused = False
         held, self._held = self._held, []
         incarnation = self.incarnation
@@ -216,22 +216,22 @@ class SimNode:
         self.world.checks.on_log_changed(self)
 
     def die(self, error: OSError | PowerCut) -> None:
-        """The driver's rule: a disk that fails ends the process, which recovers from what is there.
+        """The driver's rule: a failed disk ends the process, which then recovers from the disk.
 
-        After a failed fsync the kernel may have dropped what it could not write.
+        After a failed fsync the kernel may have dropped the bytes that it could not write.
         """
         if isinstance(error, OSError) and error.errno not in (errno.EIO, errno.ENOSPC):
-            raise error  # not a disk that failed: the code asked it for what cannot be
+            raise error  # not a failed disk: the code made an invalid disk call
         self.world.note(self, f"dies of {error}")
         is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         is_kill = isinstance(error, Killed)
         self.stop(is_power_cut=not is_full and not is_kill)
         self.world.start_later(self, RESTART_MS)
 
-    # Events in.
+    # Incoming events.
 
     def deliver(self, event: Event) -> None:
-        """Let an event happen now, or once the node goes on."""
+        """Handle an event now, or when the paused node is resumed."""
         if not self.is_up:
             return
         if self.is_paused:
@@ -240,25 +240,25 @@ class SimNode:
         if isinstance(event, RequestReceived) and isinstance(event.request, VoterChangeRequest):
             self.machine.before_voter_change()
             if not self.is_up:
-                return  # of a disk that failed
+                return  # the disk failed
         self._step(event)
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Let a call happen now, or once the node goes on; never if it stops before."""
+        """Run a call now, or when the paused node is resumed; never if the node stops before."""
         if self.is_paused:
             self._held.append(call)
         elif self.is_up:
             call()
 
     def propose(self, values: Sequence[bytes]) -> int:
-        """Append values as leader, together; the offset of the first."""
+        """Append values as leader, in one batch; returns the offset of the first."""
         offset = self.core.log.end_offset
         batches = [build_batch([(None, value)], timestamp_ms=self.local_ms) for value in values]
         self._step(Propose(tuple(batches), (1,) * len(batches)))
         return offset
 
     def on_clock_changed(self) -> None:
-        """The clock jumped or runs at another rate: wake at the right time."""
+        """The clock jumped or runs at another rate: set the alarm again."""
         self._alarm.cancel()
         if self.is_up:
             self._set_alarm()
@@ -288,7 +288,7 @@ class SimNode:
         else:
             self._set_alarm()
 
-    # Effects out.
+    # Outgoing effects.
 
     def _carry_out(self, effect: Effect) -> None:
         world = self.world

@@ -1,4 +1,4 @@
-"""A node's process as its parts see it: state machine, flusher, effects on log and snapshots."""
+"""A node's process as its parts use it: state machine, flusher, effects on log and snapshots."""
 
 from __future__ import annotations
 
@@ -27,50 +27,50 @@ if TYPE_CHECKING:
 
 
 class Machine(Protocol):
-    """What stands on top of the log in one process of a node. `StateMachine` is the plain one; the
-    controller's world puts others in its place (`chaos.sim.controller.machine`)."""
+    """The state machine of one process of a node. `StateMachine` is the plain one; the controller's
+    world uses others (`chaos.sim.controller.machine`)."""
 
     @property
     def state(self) -> ListState:
-        """Of what has been applied."""
+        """The state after the applied records."""
 
     def apply(self, high_watermark: int) -> None:
-        """Everything below is committed."""
+        """All records below the high watermark are committed."""
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
-        """Another leader or epoch."""
+        """The leader or the epoch changed."""
 
     def before_voter_change(self) -> None:
-        """The quorum may append a record of its own in the event that comes now."""
+        """In the next event the quorum may append a record of its own."""
 
     def after_event(self) -> None:
-        """The core has made a step and its effects are carried out."""
+        """The core has handled an event, and its effects are carried out."""
 
     def on_clock_changed(self) -> None:
         """The node's clock jumped or runs at another rate."""
 
     def snapshot(self) -> bool:
-        """Write the state as a snapshot, in the background; False if there is nothing new."""
+        """Write the state as a snapshot, in the background; False if there are no new records."""
 
     def load(self, snapshot: OffsetAndEpoch) -> None:
-        """The log begins anew behind this snapshot, which is on disk."""
+        """Load this snapshot, which is on disk; the log now starts at its end."""
 
     def stop(self) -> None:
         """The process has ended."""
 
 
 class NodeListener(Protocol):
-    """Clients whose replies wait at nodes."""
+    """Clients whose replies are parked at nodes."""
 
     def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
-        """The node knows everything below to be committed."""
+        """The node has learned that all records below the high watermark are committed."""
 
     def on_leader_changed(self, node: CheckedNode) -> None:
-        """The node knows of another leader or epoch."""
+        """The node has learned of another leader or epoch."""
 
 
 class ProcessWorld(Protocol):
-    """The part of a world that a process and its parts work with."""
+    """The part of a world that a process and its parts use."""
 
     @property
     def scenario(self) -> Scenario: ...
@@ -100,13 +100,13 @@ class ProcessWorld(Protocol):
     def tally(self) -> Counter[str]: ...
 
     def note(self, node: CheckedNode, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
 
     def fsync_ms(self) -> int:
-        """How long the next fsync takes."""
+        """The duration of the next fsync."""
 
     def disk_call_ms(self, operation: str) -> int:
-        """How long the next disk call on a snapshot takes."""
+        """The duration of the next disk call on a snapshot."""
 
 
 class NodeProcess(CheckedNode, Protocol):
@@ -134,10 +134,10 @@ class NodeProcess(CheckedNode, Protocol):
     def worker(self) -> SnapshotWorker: ...
 
     def deliver(self, event: Event) -> None:
-        """Let an event happen now, or once the node goes on."""
+        """Handle an event now, or when the paused node is resumed."""
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Let a call happen now, or once the node goes on; never if it stops before."""
+        """Run a call now, or when the paused node is resumed; never if the node stops before."""
 
     def die(self, error: OSError | PowerCut) -> None:
-        """End the process: its disk has failed, or its power is gone."""
+        """End the process, since its disk has failed or its machine has lost power."""

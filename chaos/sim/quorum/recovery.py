@@ -1,5 +1,4 @@
-"""A node's disk as a start finds it: the real recovery, and what it came up with as the checks
-see it."""
+"""Recovery of a node's disk at a start, and its result in the form that the checks need."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ SEGMENT_BYTES = 3_000
 
 
 LoadState = Callable[[AsyncDisk, str], Coroutine[Any, Any, ListState]]
-"""Reads the state that a snapshot holds, checked whole. Raises CorruptData, OSError."""
+"""Reads the state in a snapshot and verifies the whole file. Raises CorruptData, OSError."""
 
 
 async def load_state(disk: AsyncDisk, path: str) -> ListState:
@@ -37,8 +36,8 @@ async def load_state(disk: AsyncDisk, path: str) -> ListState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSettings:
-    """How nodes of one run keep their log. static_voters: empty if the voter set is dynamic.
-    load_state: what the nodes' snapshots hold."""
+    """The log settings of a run's nodes. static_voters: empty if the voter set is dynamic.
+    load_state: reads the state in the nodes' snapshots."""
 
     static_voters: VoterKeys = NO_KEYS
     retention_bytes: int = 0
@@ -51,8 +50,8 @@ class DiskSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """The result of recovery. mirror: of the log behind the oldest snapshot; state: of the newest
-    one."""
+    """The result of recovery. mirror: of the log from the oldest snapshot on; state: of the newest
+    snapshot."""
 
     metadata: MetadataLog
     mirror: Mirror
@@ -60,7 +59,7 @@ class Opened:
 
 
 def empty_disk(rng: random.Random) -> MemoryDisk:
-    """A disk with the folders in place: their names are durable before anything rests on them."""
+    """A disk with its folders, whose names are already durable."""
     disk = MemoryDisk(rng)
     disk.make_dirs(DIRECTORY)
     for parent in ("/", "/node"):
@@ -93,7 +92,7 @@ def open_node(disk: MemoryDisk, settings: DiskSettings, *, now_ms: int) -> Opene
     log = metadata.replica_log.log
     state, base, voters = ListState(), ListState(), settings.static_voters
     if metadata.replica_log.snapshots:
-        # The mirror begins at the oldest one: from there the log must lead to all the others.
+        # The mirror begins at the oldest snapshot: from there the log must reach all later ones.
         base, voters = read_state(disk, files.path(metadata.replica_log.snapshots[0]), settings)
         state, _ = read_state(disk, files.path(metadata.replica_log.snapshots[-1]), settings)
     elif settings.is_dynamic:
@@ -105,7 +104,7 @@ def open_node(disk: MemoryDisk, settings: DiskSettings, *, now_ms: int) -> Opene
 
 
 def read_state(disk: MemoryDisk, path: str, settings: DiskSettings) -> tuple[ListState, VoterKeys]:
-    """State and voters that a snapshot holds, read at once. Raises CorruptData, OSError."""
+    """State and voters in a snapshot, read at once. Raises CorruptData, OSError."""
     disk_now = SimAsyncDisk(disk)
     state = run_now(settings.load_state(disk_now, path))
     header = run_now(read_header(disk_now, path))

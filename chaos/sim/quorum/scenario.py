@@ -1,7 +1,8 @@
-"""What one run of the simulator is: the quorum, how rough its world is, and what happens in it.
+"""The scenario of a simulated run: the quorum, the disturbances of its network and disks, and the
+faults.
 
-A seed stands for a scenario (`scenario_of`), so that seeds differ in kind (swarm testing). A
-scenario is data: it can be written as one JSON line, made smaller and run again.
+A seed determines a scenario (`scenario_of`), so that seeds differ in kind (swarm testing). A
+scenario is data: it can be written as one JSON line, shrunk and run again.
 """
 
 from __future__ import annotations
@@ -24,26 +25,28 @@ CANDIDATES_MAX = 9
 OBSERVERS_MAX = 9
 
 WHOLE_SNAPSHOT = 1 << 20
-"""More than any snapshot here has: one piece is the whole."""
+"""More than the size of any simulated snapshot: one chunk is the whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One run. Probabilities are per message, and hold while faults last.
+    """One run. Probabilities are per message, and apply while faults last.
 
-    seed: decides all that is random in the run itself: delays, losses, timers, what a crash
-        keeps, ids. The other fields do not depend on it once they are written down.
-    delay_ms_max, fsync_ms_max: delays are drawn from [0, max], so messages overtake each other.
-    spike: a message takes up to a second longer.
-    drift: how far clocks may be off, in thousandths.
-    propose_interval_ms: clients ask so often.
-    quiet_ms: for so long clients append, for so long they only read, in turn; 0: no quiet times.
-    is_dynamic: kraft.version 1: the voters come from the log, and may change.
-    candidates: controllers that do not vote at first.
-    snapshot_every: a node snapshots after about so many records; 0: never.
-    snapshot_chunk_bytes: what one FetchSnapshot brings at most. piece_damage: it comes damaged,
-        or cut where the file seems to end.
-    retention_bytes: log and snapshots above it lose their oldest snapshots, all but two.
+    - seed: of all random values in the run itself: delays, losses, timers, the bytes that survive a
+      crash, ids. The other fields do not depend on it once they are written down.
+    - delay_ms_max, fsync_ms_max: delays are drawn from [0, max], so messages overtake each other.
+    - spike: a message takes up to a second longer.
+    - drift: the greatest error of a clock's rate, in thousandths.
+    - propose_interval_ms: the interval of the clients' requests.
+    - quiet_ms: clients append for this time, then only read for this time, in turn; 0: no quiet
+      times.
+    - is_dynamic: kraft.version 1: the voters come from the log, and may change.
+    - candidates: controllers that do not vote at first.
+    - snapshot_every: a node snapshots after about this many records; 0: never.
+    - snapshot_chunk_bytes: the greatest chunk of one FetchSnapshot.
+    - piece_damage: a chunk arrives damaged, or truncated where the file seems to end.
+    - retention_bytes: while log and snapshots are larger, the oldest snapshots are removed, all but
+      two.
     """
 
     WORLD: ClassVar[str] = "quorum"
@@ -75,12 +78,12 @@ class Scenario:
 
     @property
     def controller_ids(self) -> range:
-        """Those that vote or may come to vote."""
+        """The voters, and the controllers that may become voters."""
         return range(1, self.voters + self.candidates + 1)
 
 
 def scenario_of(seed: int) -> Scenario:
-    """The scenario that a seed stands for."""
+    """The scenario that a seed determines."""
     rng = random.Random(f"scenario-{seed}")
     scenario = Scenario(
         seed=seed,
@@ -131,7 +134,7 @@ def to_json(scenario: Scenario) -> str:
 def from_json(text: str, kinds: Mapping[str, type[Scenario]] | None = None) -> Scenario:
     """The scenario in a JSON object, which may name one of these worlds.
 
-    Raises ConfigError naming what is wrong.
+    Raises ConfigError, which names the problem.
     """
     try:
         fields: dict[str, Any] = dict(json.loads(text))

@@ -1,8 +1,8 @@
-"""A process's work on snapshot files: coroutines over its disk, a while between two disk calls.
+"""A process's work on snapshot files: coroutines over its disk, with delays between disk calls.
 
-As in `raft.node`: writing, receiving and removing wait in one queue, so that each finds the folder
-as the one before left it; reading for others happens beside it. A process that ends takes all of it
-along, wherever it stands.
+As in `raft.node`, writes, receives and removals wait in one queue, so that each finds the folder as
+the previous one left it; reads for other nodes run beside the queue. When a process ends, all this
+work ends at its present point.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from kvorum.runtime.memory_disk import PowerCut
 T = TypeVar("T")
 
 OnEnd = Callable[[SimTask[Any]], None]
-"""Hears of a task that has ended; its error is not dealt with yet."""
+"""Called with a task that has ended; the callback handles its error."""
 
 
 class WorkingWorld(Protocol):
-    """The part of a world that decides how long disk calls take."""
+    """The part of a world that decides the durations of disk calls."""
 
     @property
     def timeline(self) -> Timeline: ...
 
     def disk_call_ms(self, operation: str) -> int:
-        """How long the next disk call on a snapshot takes."""
+        """The duration of the next disk call on a snapshot."""
 
 
 class WorkingNode(Protocol):
@@ -44,14 +44,14 @@ class WorkingNode(Protocol):
     def is_up(self) -> bool: ...
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Let a call happen now, or once the node goes on."""
+        """Run a call now, or when the paused node is resumed."""
 
     def die(self, error: OSError | PowerCut) -> None:
         """The disk has failed, or the power is gone."""
 
 
 class SnapshotWorker:
-    """One process's."""
+    """The worker of one process."""
 
     def __init__(self, node: WorkingNode) -> None:
         self._node = node
@@ -61,14 +61,14 @@ class SnapshotWorker:
         self._is_working = False
 
     def queue(self, work: Coroutine[Any, Any, T], on_end: Callable[[SimTask[T]], None]) -> None:
-        """Run it behind what was queued before."""
+        """Run the work after all work that was queued before."""
         self._queue.append((SimTask(work), on_end))
         if not self._is_working:
             self._is_working = True
             self._soon(self._next)
 
     def beside(self, work: Coroutine[Any, Any, T], on_end: Callable[[SimTask[T]], None]) -> None:
-        """Run it at once, whatever the queue does."""
+        """Run the work at once, beside the queue."""
         task = SimTask(work)
         self._beside = [other for other in self._beside if not other.is_finished]
         self._beside.append(task)
@@ -110,7 +110,7 @@ class SnapshotWorker:
         on_end(task)
 
     def _soon(self, call: Callable[[], None]) -> None:
-        # Never within the event that asked for it: the core does not step inside a step.
+        # Never within the event that requested it: a core's step must not run inside another step.
         self._later(0, call)
 
     def _later(self, delay_ms: int, call: Callable[[], None]) -> None:

@@ -1,7 +1,9 @@
-"""The replicated state of a simulated node, and voter sets and their changes as checks see them.
+"""The replicated state of a simulated node, and voter sets and their changes in the form of the
+checks.
 
-The state is the list that clients append to, kept as its length, its last value and a running
-digest of every record, so that equal digests mean equal histories. A snapshot's payload is this.
+The state is the list that clients append to, stored as its length, its last value and a running
+digest of every record, so that equal digests mean equal histories. A snapshot has this as its
+payload.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.ids import UUID_ZERO
 
 Entry = tuple[int, bytes]
-"""Epoch and value of one record. The value of a control record is empty, of a VotersRecord what
-`voters_value` makes of it."""
+"""Epoch and value of one record. A control record has an empty value, a VotersRecord the value of
+`voters_value`."""
 
 VoterKeys = frozenset[tuple[int, bytes]]
-"""Voters as (node id, directory id). Zero for the directory id: the id alone decides."""
+"""Voters as (node id, directory id). With a directory id of zero any disk of that node matches."""
 
 VALUE_PREFIX = b"v"
 """The prefix of clients' values; barriers of reads and control records do not count as values."""
@@ -36,7 +38,7 @@ _PAYLOAD = struct.Struct(">IQ")
 class ListState:
     """State after all records below end_offset, the last of which has `epoch`.
 
-    count, last: how many values there are, and the last one, empty if there is none.
+    count, last: the number of values, and the last one, empty if there is none.
     """
 
     end_offset: int = 0
@@ -57,7 +59,7 @@ class ListState:
         return ListState(end_offset=end_offset, epoch=epoch, digest=digest, count=count, last=last)
 
     def payloads(self) -> tuple[bytes, bytes]:
-        """Data frames of a snapshot of it."""
+        """The data frames of a snapshot of this state."""
         return _PAYLOAD.pack(self.digest, self.count), self.last
 
 
@@ -76,7 +78,7 @@ def next_digest(digest: int, epoch: int, value: bytes) -> int:
 
 
 class ChangeKind(enum.Enum):
-    """The kind of change that is asked for."""
+    """The kind of a requested change."""
 
     ADD = "add"
     REMOVE = "remove"
@@ -84,8 +86,8 @@ class ChangeKind(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Change:
-    """One request. directory_id: of the disk meant, zero for whatever votes under that id.
-    outcome: UNKNOWN until, and unless, an answer comes."""
+    """One request. directory_id: of the disk, zero for any disk under that id. outcome: UNKNOWN
+    unless and until an answer arrives."""
 
     kind: ChangeKind
     node_id: int
@@ -114,7 +116,7 @@ def keys_in(value: bytes) -> VoterKeys | None:
 
 
 def most_of(voter_count: int) -> int:
-    """A majority. Not `raft.quorum`'s, which is under test."""
+    """A majority. Deliberately not `raft.quorum`'s, which is under test."""
     return voter_count // 2 + 1
 
 

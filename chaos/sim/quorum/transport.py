@@ -1,8 +1,8 @@
-"""The quorum's messages on the simulated network: requests, answers, and what a node hears of them.
+"""The quorum's messages on the simulated network: requests, answers, and the events of their
+senders.
 
-What a node hears of a request it sent is what the real transport would tell it: an answer; a
-failure, when the connection is refused or breaks or a unary call's deadline passes; or, for a
-fetch, silence.
+A node learns the same about its request as from the real transport: an answer; a failure, when the
+connection is refused or breaks or a unary call's deadline passes; or, for a fetch, nothing.
 """
 
 from __future__ import annotations
@@ -30,28 +30,27 @@ from kvorum.raft.replica_log import fetched_spans
 from kvorum.snapshots.format import FOOTER
 
 _FOOTER = struct.pack(">BHB", FOOTER, 0, 0)
-"""How a snapshot's footer begins: its kind and three bytes of its length (snapshots.format)."""
+"""The first bytes of a snapshot's footer: its kind and three bytes of its length
+(snapshots.format)."""
 
 OnReply = Callable[[int, Request, Response], None]
-"""Given the node that answers, the request and the answer."""
+"""Called with the answering node, the request and the answer."""
 
 
 class TransportNode(Host, Protocol):
-    """An end of messages (`chaos.sim.quorum.node.SimNode`)."""
+    """Sender or receiver of messages (`chaos.sim.quorum.node.SimNode`)."""
 
     @property
     def config(self) -> RaftConfig: ...
 
     def deliver(self, event: Event) -> None:
-        """Let an event happen now, or once the node goes on."""
+        """Handle an event now, or when the paused node is resumed."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Call:
-    """One request under way. is_over: its sender has heard the outcome, or waits no more.
-
-    named_id: what the sender calls the receiver, a stand-in if it does not know its id.
-    """
+    """One request under way. is_over: its sender has got the outcome, or no longer waits. named_id:
+    the sender's id for the receiver, a stand-in if it does not know the real one."""
 
     sender_id: int
     sender_incarnation: int
@@ -67,8 +66,8 @@ class _Call:
 class Transport:
     """All requests of a run, and their answers.
 
-    nodes: by id; bootstrap_ids: the node that a stand-in for a bootstrap server leads to.
-    on_reply: hears of every answer that leaves a node, with its request.
+    nodes: by id; bootstrap_ids: the node behind each stand-in for a bootstrap server. on_reply:
+    called for every answer that leaves a node, with its request.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Transport:
         self._rng = rng
         self._scenario = scenario
         self._calls: dict[int, _Call] = {}  # by token, until the receiver replies
-        self._open: dict[int, list[_Call]] = {}  # by sender, those it may still hear of
+        self._open: dict[int, list[_Call]] = {}  # by sender, those without an outcome
         self._fetches: dict[Link, _Call] = {}
         self._outside: dict[int, Callable[[Response], None]] = {}
         self._last_token = 0
@@ -90,7 +89,7 @@ class Transport:
     def send(
         self, sender: TransportNode, named_id: int, correlation_id: int, request: Request
     ) -> None:
-        """A request enters the network."""
+        """Send a request."""
         receiver_id = self.bootstrap_ids.get(named_id, named_id)
         receiver = self.nodes[receiver_id]
         call = _Call(
@@ -112,7 +111,7 @@ class Transport:
         is_open = self._network.is_open(call.sender_id, receiver_id)
         if not receiver.is_up:
             if is_open and not receiver.is_dark:
-                # Nobody listens there: the connection is refused, which is a fact.
+                # No process listens there: the connection is refused, and the sender is told.
                 self._timeline.after(self._network.delay_ms(), partial(self._fail, call))
             return
         for _ in range(self._network.copies(call.sender_id, receiver_id)):
@@ -124,7 +123,7 @@ class Transport:
             self._deliver_later(receiver_id, call.receiver_incarnation, event)
 
     def reply(self, sender_id: int, token: int, response: Response) -> None:
-        """An answer enters the network."""
+        """Send an answer."""
         outside = self._outside.pop(token, None)
         if outside is not None:
             outside(response)
@@ -144,14 +143,14 @@ class Transport:
             self._timeline.after(self._network.delay_ms(), partial(self._answer, call, event))
 
     def token_for(self, on_answer: Callable[[Response], None]) -> int:
-        """A token for a request that comes from outside the quorum; its answer goes there."""
+        """A token for a request from outside the quorum; on_answer gets its answer."""
         self._last_token += 1
         self._outside[self._last_token] = on_answer
         return self._last_token
 
     def break_connections(self, node_id: int) -> None:
-        """Every connection of the node breaks: callers hear of a failure, servers that the
-        caller is gone, each unless the way there is cut."""
+        """Break every connection of the node: callers get a failure, servers are told that the
+        caller is gone, each unless the link to it is cut."""
         for calls in self._open.values():
             for call in [c for c in calls if node_id in (c.sender_id, c.receiver_id)]:
                 self._hang_up(call)
@@ -166,8 +165,8 @@ class Transport:
         return calls
 
     def _replace_fetch(self, call: _Call) -> None:
-        """A node has one fetch under way to a peer. Of one given up it may hear nothing any more,
-        or a late answer."""
+        """A node has one fetch under way to a peer. The node may get no answer to an abandoned
+        fetch, or a late one."""
         link = (call.sender_id, call.named_id)
         earlier = self._fetches.get(link)
         self._fetches[link] = call
@@ -186,7 +185,7 @@ class Transport:
                 self._deliver_later(call.receiver_id, call.receiver_incarnation, CallerGone(token))
 
     def _answer(self, call: _Call, event: ResponseReceived) -> None:
-        # A duplicate comes through too, which no stream would do: the core must bear it.
+        # Duplicates are delivered too, which no stream would do: the core must tolerate them.
         sender = self.nodes[call.sender_id]
         call.is_over = True
         if sender.incarnation == call.sender_incarnation:
@@ -205,7 +204,7 @@ class Transport:
         return self._network.is_rough and probability > 0 and self._rng.random() < probability
 
     def _damaged(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
-        """The piece with a flipped bit, or cut and said to be the last."""
+        """The chunk with a flipped bit, or truncated and marked as the last."""
         data = bytearray(response.data)
         if not data:
             return response
@@ -213,7 +212,7 @@ class Transport:
         if self._rng.random() < 0.5:
             footer = data.find(_FOOTER)
             if footer >= 0 and self._rng.random() < 0.5:
-                at = footer  # as a file looks whose writer never came to its end
+                at = footer  # like a file whose writer did not finish
             return replace(response, data=bytes(data[:at]), size=response.position + at)
         data[at] ^= 1 << self._rng.randrange(8)
         return replace(response, data=bytes(data))
@@ -222,7 +221,7 @@ class Transport:
         receiver = self.nodes[receiver_id]
 
         def arrive() -> None:
-            # A connection ends with the process that held it.
+            # A connection ends with its process.
             if receiver.incarnation == incarnation:
                 receiver.deliver(event)
 
@@ -230,5 +229,5 @@ class Transport:
 
 
 def _with_spans(response: FetchResponse) -> FetchResponse:
-    """The answer as it is decoded at the other end: the spans come from the bytes."""
+    """The answer as the receiver decodes it: the spans are parsed from the bytes."""
     return replace(response, spans=fetched_spans(response.records))

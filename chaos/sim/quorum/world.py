@@ -1,8 +1,8 @@
 """A quorum in virtual time: nodes, network, faults, clients and checks, all from one seed.
 
-Phase one lets faults happen and checks safety after every event. Phase two heals and demands a
-leader, an acknowledged append and equal logs within bounded virtual time; then the clients' history
-is judged. Facts and limits: ../../docs/protocol/simulation.md.
+Phase one carries out faults and checks safety after every event. Phase two ends all faults and
+demands a leader, an acknowledged append and equal logs within bounded virtual time; then the
+clients' history is checked. Facts and limits: ../../docs/protocol/simulation.md.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ from kvorum.chaos.sim.quorum.transport import Transport
 from kvorum.raft.messages import Request, Response
 
 HEAL_BOUND_MS = 20_000
-"""Virtual time in which a healed quorum must have a leader, serve a client and have equal logs."""
+"""Virtual time within which a healed quorum must have a leader, acknowledge an append and have
+equal logs."""
 
 HEALED_INTERVAL_MS = 500
-"""Clients ask less often then: what waits must get through a network that is as slow as before."""
+"""The clients' interval after healing, longer than before: the network is as slow as before, and
+pending messages must get through."""
 
 HEAL_STEP_MS = 20
-"""How often it is asked whether it has."""
+"""Interval of the checks for convergence."""
 
 REPORT_LINES = 40
-"""Lines of the trace's end in the report of a failure."""
+"""Last lines of the trace in the report of a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumOutcome:
-    """What a run showed; digest is equal for equal scenarios, whatever the process.
+    """The results of a run; digest is equal for equal scenarios, in any process.
 
-    virtual_ms: how long it took in virtual time, healed_ms of which after healing. operations:
-    clients' operations by outcome. stale_reads: leader reads that a deposed leader answered with
-    less than was acknowledged elsewhere. faults: by kind, those that hit something. tally: what
-    became of snapshots and of changes to the voter set.
+    virtual_ms: the duration in virtual time, with healed_ms of it after healing. operations:
+    clients' operations by outcome. stale_reads: leader reads in which a deposed leader missed
+    values that were acknowledged elsewhere. faults: by kind, those that hit a node. tally: counts
+    of events of snapshots and voter changes.
     """
 
     seed: int
@@ -71,20 +73,20 @@ class QuorumOutcome:
 
 
 def run_seed(seed: int) -> QuorumOutcome:
-    """Run the scenario that a seed stands for. Raises SeedFailed."""
+    """Run the scenario that a seed determines. Raises SeedFailed."""
     return run_scenario(scenario_of(seed))
 
 
 def run_scenario(scenario: Scenario, world_type: type[QuorumWorld] | None = None) -> QuorumOutcome:
     """Run a scenario to its end, in the quorum's own world or in one on top of it.
 
-    Raises SeedFailed if a check fires or anything breaks; its message says how to run it again and
-    ends with the trace.
+    Raises SeedFailed if a check fails or any error is raised; its message has the command that runs
+    it again, and ends with the trace.
     """
     world = (world_type or QuorumWorld)(scenario)
     try:
         return world.run()
-    except Exception as error:  # whatever breaks in a run is what the run found
+    except Exception as error:  # any error in a run is the result of the run
         name = failure_name(error)
         raise SeedFailed(name, _report(world, name, error)) from error
     finally:
@@ -113,7 +115,7 @@ def _report(world: QuorumWorld, name: str, error: Exception) -> str:
 
 
 class QuorumWorld:
-    """Everything there is in one run. Each part draws from a generator of its own."""
+    """All parts of one run. Each part draws from a generator of its own."""
 
     scenario_of: Callable[[int], Scenario] = staticmethod(scenario_of)
 
@@ -138,7 +140,7 @@ class QuorumWorld:
         self.checks = QuorumChecks(self.disk_settings, first_keys)
         self.snapshot_checks, self.voter_checks = self.checks.snapshots, self.checks.voters
         self.clients = self._make_clients()
-        # Behind what the clients' part of the world carries, if anything.
+        # After the carriers that clients' parts have added.
         self.network.on_break.append(self.transport.break_connections)
         self.operator = Operator(self, self._generator("operator"))
         self.nemesis = self._make_nemesis()
@@ -156,7 +158,7 @@ class QuorumWorld:
         self._is_repaired = False
 
     def run(self) -> QuorumOutcome:
-        """Both phases. Raises InvariantViolated, or whatever a bug raises."""
+        """Both phases. Raises InvariantViolated, or any exception of a bug."""
         timeline = self.timeline
         for node in self.nodes.values():
             node.start()
@@ -190,16 +192,16 @@ class QuorumWorld:
     # The parts above the quorum; another world has other parts.
 
     def machine_of(self, node: SimNode, state: ListState) -> Machine:
-        """The state machine of a process that begins, from the state of its newest snapshot."""
+        """The state machine of a new process, from the state of its newest snapshot."""
         return StateMachine(node, state)
 
     @property
     def load_state(self) -> LoadState:
-        """The state that snapshots hold."""
+        """Reads the state in the nodes' snapshots."""
         return load_state
 
     def on_healed(self) -> None:
-        """Faults are over."""
+        """Called when the faults have ended."""
 
     def _make_clients(self) -> Workload:
         return Clients(self, self._generator("clients"))
@@ -210,7 +212,7 @@ class QuorumWorld:
     # The methods that the parts call.
 
     def living_disks(self) -> VoterKeys:
-        """Disks that are there, or will be again, by node and directory id."""
+        """Disks that exist, now or after a restart, by node and directory id."""
         nodes = [node for node in self.nodes.values() if not node.is_removed]
         return frozenset((node.node_id, node.config.directory_id) for node in nodes)
 
@@ -219,15 +221,16 @@ class QuorumWorld:
         return _living(voters, self.living_disks()) >= most_of(len(voters))
 
     def may_vote(self, node: SimNode) -> bool:
-        """True if the node, with its disk, is a voter somewhere, or may be."""
+        """True if the node, with its disk, is or may become a voter in some voter set."""
         sets = self.voter_checks.possible_sets()
         return any(is_among(keys, node.node_id, node.config.directory_id) for keys in sets)
 
     def can_spare(self, node: SimNode) -> bool:
-        """True if every voter set that is in force, or may be, can do without the node's disk.
+        """True if every voter set that is or may come into force keeps a majority without the
+        node's disk.
 
-        Raft loses nothing if a disk of a minority is lost and never votes again. If every set that
-        may be in force keeps a majority, there is always one that can elect and commit.
+        Raft loses nothing if a minority loses disks that never vote again. If every set that may be
+        in force keeps a majority, one of them can always elect and commit.
         """
         disks = self.living_disks() - {(node.node_id, node.config.directory_id)}
         return all(
@@ -237,26 +240,26 @@ class QuorumWorld:
         )
 
     def fsync_ms(self) -> int:
-        """How long the next fsync takes."""
+        """The duration of the next fsync."""
         return self._disk_rng.randint(0, self.scenario.fsync_ms_max)
 
     def disk_call_ms(self, operation: str) -> int:
-        """How long the next disk call on a snapshot takes."""
+        """The duration of the next disk call on a snapshot."""
         if operation in ("sync", "sync_dir"):
             return self.fsync_ms()
         return self._disk_rng.randint(0, self.scenario.fsync_ms_max // 10)
 
     def note(self, node: CheckedNode, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         self.timeline.note(f"node={node.node_id} {text}")
 
     def on_stopped(self, node: SimNode) -> None:
-        """A process ended. If its machine lives on, its peers hear of it."""
+        """A process ended. If its machine is still up, its peers are told."""
         if not node.is_dark:
             self.network.break_connections(node.node_id)
 
     def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node that is down, unless somebody else has by then."""
+        """Start a node after delay_ms, unless it has been started by then."""
         incarnation = node.incarnation
 
         def start() -> None:
@@ -293,7 +296,7 @@ class QuorumWorld:
                 self.clients.is_busy = False
 
     def _served(self) -> int:
-        """How much of what was asked for was done."""
+        """The number of requests that were carried out."""
         return len(self.checks.acknowledged)
 
     def _summary(self) -> str:
@@ -314,5 +317,5 @@ class QuorumWorld:
 
 
 def _living(voters: VoterKeys, disks: VoterKeys) -> int:
-    """How many of these voters have their disks."""
+    """The number of these voters that have their disks."""
     return sum(is_among({key}, *disk) for key in voters for disk in disks)

@@ -302,7 +302,7 @@ class PartitionHarness:
             node.session.take_answer(ReplicaFetchAnswer(0, 0, 0, [answer]), memoryview(records))
 
     def do_delete(self, leader, offset):
-        """As DeleteRecords; who fetches hears of it."""
+        """DeleteRecords; waiting fetches are answered."""
         self.nodes[int(leader)].replica.move_start(int(offset))
 
     def do_retire(self, broker):

@@ -77,7 +77,7 @@ def test_a_second_member_waits_until_the_first_has_given_up(world):
     assert world.group.state == GroupState.RECONCILING
     first.is_slow = True
     told = first.beat()
-    # In its old epoch until it confirms.
+    # The member stays in its old epoch until it confirms.
     assert (told.member_epoch, told.assignment) == (1, parts("orders", 0, 1))
     assert second.beat().assignment is None
     first.own()

@@ -101,7 +101,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(data=st.data())
     def answer_is_lost(self, data):
-        """It sends, hears nothing, and sends again as it was."""
+        """A member sends a heartbeat, gets no answer, and sends the same heartbeat again."""
         member = self.pick(data)
         before = (member.epoch, member.told, member.owned)
         was_slow, member.is_slow = member.is_slow, True
@@ -113,7 +113,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(data=st.data(), is_slow=st.booleans())
     def become_slow(self, data, is_slow):
-        """Its application takes its time to give up, or take up, what it is told to."""
+        """The member's application becomes slow to revoke and take up partitions."""
         member = self.pick(data)
         member.is_slow = is_slow
         if not is_slow:

@@ -79,7 +79,7 @@ class ConsumerWorld(World):
 
 
 class Member:
-    """owned: what it reads. It gives up at once what it is told to, unless `is_slow`."""
+    """owned: the partitions that it reads. It revokes partitions at once, unless `is_slow`."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Member:
         return self._send(**JOIN, **self.said)
 
     def beat(self, **more: Any) -> Any:
-        """As it is now; names what it owns only when that has changed since it last did, and
-        says everything anew when it has lost an answer."""
+        """Send a heartbeat of the present state. It names the owned partitions only if they changed
+        since the last one, and all fields after a lost answer."""
         if "owned" not in more and self.owned != self.reported:
             more["owned"] = self.owned
         if self.has_lost_answer:
@@ -154,7 +154,7 @@ def settle(members: list[Member], rounds: int = 12) -> None:
 
 
 def joined(world: ConsumerWorld, *names: str, **more: Any) -> list[Member]:
-    """So many members, settled."""
+    """A group with this number of members, all stable."""
     members = [Member(world, name, **more) for name in names]
     for member in members:
         answer = member.join()

@@ -58,7 +58,8 @@ def test_a_cooperative_member_keeps_its_epoch_until_it_has_given_up(world):
     assert old.beat() == ErrorCode.REBALANCE_IN_PROGRESS
     old.act()
     old.act()
-    # Told the smaller assignment in the old generation; what it gives up is not free yet.
+    # The member gets the smaller assignment in the old generation; the partitions that it gives up
+    # are not free yet.
     assert old.generation == generation
     assert world.group.members[old.member_id].state == MemberState.UNREVOKED_PARTITIONS
     assert new.beat().assignment is None

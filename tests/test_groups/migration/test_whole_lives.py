@@ -126,7 +126,7 @@ class MixedGroupLife(RuleBasedStateMachine):
     @precondition(lambda self: self.classic or self.consumers)
     @rule(data=st.data(), is_slow=st.booleans())
     def become_slow(self, data, is_slow):
-        """Its application takes its time to give up, or take up, what it is told to."""
+        """The member's application becomes slow to revoke and take up partitions."""
         member = data.draw(st.sampled_from([*self.classic, *self.consumers]))
         member.is_slow = is_slow
         if not is_slow:
@@ -150,7 +150,8 @@ class MixedGroupLife(RuleBasedStateMachine):
     @precondition(lambda self: self.classic or self.consumers)
     @rule(data=st.data())
     def die(self, data):
-        """Without a word; what it read nobody may be given before its session is over."""
+        """The member dies silently; no other member may get its partitions before its session
+        ends."""
         member = data.draw(st.sampled_from([*self.classic, *self.consumers]))
         (self.classic if isinstance(member, Classic) else self.consumers).remove(member)
 
@@ -181,8 +182,9 @@ class MixedGroupLife(RuleBasedStateMachine):
     # --- the world ---------------------------------------------------------------------------
 
     def leader_is_here(self) -> bool:
-        """A static leader that comes back skips the assignment (KIP-814) and watches for what
-        grows from then on: what grew while it was away waits for the next rebalance, there too."""
+        """A static leader that returns skips the assignment (KIP-814) and only watches for topics
+        that grow from then on. Partitions added while it was away wait for the next rebalance, in
+        Kafka too."""
         group = self.group
         return not isinstance(group, ClassicGroup) or group.leader_id in (
             None, *(m.member_id for m in self.classic)

@@ -209,7 +209,8 @@ class Classic:
         )
 
     def _assigned(self, answer: Joined) -> dict[str, bytes]:
-        """As the leader: what stays is not moved, what another still owns waits for next time."""
+        """The assignment that the group's leader makes: members keep their partitions, and
+        partitions that another member still owns wait for the next rebalance."""
         said = {row.member_id: read_subscription(row.metadata) for row in answer.members}
         every = {(n, p) for n in self.topics for p in range(self.world.counts.get(n, 0))}
         owner: dict[tuple[str, int], str] = {}
@@ -271,7 +272,7 @@ def settle_classic(members: list[Classic], rounds: int = 12) -> None:
 
 
 def classics(world: MixedWorld, count: int = 2, **more: Any) -> list[Classic]:
-    """So many classic members in a stable classic group."""
+    """This number of classic members in a stable classic group."""
     members = [Classic(world, f"c{number}", **more) for number in range(count)]
     settle_classic(members)
     return members

@@ -1,1 +1,1 @@
-"""The checks of the quorum, which judge facts about its nodes."""
+"""The checks of the quorum, over facts about its nodes."""

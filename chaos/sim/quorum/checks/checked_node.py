@@ -1,4 +1,4 @@
-"""A node as the checks see it: facts to compare, and nothing that would change it."""
+"""A node in the form that checks use: facts to compare, and no method that changes the node."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 class CheckedNode(Protocol):
     """A simulated node (`chaos.sim.quorum.node.SimNode`). mirror: its log. durable_end_offset:
-    everything below must survive a power cut. saved_vote, saving_vote: as last saved, and one
-    being saved.
-    """
+    records below it must survive a power cut. saved_vote, saving_vote: as last saved, and one that
+    is being saved."""
 
     @property
     def node_id(self) -> int: ...
@@ -41,7 +40,7 @@ class CheckedNode(Protocol):
     @property
     def has_decayed(self) -> bool: ...
 
-    # The disk and what lies on it.
+    # The disk and its contents.
 
     @property
     def disk(self) -> MemoryDisk: ...

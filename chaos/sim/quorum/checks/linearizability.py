@@ -1,21 +1,21 @@
-"""Whether what clients saw of the replicated list could have happened one operation at a time.
+"""Checks if a history of the replicated list is linearizable.
 
 The object is an append-only list of unique values; `read` gives its length and last value. Every
 operation has a moment of invocation and one of return. The committed log fixes the one order in
 which the appends can have happened: another order would contradict the state machines, which the
-clients of any later leader see. So nothing has to be searched for. Give every operation the length
-of the list right after it (its position); then the history is linearizable if and only if
+clients of any later leader see. So the check needs no search. Give every operation the length of
+the list right after it (its position); then the history is linearizable if and only if
 
-1. every acknowledged append stands in the log, once, where its client was told; no refused one
-   does; nothing that was not asked for does;
+1. every acknowledged append is in the log, once, at the acknowledged place; no refused append is;
+   no append is that was not requested;
 2. every read saw a prefix of the log;
 3. if A returned before B was invoked, A's position is below B's when B appends, and not above it
    when B reads.
 
-Sufficient: order operations by (position, appends first, invocation); by 3 this respects real
-time, and by 1 and 2 each result is right. Necessary: each point states what any order must obey.
-An append whose outcome is unknown may stand in the log, then at any time after its invocation, or
-not at all. Cost: O(n log n).
+Sufficient: order operations by (position, appends first, invocation); by 3 this respects real time,
+and by 1 and 2 each result is right. Necessary: each point states a property of any valid order. An
+append whose outcome is unknown may be in the log, then at any time after its invocation, or not at
+all. Cost: O(n log n).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Kind(enum.Enum):
 
 
 class Outcome(enum.Enum):
-    """The asker's knowledge of the outcome, in every world. UNKNOWN: no answer, or an answer that
-    leaves it open; the operation may take effect later."""
+    """The client's knowledge of the outcome, in every world. UNKNOWN: no answer, or an ambiguous
+    one; the operation may take effect later."""
 
     OK = "ok"
     FAILED = "failed"
@@ -49,10 +49,11 @@ class Outcome(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Operation:
-    """One operation of the history. Moments only need an order: any clock that all share.
+    """One operation of the history. Moments only need an order: any clock that all operations
+    share.
 
-    value: what is appended. count, last: what a read saw: the list's length and last value; an
-    acknowledged append tells the length it led to.
+    value: the appended value. count, last: the list's length and last value that a read saw; for an
+    acknowledged append count is the length after it.
     """
 
     kind: Kind
@@ -65,7 +66,7 @@ class Operation:
 
 
 def check_linearizable(operations: Iterable[Operation], committed: Sequence[bytes]) -> None:
-    """Raise CheckFailed if the history does not fit the values committed, in their order."""
+    """Raise CheckFailed if the history contradicts the committed values in their order."""
     position_of = {value: index for index, value in enumerate(committed, 1)}
     check(len(position_of) == len(committed), NAME, "a value is committed twice")
     history = list(operations)
@@ -91,7 +92,8 @@ def check_linearizable(operations: Iterable[Operation], committed: Sequence[byte
 
 
 def check_prefix(read: Operation, committed: Sequence[bytes]) -> None:
-    """A read saw a prefix of what is committed, nothing that vanished and nothing of its own."""
+    """A read saw a prefix of the committed values: no value that vanished, and none that was never
+    written."""
     expected = committed[read.count - 1] if 0 < read.count <= len(committed) else b""
     check(
         0 <= read.count <= len(committed) and read.last == expected,
@@ -123,7 +125,7 @@ def check_real_time(placed: Iterable[tuple[int, Operation]]) -> None:
 
 
 def stale_reads(operations: Iterable[Operation], committed: Sequence[bytes]) -> int:
-    """How many answered reads saw less than was acknowledged before they began."""
+    """The number of answered reads that saw less than was acknowledged before they began."""
     position_of = {value: index for index, value in enumerate(committed, 1)}
     answered = [op for op in operations if op.outcome is Outcome.OK]
     returns = sorted(answered, key=lambda op: op.returned)

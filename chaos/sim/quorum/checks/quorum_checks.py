@@ -1,7 +1,7 @@
-"""What must hold in the quorum after every event (names as in the KRaft TLA+ specification).
+"""The invariants of the quorum after every event (names as in the KRaft TLA+ specification).
 
-Each check raises CheckFailed with what it saw; each has a test that feeds it a bad history. Logs
-are compared by digests of their prefixes, so a check costs no walk over them.
+Each check raises CheckFailed with its finding; each has a test that feeds it a bad history. Logs
+are compared by digests of their prefixes, so a check need not read them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 
 class QuorumChecks:
-    """Remembers what was seen and compares. snapshots, voters: the checks of those.
+    """Remembers facts and compares them. snapshots, voters: the checks of these.
 
-    leaders: epoch to node. committed: as first seen below a high watermark; committed_in: epoch to
-    the end offset of what its leader committed. votes: epoch to the votes given in it.
-    acknowledged: offset to value told to a client.
+    leaders: epoch to node. committed: records as first seen below a high watermark; committed_in:
+    epoch to the end offset that its leader committed. votes: epoch to the votes given in it.
+    acknowledged: offset to the value that a client was told is committed.
     """
 
     def __init__(self, settings: DiskSettings, first_voters: VoterKeys) -> None:
@@ -49,13 +49,13 @@ class QuorumChecks:
         return [v for _, v in self.committed.entries if v.startswith(VALUE_PREFIX)]
 
     def forget(self, node: CheckedNode) -> None:
-        """The node has another, empty disk: what it knew begins anew."""
+        """The node has another, empty disk: drop its facts."""
         self._lost.append(_holder(node))
         self.epochs.pop(node.node_id, None)
         self.snapshots.forget(node)
 
     def after_event(self, node: CheckedNode) -> None:
-        """MonotonicEpoch, in memory; and nobody follows itself."""
+        """MonotonicEpoch in memory, and FollowsItself."""
         epoch, role = node.core.epoch, node.core.role
         check(
             not isinstance(role, Follower) or role.leader_id != node.node_id,
@@ -70,9 +70,9 @@ class QuorumChecks:
         self.voters.after_event(node)
 
     def on_recovered(self, node: CheckedNode, mirror: Mirror, vote_state: VoteState) -> None:
-        """DurableSurvives: what was fsynced, log and vote, is there after a stop."""
+        """DurableSurvives: fsynced records and votes are there after a stop."""
         end_offset = node.durable_end_offset
-        # A log that begins anew was judged with its snapshot.
+        # A log that a snapshot has replaced was checked with its snapshot.
         check(
             self.snapshots.is_begun_anew(node, mirror)
             or mirror.digest_at(end_offset) == node.mirror.digest_at(end_offset),
@@ -91,8 +91,8 @@ class QuorumChecks:
         self.on_vote_state(node, vote_state)
 
     def on_vote_state(self, node: CheckedNode, state: VoteState) -> None:
-        """MonotonicEpoch on disk, and VotedOnce: a vote is never another one in that epoch. The
-        vote is the disk's: a node with another disk votes, if at all, as somebody else."""
+        """MonotonicEpoch on disk, and VotedOnce: a vote never changes within its epoch. A vote
+        belongs to the disk: a node with another disk is another voter."""
         known = self.epochs.get(node.node_id, 0)
         check(
             state.epoch >= known,
@@ -121,8 +121,8 @@ class QuorumChecks:
             f"two leaders in epoch {change.epoch}: {known} and {change.leader_id}",
         )
         if change.leader_id == node.node_id:
-            # Of what was committed in earlier epochs only: votes that were held up may make a
-            # leader of an epoch that is long over, and it can commit nothing any more.
+            # Only records that were committed in earlier epochs: delayed votes may elect a leader
+            # in an epoch that is long over, and it can no longer commit anything.
             ends = (end for epoch, end in self.committed_in.items() if epoch < change.epoch)
             end_offset = max(ends, default=0)
             check(
@@ -149,7 +149,7 @@ class QuorumChecks:
                 node.mirror.digest_at(end_offset),
                 other.mirror.digest_at(end_offset),
             )
-            # None: the one begins behind what the other has.
+            # None: one log begins after the end of the other.
             if digest != other_digest and None not in (digest, other_digest):
                 first, second = sorted((node.node_id, other.node_id))
                 raise CheckFailed(
@@ -159,8 +159,8 @@ class QuorumChecks:
                 )
 
     def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
-        """MonotonicHighWatermark, StateMachineSafety, MajorityReachedHighWatermark, and that a
-        leader commits nothing but with a record of its own epoch on top."""
+        """MonotonicHighWatermark, StateMachineSafety, MajorityReachedHighWatermark, and
+        CommitInOwnEpoch: a leader commits only with a record of its own epoch on top."""
         key = (node.node_id, node.incarnation)
         before = self.high_watermarks.get(key, 0)
         check(
@@ -211,7 +211,7 @@ class QuorumChecks:
         )
 
     def acknowledge(self, offset: int, value: bytes) -> None:
-        """Durability: a client was told that its value is committed."""
+        """Record that a client was told that its value is committed, for Durability."""
         entry = self.committed.entry(offset)
         check(
             entry is not None and entry[1] == value,
@@ -221,7 +221,7 @@ class QuorumChecks:
         self.acknowledged[offset] = value
 
     def converged(self) -> None:
-        """After healing: every node holds all that is committed, and so all acknowledged values."""
+        """After healing: every node has all committed records, and so all acknowledged values."""
         end_offset = self.committed.end_offset
         for node in self.nodes:
             if node.is_removed:
@@ -244,7 +244,8 @@ class QuorumChecks:
     def _held_by_majority(self, leader: CheckedNode, end_offset: int) -> None:
         digest = leader.mirror.digest_at(end_offset)
         voters = leader.mirror.voters
-        # A disk that was lost since has held it all the same, and never votes for a log without it.
+        # A disk that was lost later counts too: it held the record, and never votes for a log
+        # without it.
         holders = [
             holder.disk[0]
             for holder in [*map(_holder, self.nodes), *self._lost]
@@ -262,7 +263,7 @@ class QuorumChecks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The content of one disk, also of a lost one. disk: node and directory id."""
+    """The content of one disk, which may be lost by now. disk: node and directory id."""
 
     disk: tuple[int, bytes]
     mirror: Mirror

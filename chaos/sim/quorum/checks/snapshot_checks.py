@@ -1,7 +1,7 @@
-"""What must hold of snapshots and trimmed logs, on every disk and between them.
+"""The invariants of snapshots and trimmed logs, on every disk and between disks.
 
-A snapshot is looked at when it appears, made or received, when a node starts with it, and before a
-log is given up for it.
+A snapshot is checked when it is written or received, when a node starts with it, and before it
+replaces a log.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kvorum.runtime.errors import CorruptData
 
 
 class SnapshotChecks:
-    """committed: what all nodes must agree with. held: node to the snapshots that its log rests
-    on, all of them durable. sources: node to the transfer under way and the leader it came from.
-    tally: what transfers went through."""
+    """committed: the committed log that all nodes must agree with. held: node to the snapshots that
+    its log depends on, all of them durable. sources: node to the transfer under way and its leader.
+    tally: counts of events of transfers."""
 
     def __init__(self, committed: Mirror, settings: DiskSettings) -> None:
         self.committed = committed
@@ -33,12 +33,12 @@ class SnapshotChecks:
         self._bytes: dict[OffsetAndEpoch, bytes] = {}
 
     def forget(self, node: CheckedNode) -> None:
-        """The node has another, empty disk."""
+        """The node has another, empty disk: drop its facts."""
         self.held.pop(node.node_id, None)
 
     def after_event(self, node: CheckedNode) -> None:
-        """SnapshotAtLogStart: nothing is trimmed that the oldest snapshot does not hold.
-        CoreKnowsLog: the core's idea of the log's end and of its last record is right."""
+        """SnapshotAtLogStart: a log is not trimmed above the end of its oldest snapshot.
+        CoreKnowsLog: the core's end offset and last epoch are those of the log."""
         tail, log = node.core.log, node.replica_log.log
         self.held[node.node_id] = tuple(tail.snapshots)
         check(
@@ -60,15 +60,15 @@ class SnapshotChecks:
     def on_snapshot(
         self, node: CheckedNode, snapshot: OffsetAndEpoch
     ) -> tuple[ListState, VoterKeys]:
-        """SnapshotEqualsPrefix, and SnapshotsAgree: of one name there is one content.
+        """SnapshotEqualsPrefix, and SnapshotsAgree: snapshots of one name are equal.
 
-        Returns what the file holds.
+        Returns the snapshot's state and voters.
         """
         path = node.files.path(snapshot)
         return self._read_snapshot(node, snapshot, path)
 
     def on_opened(self, node: CheckedNode, opened: Opened) -> None:
-        """Check the result of a start. SnapshotSurvives: everything that the log rested on is
+        """Check the result of a start. SnapshotSurvives: the snapshots that the log depends on are
         there, and whole."""
         metadata = opened.metadata
         check(
@@ -103,7 +103,7 @@ class SnapshotChecks:
         )
 
     def on_piece(self, node: CheckedNode, effect: WriteSnapshotChunk) -> None:
-        """Count what transfers go through."""
+        """Count the events of a transfer."""
         tally, leader_id = self.tally, node.core.leader_id
         tally["snapshot pieces"] += 1
         known = self.sources.get(node.node_id)
@@ -116,8 +116,8 @@ class SnapshotChecks:
     def on_replacing(
         self, node: CheckedNode, snapshot: OffsetAndEpoch
     ) -> tuple[ListState, VoterKeys]:
-        """The node gives up its log for this snapshot. LeaderNeverLoads, and DurableSurvives: no
-        committed record goes that the snapshot does not hold."""
+        """The node replaces its log by this snapshot. LeaderNeverLoads, and DurableSurvives: the
+        snapshot holds every committed record that is dropped."""
         check(not node.is_leader, "LeaderNeverLoads", f"{snapshot}: {node.summary()}")
         self._given_up_rightly(node, snapshot)
         self.held[node.node_id] = (snapshot,)
@@ -147,12 +147,12 @@ class SnapshotChecks:
         )
 
     def is_begun_anew(self, node: CheckedNode, found: Mirror) -> bool:
-        """True if a start began the log anew behind a snapshot: one that had come before the stop,
-        or one of its own that reaches beyond what was fsynced of its log."""
+        """True if a start replaced the log by a snapshot: by a received one, or by one of the
+        node's own that reaches beyond the fsynced end of the log."""
         start_offset = found.start_offset
         known = node.mirror.digest_at(start_offset)
-        # None below: a start may come up with more of the log than was in use, if a snapshot
-        # decayed before the segments that it covers were removed.
+        # A lower start does not count: a start may recover more of the log than was in use, if a
+        # snapshot decayed before the segments below it were removed.
         return start_offset > node.durable_end_offset or known not in (
             None,
             found.digest_at(start_offset),

@@ -1,7 +1,7 @@
-"""What must hold of voter sets and of changes to them.
+"""The invariants of voter sets and their changes.
 
-The checks read voter sets from the bytes of the logs (`chaos.sim.quorum.mirror`) and never ask
-the core who votes.
+The checks read voter sets from the bytes of the logs (`chaos.sim.quorum.mirror`) and never ask the
+core for its voters.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from kvorum.raft.effects import AppendVoters, LeaderChanged
 from kvorum.raft.voters import VoterSet
 
 Votes = dict[tuple[int, bytes], tuple[int, bytes]]
-"""In one epoch: (node id, directory id) to the candidate's (id, directory id)."""
+"""The votes of one epoch: voter (node id, directory id) to candidate (id, directory id)."""
 
 
 class VoterChecks:
-    """committed: the history that all agree on. appended: sets that some log holds or may come to
-    hold, by offset, and that are not committed."""
+    """committed: the committed log. appended: uncommitted sets that a log holds or may come to
+    hold, by offset."""
 
     def __init__(self, committed: Mirror) -> None:
         self.committed = committed
@@ -40,8 +40,8 @@ class VoterChecks:
         self._seen: dict[int, tuple[VoterSet, VoterKeys]] = {}
 
     def after_event(self, node: CheckedNode) -> None:
-        """VotersInForce: a node goes by the last voter set that its log holds, committed or not.
-        RemovedLeads: who is out of it, and knows that to be committed, does not lead."""
+        """VotersInForce: a node uses the last voter set in its log, committed or not. RemovedLeads:
+        a node that is not in the set, and knows that the set is committed, is not the leader."""
         voters, keys = node.core.voter_set, node.mirror.voters
         if node.is_leader and not is_among(keys, node.node_id, node.config.directory_id):
             offset = max((offset for offset, _ in node.mirror.voter_sets), default=-1)
@@ -57,10 +57,10 @@ class VoterChecks:
         )
 
     def on_appending(self, node: CheckedNode, effect: AppendVoters, *, has_committed: bool) -> None:
-        """A leader is about to append this set; how far it gets, its disk decides.
+        """A leader is about to append this set; its disk may fail before the set is complete.
 
-        OneChangeAtATime: the set before it is committed. ChangeAfterOwnCommit: so is a record of
-        the leader's own epoch, or two leaders could each change another set.
+        OneChangeAtATime: the previous set is committed. ChangeAfterOwnCommit: a record of the
+        leader's own epoch is committed, or two leaders could each start from a different set.
         """
         keys = keys_of_set(effect.voters)
         self.appended.add((effect.base_offset, keys))
@@ -79,7 +79,7 @@ class VoterChecks:
         )
 
     def on_log_changed(self, node: CheckedNode) -> None:
-        """VotersDifferByOne: majorities of two sets in a row always meet."""
+        """VotersDifferByOne: majorities of two consecutive sets always overlap."""
         sets = node.mirror.voter_sets
         if not sets:
             return
@@ -95,8 +95,8 @@ class VoterChecks:
         )
 
     def on_leader(self, node: CheckedNode, change: LeaderChanged, votes: Votes) -> None:
-        """ElectedByMajority: of the voters in the new leader's log, each counted with the disk
-        that it votes with."""
+        """ElectedByMajority: of the voters in the new leader's log, each counted with the disk that
+        it votes with."""
         keys = node.mirror.voters_at(change.epoch_start_offset)
         own = node.node_id, node.config.directory_id
         granting = {
@@ -112,14 +112,14 @@ class VoterChecks:
         )
 
     def possible_sets(self) -> list[VoterKeys]:
-        """Voter sets that are in force somewhere, or may be: the last committed one, and those
-        that may still be committed."""
+        """Voter sets that are or may come into force: the last committed one, and those that may
+        still be committed."""
         end_offset = self.committed.end_offset
         self.appended = {item for item in self.appended if item[0] >= end_offset}
         return [self.committed.voters, *(keys for _, keys in self.appended)]
 
     def on_change_done(self, change: Change, voters: VoterSet) -> None:
-        """ChangeAcknowledged: a change that is reported done is committed."""
+        """ChangeAcknowledged: a change that the operator was told is done is committed."""
         keys = keys_of_set(voters)
         is_there = any(node_id == change.node_id for node_id, _ in keys)
         check(
@@ -130,8 +130,9 @@ class VoterChecks:
         )
 
     def check_changes(self, changes: Sequence[Change]) -> None:
-        """ChangesExplained: each change of the committed set was asked for, and what was reported
-        done happened, once for each time. So a removed voter stays removed until it is added."""
+        """ChangesExplained: each change of the committed set was requested, and each
+        acknowledged change happened, once for each request. So a removed voter stays removed
+        until it is added."""
         added: Counter[tuple[int, bytes]] = Counter()
         removed: Counter[int] = Counter()
         history = [self.committed.base_voters, *(keys for _, keys in self.committed.voter_sets)]
@@ -144,7 +145,7 @@ class VoterChecks:
         _explained(removed, (c.node_id for c in _done(removals)), _tried(removals, False))
 
     def converged(self, nodes: Iterable[CheckedNode]) -> None:
-        """Convergence: after healing every voter in force is a node that is there."""
+        """Convergence: after healing every voter in force is an existing node with that disk."""
         there = {(node.node_id, node.config.directory_id) for node in nodes}
         lost = frozenset(
             key
@@ -155,7 +156,7 @@ class VoterChecks:
 
 
 def named(keys: VoterKeys) -> str:
-    """Voters for people."""
+    """Voters as text."""
     return ", ".join(
         f"{node_id}/{directory_id.hex()[:6]}" for node_id, directory_id in sorted(keys)
     )
