@@ -170,8 +170,9 @@ class Log:
         return self.epochs.epoch_before_start if latest_epoch < 0 else latest_epoch
 
     def batch_end_below(self, offset: int) -> int:
-        """End offset of the last batch that ends at or below `offset`, or the log start: lower than
-        `offset` inside a batch or a compaction gap. Raises CorruptData, OSError."""
+        """End offset of the last batch that ends at or below `offset`, or the log start if there is
+        none. It is lower than `offset` if `offset` is inside a batch or a compaction gap. Raises
+        CorruptData, OSError."""
         end_offset = self.segments.last_end_below(offset)
         return self._start_offset if end_offset is None else max(end_offset, self._start_offset)
 
@@ -180,7 +181,8 @@ class Log:
         return bool(self.segments.bases) and self.segments.bases[0] < offset
 
     def has_unknown_epochs_below(self, offset: int) -> bool:
-        """True if files hold records below `offset` whose leader epoch is unknown."""
+        """True if segment files have records below `offset`, and the log does not know the leader
+        epoch of the last of them. offset: at most the log start."""
         is_known = offset == self._start_offset and self.epochs.epoch_before_start >= 0
         return self.begins_below(offset) and not is_known
 
@@ -357,8 +359,8 @@ class Log:
         return segment
 
     def _forget_epochs_below(self, base_offset: int) -> None:
-        """Forget the epochs below the log's first segment, which is about to begin above the log
-        start. A start would take a known epoch without records for a sign of missing files
+        """Forget the epochs below `base_offset`, at which the first segment is about to begin.
+        Recovery would take a known epoch without records as a sign of missing files
         (`storage.recovery.missing_files`)."""
         # A running flush still holds the old epochs and would overwrite this checkpoint.
         self.segments.cancel_derived_files(self._end_offset)
@@ -529,8 +531,9 @@ class Log:
         segments.forget_recovery_state(active)
         active.load_tail()
         # Make the removals durable before the truncation. Bad sequence without this: 1. The
-        # truncation becomes durable. 2. The power fails. 3. The removed segments are back, and the
-        # index that proves this one whole, so the truncated records pass for a compaction gap.
+        # truncation becomes durable. 2. The power fails. 3. The removed segments and this segment's
+        # index are back. The index says that this segment is whole, so the truncated records pass
+        # for a compaction gap.
         segments.sync_directories()
         active.cut(offset)
         segments.sync_directories()

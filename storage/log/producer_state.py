@@ -272,7 +272,8 @@ class ProducerStateTable:
         return min((high_watermark, stable, *self.unreplicated.values()))
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Drop the markers below the high watermark, which hold nothing back any more."""
+        """Drop the markers below the high watermark, which no longer hold back the last stable
+        offset."""
         for last_offset in [at for at in self.unreplicated if at < high_watermark]:
             del self.unreplicated[last_offset]
 

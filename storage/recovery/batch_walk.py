@@ -174,10 +174,10 @@ class BatchWalk:
         write_snapshot(self._disk, path, self.producers)
 
     def _check_end(self, segment: Segment, following: int, has_proof: bool) -> TornTail | None:
-        """Check that a segment reaches the next one; a torn tail if later segments must go.
+        """Check that a segment reaches the next one; return a torn tail if later segments must go.
 
-        A gap behind a segment that is proven whole, or below the recovery point, is noted in
-        `last_gap`. Raises CorruptData if the segment overlaps the next one, or ends below the
+        A gap that the segment's indexes prove, or that ends at or below the recovery point, is
+        noted in `last_gap`. Raises CorruptData for an overlap, and for an unproven gap around the
         recovery point.
         """
         path, size = segment.file.path, segment.size_bytes

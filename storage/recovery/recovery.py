@@ -137,7 +137,7 @@ def _load_segments(
     for segment, following in pairwise(segments[: first + 1]):
         if segment.has_saved_indexes:
             check_sealed(disk, segment, following.base_offset)
-            # Most of a log is not read for long, and thousands of files would stay open.
+            # Most segments are not read for a long time, and thousands of files would stay open.
             close_files([segment])
     epochs = load_epochs(checkpoint, segments, first, resumed, log_start_offset)
     _load_aborted(disk, directory, segments, first)

@@ -172,7 +172,7 @@ class RecoveryStateWriter:
 
 
 def write_recovery_state(disk: Disk, segment: Segment, producers: ProducerStateTable) -> None:
-    """Replace the file of `segment`, which is fsynced; the caller must fsync the folder."""
+    """Replace the recovery-state file of an fsynced segment; the caller fsyncs the folder."""
     pending = RecoveryStateWriter().entry_of(segment, producers)
     if pending is not None:
         pending.write(disk)
