@@ -49,7 +49,7 @@ def apply_retention(log: Log, *, now_ms: int, high_watermark: int) -> list[int]:
         return []
     if count == len(segments.items):
         log.roll(now_ms=now_ms)
-    # Raise the start offset first. If the disk fails half-way, a hole behind the start would be
+    # Raise the start offset first. If the disk fails half-way, a hole above the log start would be
     # skipped by readers silently.
     log.advance_start_offset(segments.bases[count])
     # A segment waits for its flush, which writes the producer snapshot at its end. Bad sequence

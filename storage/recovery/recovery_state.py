@@ -1,7 +1,7 @@
 """The recovery state of the active segment: its indexes and producers, saved with each flush.
 
 A flush appends an entry to `N.recovery` (N: the segment's base offset). An unclean start continues
-behind the last entry at or below the recovery point, and checks no batch before it. Kafka walks the
+after the last entry at or below the recovery point, and checks no batch before it. Kafka walks the
 whole segment instead; the more batches it has, the longer the broker is unavailable.
 
 Entry: CRC-32C and length of the rest (u32 each, big-endian), then a msgpack array with the fields

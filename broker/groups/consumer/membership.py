@@ -95,7 +95,8 @@ def remove(
 
 
 def extend_session(group: ConsumerGroup, member_id: str, step: StepEffects) -> None:
-    """Start the member's session again. Its timer stays; if it fires too early, it is set again."""
+    """Start the member's session again. The timer stays set; if it fires too early, it is set
+    again."""
     classic = group.members[member_id].classic
     timeout_ms = step.session_timeout_ms(group.group_id)
     if classic is not None:
