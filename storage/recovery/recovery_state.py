@@ -92,7 +92,8 @@ class PendingEntry:
 
 
 class RecoveryStateWriter:
-    """Builds the entries of the active segment, and knows what its file holds already."""
+    """Builds the entries of the active segment, and remembers the facts that its file already
+    has."""
 
     __slots__ = (
         "_aborted_count",
@@ -109,7 +110,8 @@ class RecoveryStateWriter:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what the file holds, as it is unknown or invalid; the next entry replaces it."""
+        """Forget the content of the file, because it is unknown or invalid; the next entry replaces
+        it."""
         self._segment: Segment | None = None
         self._indexes: tuple[OffsetIndex, TimeIndex] | None = None
         self._end_offset = -1

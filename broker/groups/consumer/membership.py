@@ -1,4 +1,4 @@
-"""How members leave a group of the consumer protocol: by request, by silence or by delay. Pure.
+"""Leaving a group of the consumer protocol: by request, by silence or by delay. Pure.
 
 Each heartbeat starts a session (group.consumer.session.timeout.ms). A member that is told to give
 up partitions has its rebalance timeout to do so. A member that exceeds either is removed and its

@@ -83,6 +83,6 @@ class Alarm:
         self._timeline.after(delay_ms, fire)
 
     def cancel(self) -> None:
-        """Do not ring any more."""
+        """Cancel the alarm."""
         self._at_ms = -1
         self._serial += 1

@@ -93,7 +93,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def is_alive(self) -> bool:
         return self._node.is_up and self._node.incarnation == self._incarnation
 
-    # --- what the simulator uses -------------------------------------------------------------
+    # --- calls of the simulator --------------------------------------------------------------
 
     def run_inside(self, call: Callable[[], object]) -> None:
         """Run a call now, as the loop would."""
@@ -188,7 +188,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             except PowerCut as cut:
                 self._node.die(cut)
                 return
-            except Exception as caught:  # noqa: BLE001 - handed to who waits for it, whole
+            except Exception as caught:  # noqa: BLE001 - the waiting task raises it
                 error = caught
             self.run_inside(lambda: _settle(future, result, error))
 

@@ -131,7 +131,7 @@ class PartitionClients(Administrators):
         for producer in self.producers:
             producer.check_acknowledged()
 
-    # --- what administrators ask for ---------------------------------------------------------
+    # --- requests of administrators ----------------------------------------------------------
 
     def _request(self, image: ClusterImage) -> Request:
         world = self._cluster
