@@ -1,7 +1,7 @@
-"""Checks the schema.json of a metadata export against the schemas that the job reads.
+"""Compares the schema.json beside exported metadata with the schemas that the job reads.
 
-The exporter and the job do not import each other; this file is their contract. A run folder without
-one (an older export, or a history alone) is read without a check.
+The exporter and the job do not import each other; schema.json is their contract. A run folder
+without a schema.json (an older export, or a history alone) is read without a check.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kvorum.analytics.schemas import PLACES, SCHEMAS
 
 SCHEMA_FILE = "schema.json"
 SCHEMA_VERSION_MAX = 2
-"""A newer version may have changed the meaning of columns, and is refused."""
+"""The newest version that the job reads; in a later one, columns may have another meaning."""
 
 _NAMES = {"integer": "int32", "long": "int64", "string": "string", "boolean": "bool",
           "double": "double"}  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-#: Shorter silences come from the load's own rhythm.
+#: Limit below which a silence does not count: it comes from the load's own rhythm.
 SILENCE_MS_MIN = 200.0
 
 _CONTROLLER = -1
@@ -51,8 +51,8 @@ def recoveries(history: DataFrame, faults: DataFrame) -> DataFrame:
         .withColumn("at_ms", F.col("begin_ms"))
         .withColumn("kind", F.lit(1))
     )
-    # One backward pass with a running minimum finds, for every fault, the earliest outcome of an
-    # operation that was invoked after it. A join would pair each fault with all later
+    # One backward pass with a running minimum finds, for every fault, the first acknowledgement of
+    # a request that was sent after it. A join would pair each fault with all later
     # acknowledgements.
     backwards = (
         Window.partitionBy("run", "partition")
@@ -91,7 +91,8 @@ def failover_by_fault(recovered: DataFrame) -> DataFrame:
 
 
 def regressions(recovered: DataFrame) -> DataFrame:
-    """Medians by run and fault, and their ratio to the first run (by name) that has the fault."""
+    """Percentiles by run, fault and role, and the ratio of each median to that of the first run (by
+    name) with this fault and role."""
     by_run = recovered.groupBy("run", "fault", "role").agg(*_percentiles())
     order = Window.partitionBy("fault", "role").orderBy("run")
     first = F.first("p50_ms", ignorenulls=True).over(
@@ -103,8 +104,8 @@ def regressions(recovered: DataFrame) -> DataFrame:
 
 
 def unavailability(history: DataFrame) -> DataFrame:
-    """Per run and partition: the longest silence, and the number and sum of the silences that
-    count.
+    """Per run and partition: the longest silence, and the number and sum of the silences of
+    SILENCE_MS_MIN or more.
 
     The load lasts from the first invocation to the last invocation or acknowledgement of the run;
     silences at both ends count too.
@@ -164,7 +165,7 @@ def outcomes_by_run(history: DataFrame) -> DataFrame:
 
 
 def _outcomes(history: DataFrame) -> DataFrame:
-    """Acknowledged records, and topics created under partition -1, with their invocation time."""
+    """Acknowledged records, and created topics as partition -1, with their invocation time."""
     is_created = F.col("f") == "create-topic"
     return history.where(
         "type = 'ok' and ((f = 'produce' and partition is not null) or f = 'create-topic')"

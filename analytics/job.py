@@ -2,10 +2,10 @@
 local[2]]`.
 
 Each input folder is one run or one metadata export (see schemas.py for the files). Tables go to
-OUT/tables as Parquet and CSV, plots to OUT/plots, a summary to OUT/summary.json. A table whose
-input is missing is left out and named in the summary; so is a folder without any file for the job,
-such as that of an interrupted run. With spark-submit or another master, every executor must be able
-to read the folders; the driver writes CSV, plots and summary.
+OUT/tables as Parquet and CSV, plots to OUT/plots, a summary to OUT/summary.json. A table without
+input, and a folder without files for the job (an interrupted run), are left out and named in the
+summary. Under spark-submit or another master, every executor must be able to read the folders; the
+driver writes CSV, plots and summary.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _compute(
 ) -> dict[str, Any]:
     data = {name: _read(spark, name, runs) for name, runs in found.items() if runs}
     if "history" in data and "faults" in data:
-        # Two tables use it, and it is the most expensive step.
+        # Cache the recoveries: two tables need them, and they are the most expensive step.
         data["recoveries"] = failover.recoveries(data["history"], data["faults"]).cache()
     tables: dict[str, list[dict[str, Any]]] = {}
     skipped = dict(left_out)
@@ -164,8 +164,8 @@ def _read(spark: SparkSession, name: str, runs: Mapping[str, str]) -> DataFrame:
 def _write(table: DataFrame, name: str, folder: Path) -> list[dict[str, Any]]:
     """Write Parquet and CSV. Returns the rows, up to ROWS_COLLECTED_MAX.
 
-    A small table is collected and written by the driver: on small data, Spark jobs cost more than
-    rows. A larger one is written by Spark, and the CSV has its first rows.
+    The driver writes a table that fits, because a Spark job costs more than its rows. Spark writes
+    a larger table, and the CSV holds its first rows.
     """
     import pyarrow.parquet as pq
 

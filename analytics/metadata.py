@@ -80,8 +80,8 @@ def leader_skew(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
 
 def rack_loss(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """If a rack failed: partitions that would be offline, and those that would have one replica
-    left."""
+    """Per run and rack: the partitions that would be offline, or left with one in-sync replica, if
+    the rack failed."""
     racks = brokers.where("rack is not null").select("run", "rack", "broker_id")
     members = racks.groupBy("run", "rack").agg(F.collect_set("broker_id").alias("lost"))
     left = partitions.join(F.broadcast(members), "run").withColumn(

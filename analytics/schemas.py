@@ -114,8 +114,8 @@ _HISTORY, _RUN = "history.jsonl", "run.json"
 
 
 def find_inputs(folders: list[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Data set -> run name -> path, and run name -> reason, for each folder without any file for
-    the job.
+    """(data set -> run name -> path, run name -> the reason why its folder has no file for the
+    job).
 
     A run is named after its folder; equal names are numbered.
     """

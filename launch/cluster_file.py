@@ -19,10 +19,11 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEntry:
-    """One node. pid: None unless it runs. state: running, dead (it ended unasked) or stopped.
+    """One node. pid: None unless it runs. state: running, stopped, or dead (it ended without a
+    stop).
 
-    is_ready: it serves, as of the last write of this file. reason: why it is dead, if possible in
-        its own words. starts: how often this launcher has started it.
+    is_ready: the node served when this file was written. reason: why the node died, if possible the
+    node's last message. starts: how often this launcher has started it.
     """
 
     name: str

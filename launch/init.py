@@ -225,7 +225,8 @@ def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) ->
     """Raise ConfigError for a property that not all of these nodes can have."""
     reject_unknown(settings, CONTROLLER_NAMES | BROKER_NAMES)
     for name in settings:
-        # init prepares the directories itself; a controller would not find its own elsewhere.
+        # kvorum init formats the directories of its plan; a node would find no other directory
+        # formatted.
         if name in (*GIVEN_BY_THE_PLAN, "log.dir", "metadata.log.dir"):
             raise ConfigError(f"{name!r} is decided by kvorum init and cannot be set")
     hosts = [place.host for place in places]

@@ -21,8 +21,8 @@ NODE_ID, BROKER_ID = "node.id", "broker.id"
 
 
 def with_bound_names(properties: Mapping[str, Any]) -> Properties:
-    """The properties with Kafka's alternative names replaced by the bound ones: broker.id by
-    node.id, times in minutes and hours by those in ms. Raises ConfigError."""
+    """The properties under the names that `bind` knows: node.id in place of broker.id, and times in
+    ms in place of minutes and hours. Raises ConfigError."""
     own = dict(properties)
     if BROKER_ID in own:
         broker_id = own.pop(BROKER_ID)

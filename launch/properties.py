@@ -132,7 +132,7 @@ class NodeConfig:
     def address_of(self, node_id: int) -> Address | None:
         """The configured address of a controller or bootstrap server; None if there is none.
 
-        node_id: of a controller, or a stand-in of `RaftConfig.bootstrap_ids`.
+        node_id: a controller's id, or a bootstrap server's stand-in (`RaftConfig.bootstrap_ids`).
         """
         if node_id in self.raft.bootstrap_ids:
             return self.bootstrap_servers[self.raft.bootstrap_ids.index(node_id)]

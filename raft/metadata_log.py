@@ -80,9 +80,9 @@ def recover_log(
             f"it ({reasons})",
         )
     if good and not _is_prefix(log, good[-1]):
-        # A crash between the arrival of a leader's snapshot and ReplaceLog leaves the old log. All
-        # records in the snapshot are committed, so a record of the log that differs from it cannot
-        # be.
+        # A crash between the arrival of the leader's snapshot and ReplaceLog leaves the old log. A
+        # snapshot holds only committed records, so a record of the log that differs from it is
+        # uncommitted.
         log.truncate_fully_and_start_at(good[-1].offset, now_ms=now_ms)
         good = good[-1:]
     if good:

@@ -402,8 +402,8 @@ class RaftNode:
                         delay_s = STANDBY_DELAY_MS / 1000
                         self._telling = self._loop.call_later(delay_s, self._tell_standby)
                 else:
-                    # The leader waits for this observer's fsync and next fetch, so those come
-                    # first.
+                    # Start the fsync and the next fetch of this turn first, because the leader
+                    # waits for both; the image can wait.
                     self._loop.call_soon(self._tell_committed)
             case LeaderChanged():
                 self._tell_committed()

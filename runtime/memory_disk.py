@@ -105,7 +105,7 @@ class MemoryDisk:
     """Implements `runtime.disk.Disk` in memory; see the top of the file.
 
     rng: decides what survives a crash. capacity_bytes: ENOSPC above it, None for no limit.
-    is_withdrawn: every call fails, as for a process that has ended without noticing.
+    is_withdrawn: every call fails, because the process that used the disk has ended.
     has_lost_power: PowerCut was raised, and `crash` has not been called yet.
     """
 

@@ -60,7 +60,8 @@ class SnapshotId:
     epoch: int
 
 
-#: The voters with which a directory was formatted (KIP-853): no state, and not served.
+#: Id of the bootstrap checkpoint (KIP-853), which holds the first voters and no state; it is never
+#: sent to other nodes.
 BOOTSTRAP_ID = SnapshotId(0, 0)
 
 
@@ -177,7 +178,7 @@ class SnapshotDecoder:
         return payload
 
     def finish(self) -> SnapshotHeader:
-        """End the file and return its header. Raises CorruptData if the file is not whole."""
+        """Check that the file is whole, and return its header. Raises CorruptData."""
         if self.header is None or not self._is_finished or self._head is not None:
             raise CorruptData(self.path, self.position, "the file ends without a footer")
         return self.header

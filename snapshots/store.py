@@ -134,8 +134,8 @@ class SnapshotStore:
             finally:
                 await file.close()
         except Exception:
-            # Any error, also of the source of the payloads. A cancelled or discarded coroutine does
-            # not get here, because it may not begin another disk call.
+            # `payloads` may raise any Exception. A cancelled or discarded coroutine does not get
+            # here, because it must not begin another disk call.
             await self.drop_part(header.id)
             raise
         await self.publish(header.id)

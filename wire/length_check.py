@@ -1,9 +1,9 @@
 """Checks that the lengths in a message fit into it, before kio parses it.
 
 kio's native parser trusts an array's count and allocates memory for that many items. A request of
-twenty bytes that claims two thousand million items would kill the process. This module compares
-every count and length with the remaining bytes; an item takes at least one. It also counts all
-items, so that one request cannot keep a broker busy for seconds.
+20 bytes that claims two billion items would kill the process. This module compares every count and
+length with the remaining bytes; an item takes at least one byte. It also counts all items, so that
+one request cannot keep a broker busy for seconds.
 """
 
 from __future__ import annotations

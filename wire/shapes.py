@@ -7,7 +7,7 @@ from typing import Any, Union, get_args, get_origin
 
 
 def shape_of(annotation: Any) -> tuple[str, Any, bool]:
-    """("array" or "one", inner type, True if None is allowed)."""
+    """A type's shape: ("array" or "one", inner type, True if None is allowed)."""
     is_optional = False
     if get_origin(annotation) in (UnionType, Union):
         (annotation,) = [a for a in get_args(annotation) if a is not type(None)]

@@ -20,9 +20,10 @@ Replayed = ReplayedRecord | TransactionEnd
 def read_back(log: Log) -> Iterator[list[Replayed]]:
     """The records and markers of the log in order, a chunk at a time.
 
-    The log may be compacted and appended to between two chunks. Records after the end offset at the
-    start are not read: this broker's own shard appends them. Raises OSError; CorruptData for
-    batches that fail their checks; BatchError for valid batches that hold no records.
+    The log may be compacted and appended to between two chunks. Records appended after the first
+    chunk is requested are not read: this broker's own shard appends them. Raises OSError;
+    CorruptData for batches that fail their checks; BatchError for valid batches that hold no
+    records.
     """
     end_offset = log.end_offset
     offset = log.start_offset

@@ -353,7 +353,7 @@ class FollowerFetchSession:
         self._pause(key, followed, REFUSED_MAX_MS)
 
     def _accept(self, followed: Followed) -> None:
-        """Records were appended: end the state of refusal."""
+        """Forget the partition's refusals and failures: valid records were appended."""
         if followed.refused:
             core = followed.replica.core
             _log.info(

@@ -44,8 +44,8 @@ class GroupConfig:
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """Session timeout of a member that has not had its first JoinGroup answer and so cannot send
-heartbeats. Without this limit, a client that gives up and joins again leaves a member behind each
-time (Kafka's constant)."""
+heartbeats. Without this limit, a client that gives up and joins again would leave a dead member in
+the group each time (Kafka's constant)."""
 
 PENDING_MEMBERS_MAX = 10_000
 """Limit of unused member ids in one group; each one has a timer."""
@@ -54,7 +54,7 @@ PRODUCERS_MAX = 100_000
 """Transactional producers whose epochs one shard remembers; the oldest is forgotten first."""
 
 STRING_BYTES_MAX = 32_767
-"""Strings of keys and of group metadata have an int16 length."""
+"""Limit of a string in a key or in group metadata, whose length is an int16."""
 
 NAME_BYTES_MAX = STRING_BYTES_MAX - 64
 """Limit of a name that becomes part of a member id, which adds a dash and a uuid."""

@@ -216,7 +216,7 @@ class GroupShard:
                 return
             emptied, group = group, None
         if error == ErrorCode.NONE and group is None and body.member_id:
-            # The member id must be of a group that was removed.
+            # The group does not exist, so it has no member of that id.
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error != ErrorCode.NONE:
             step.answer(event.token, Joined(error=error, member_id=body.member_id))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class SessionTimer(NamedTuple):
-    """A classic member sent nothing for its session time-out."""
+    """Fires when a classic member has sent nothing for its session time-out."""
 
     group_id: str
     member_id: str
@@ -14,7 +14,7 @@ class SessionTimer(NamedTuple):
 
 
 class PendingMemberTimer(NamedTuple):
-    """A new member id was not used in time."""
+    """Fires when a new member id was not used in time."""
 
     group_id: str
     member_id: str
@@ -22,27 +22,27 @@ class PendingMemberTimer(NamedTuple):
 
 
 class JoinTimer(NamedTuple):
-    """The time to join the next generation is over."""
+    """Fires when the time to join the next generation is over."""
 
     group_id: str
     kind: str = "join"
 
 
 class SyncTimer(NamedTuple):
-    """The time to fetch this generation's assignment is over (KIP-800)."""
+    """Fires when the time to fetch this generation's assignment is over (KIP-800)."""
 
     group_id: str
     kind: str = "sync"
 
 
 class ExpiryTimer(NamedTuple):
-    """It is time to expire offsets."""
+    """Fires when the shard must look for expired offsets."""
 
     kind: str = "expiry"
 
 
 class ConsumerSessionTimer(NamedTuple):
-    """A member of the consumer protocol sent nothing for its session time-out."""
+    """Fires when a member of the consumer protocol has sent nothing for its session time-out."""
 
     group_id: str
     member_id: str
@@ -50,7 +50,7 @@ class ConsumerSessionTimer(NamedTuple):
 
 
 class ConsumerRebalanceTimer(NamedTuple):
-    """A member of the consumer protocol did not give up partitions within its rebalance
+    """Fires when a member of the consumer protocol did not give up partitions within its rebalance
     time-out."""
 
     group_id: str
@@ -59,7 +59,7 @@ class ConsumerRebalanceTimer(NamedTuple):
 
 
 class ClassicRejoinTimer(NamedTuple):
-    """A classic member of a mixed group was told to join again and did not."""
+    """Fires when a classic member of a mixed group was told to join again and did not."""
 
     group_id: str
     member_id: str
@@ -67,7 +67,7 @@ class ClassicRejoinTimer(NamedTuple):
 
 
 class ClassicSyncTimer(NamedTuple):
-    """A classic member of a mixed group has joined and did not fetch its assignment."""
+    """Fires when a classic member of a mixed group has joined and did not fetch its assignment."""
 
     group_id: str
     member_id: str

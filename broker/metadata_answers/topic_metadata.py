@@ -14,7 +14,7 @@ from kvorum.wire.kio_codec import Packed
 from kvorum.wire.metadata_codec import PartitionMetadata, pack_partitions
 
 CACHED_BYTES_MAX = 4 << 20
-"""Limit of kept bytes; above it all are dropped, and encoded again when requested."""
+"""Limit of cached bytes. Above it the cache is cleared, and refilled by later requests."""
 
 
 class TopicMetadata:

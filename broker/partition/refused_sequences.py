@@ -27,8 +27,8 @@ _Batch = tuple[int, int]
 
 
 class RefusedSequences:
-    """Refused batches of one partition while this broker leads it; another leader refused none of
-    them."""
+    """Batches of one partition that this broker refused while it leads. A new leader starts with
+    none."""
 
     __slots__ = ("_by_producer",)
 

@@ -23,7 +23,7 @@ SEGMENT_BYTES_LIMIT = (1 << 31) - 1
 LEADER_THROTTLED = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLED = "follower.replication.throttled.replicas"
 DISTINCT_MAX = 1_000
-"""Different sets of overrides remembered."""
+"""Limit of override sets in the cache."""
 FOREVER = 1 << 62
 """A number of records or milliseconds from this value on means never."""
 CODECS = {

@@ -146,7 +146,8 @@ def admit(
     """Check a new transactional batch before its append; raises BatchError if it may not be
     appended.
 
-    producers: of that log. The batch has passed `ProducerStateTable.check`. version: of Produce.
+    producers: of the log to append to. The batch has passed `ProducerStateTable.check`. version: of
+    Produce.
     """
     producer_id, epoch = header.producer_id, header.producer_epoch
     if not is_verified and not producers.is_open(producer_id, epoch):

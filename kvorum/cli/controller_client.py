@@ -170,8 +170,11 @@ class BlockingControllerClient:
         return leader
 
     def _await_leader(self, deadline: float) -> tuple[Replies, pb.DescribeQuorumReply | None]:
-        """The controllers' answers, and the leader if one is known before the deadline. If no
-        controller can be reached, returns without waiting."""
+        """The controllers' answers, and the leader if one is known before the deadline.
+
+        Returns early if every controller that answered has had no leader for longer than an
+        election. Raises CommandFailed if no controller answers.
+        """
         answered: Replies = {}
         while True:
             replies = self._probe()

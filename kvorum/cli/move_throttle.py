@@ -32,7 +32,7 @@ def throttled_lists(current: Assignment, wanted: Assignment) -> dict[str, tuple[
 def set_throttles(
     configs: ConfigBackend, current: Assignment, wanted: Assignment, bytes_per_second: int
 ) -> None:
-    """Throttle the replicas that `wanted` adds to a rate at each broker. Raises CommandFailed."""
+    """Set a throttle at each broker for the replicas that `wanted` adds. Raises CommandFailed."""
     lists = throttled_lists(current, wanted)
     brokers = sorted(
         {

@@ -88,7 +88,8 @@ def entity_problem(entity: QuotaEntity) -> Rejected | None:
 
 
 def quota_problem(entity: QuotaEntity, key: str, value: float | None) -> Rejected | None:
-    """The refusal of setting (value None: removing) this quota, or None. entity: a valid one."""
+    """The reason to refuse this value of a quota, or the quota's removal if value is None; None if
+    the change is valid. entity: a valid one."""
     known = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     kind = known.get(key)
     if kind is None:

@@ -80,7 +80,7 @@ def _read(disk: ReadableDisk, directory: str) -> MetadataHistory:
     if log is not None and log.torn_end is not None:
         notes.append(str(log.torn_end))
     start_offset = 0 if log is None else log.start_offset
-    # Snapshots older than the log's start have no log behind them.
+    # The log cannot continue a snapshot that ends below the log start.
     snapshots = [held for held in snapshots if held[0].end_offset >= start_offset]
     if not snapshots and start_offset > 0:
         reasons = "; ".join(notes) or "there is none"

@@ -1,7 +1,7 @@
 """Explains why a quorum has no leader, from the answers of its controllers.
 
-Brokers and the command line ask every controller at once (`DescribeQuorum`) and report it in the
-same sentence. No I/O here; answers are `admin_pb2.DescribeQuorumReply` messages.
+Brokers and the command line ask every controller at once (`DescribeQuorum`) and report the cause in
+the same words. No I/O here; answers are `admin_pb2.DescribeQuorumReply` messages.
 """
 
 from __future__ import annotations

@@ -28,12 +28,11 @@ from kvorum.runtime.ids import NO_NODE
 
 
 def begin(state: RaftState, role: Follower, snapshot: OffsetAndEpoch, now_ms: int) -> None:
-    """Fetch the leader's snapshot, because its log no longer holds the records that this node
-    needs.
+    """Fetch the leader's snapshot, because the leader's log lacks the records that this node needs.
 
-    A transfer under way goes on, even if the leader now names a newer snapshot. The older one holds
-    committed records all the same, and the leader reports it if it has removed it. Otherwise, under
-    load, every interrupted transfer would start again from the beginning.
+    A transfer goes on even if the leader now names a newer snapshot. The older snapshot also holds
+    only committed records, and the leader answers with an error if it has removed it. Otherwise,
+    under load, every interrupted transfer would start again from the beginning.
     """
     if state.snapshot_fetch is None:
         if snapshot.offset <= max(state.high_watermark, state.log.start_offset):

@@ -158,6 +158,7 @@ class StreamCall:
 
 
 def _note_error(opener: asyncio.Task[None]) -> None:
-    # Mark the error as seen: the waiting tasks have it, if there are any.
+    # Retrieve the exception, or asyncio logs it as never retrieved. Tasks that wait for `opener`
+    # raise it themselves.
     if not opener.cancelled():
         opener.exception()

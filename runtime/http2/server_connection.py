@@ -104,7 +104,7 @@ class ServerConnection(Connection):
         if stream_id <= self._last_id or stream_id % 2 == 0:
             if stream_id % 2 == 0:
                 raise ProtocolError(f"stream {stream_id} is not a client's to open")
-            return  # the stream has ended here
+            return  # a late frame of a stream that has ended
         self._last_id = stream_id
         if self.is_closing or self.calls >= STREAMS_MAX:
             self.send(frames.rst_stream(stream_id, frames.REFUSED_STREAM))

@@ -304,7 +304,8 @@ class Stream:
                 connection.send_window -= len(piece)
                 connection.send(frames.frame(frames.DATA, 0, self.id, bytes(piece)))
                 if has_waited:
-                    # All waiting streams are woken in turn, and the first may take all the room.
+                    # Move this stream to the end: waiting streams are woken in order, and the first
+                    # may take all the room.
                     connection.put_last(self)
                     has_waited = False
         finally:

@@ -64,8 +64,8 @@ class CleanedTransactions:
     def _is_open(self, header: BatchHeader) -> bool:
         """True if an aborted transaction of the batch's producer covers the batch.
 
-        A transaction is over behind its marker's offset, even if the marker was not seen. Bad
-        sequence without that:
+        A transaction is over after its marker's offset, even if the marker was not seen. Bad
+        sequence without this rule:
         1. The first pass skips the clean segments, and with them a marker.
         2. A later, committed tombstone of the producer counts as aborted.
         3. The tombstone hides nothing and expires, and the old value is back.

@@ -89,7 +89,8 @@ class CleaningJob:
         self._disk = disk
         self._directory = directory
         self._segments = list(segments)
-        # Read now, because it goes by file name: a truncation may remove the files later.
+        # Read the times now, because the call takes a file's name: a truncation may remove the
+        # files later.
         self._modified_ms = {segment: segment.modified_ms for segment in segments}
         self._aborted = list(aborted)
         self._producers = dict(producers)

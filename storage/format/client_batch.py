@@ -146,7 +146,7 @@ def validate_client_records(
     if now_ms is not None:
         low = None if timestamp_before_max_ms is None else now_ms - timestamp_before_max_ms
         high = None if timestamp_after_max_ms is None else now_ms + timestamp_after_max_ms
-        # A lower bound is rare, and costs a look at each record.
+        # A lower bound is rare, and requires a look at each record.
         if low is not None or (high is not None and newest_ms > high) or _may_overflow(header):
             _refuse_untimely(bytes(records), header, low, high)
     if not INT64_MIN <= newest_ms <= INT64_MAX:

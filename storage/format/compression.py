@@ -35,7 +35,7 @@ LZ4_LEVEL = 9
 _GUESS_RATIO = 4
 _GUESS_BYTES_MIN = 64 * 1024
 _GROWTH = 4
-#: cramjam's message for a too small output buffer; any other means damaged input.
+#: cramjam's message for a too small output buffer; any other message means damaged input.
 _BUFFER_FULL = "whole buffer"
 
 

@@ -17,18 +17,19 @@ from kvorum.runtime.errors import ErrorCode, KvorumError
 from kvorum.storage.format.record_codec import read_varint, read_varint32, varint
 
 RECORDS_MAX = 1_000_000
-"""Limit for one batch, as in librdkafka (batch.num.messages). A few compressed kilobytes can hold
-more records than a broker can check without delaying other requests."""
+"""Limit of records in one batch, as in librdkafka (batch.num.messages). A few compressed kilobytes
+can hold more records than a broker can check without delaying other requests."""
 
 HEADERS_MAX = 1_000_000
-"""Limit for all records of one batch. A header may take only two bytes, which compress to almost
-nothing, and each one is checked."""
+"""Limit of headers in all records of one batch. A header may take only two bytes, which compress to
+almost nothing, and each header is checked."""
 
 RECORD_BYTES_MIN = 7
-"""One byte each: length, attributes, two deltas, two lengths and the header count."""
+"""Size of the smallest record: one byte each for length, attributes, two deltas, two lengths and
+the header count."""
 
 _RUN_MIN = 8
-"""For a shorter run, slicing costs more than parsing."""
+"""Shortest run that is checked as a run; for a shorter one, slicing costs more than parsing."""
 _RUN_MAX = 1_024
 """Longest slice for a run of equal records. A slice that turns out not to be a run is wasted work;
 that happens at most once per _SINGLES records."""
@@ -41,7 +42,8 @@ a million."""
 _OFFSET_BYTES_MAX = len(_OFFSET_RANGES)
 
 _TIMESTAMP_BYTES_MAX = 9
-"""Ten bytes may hold more than 64 bits, which only parsing each record can tell."""
+"""Longest timestamp delta in a run. Ten bytes may hold more than 64 bits, which only parsing each
+record can tell."""
 
 _LAST_BYTES = re.compile(rb"[\x00-\x7f]*")
 _OTHER_BYTES = re.compile(rb"[\x80-\xff]*")

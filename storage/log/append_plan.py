@@ -110,7 +110,8 @@ def place_as_follower(batches: Buffer, *, end_offset: int, latest_epoch: int) ->
 def run_that_fits(
     placed: list[Placed], start: int, *, room_bytes: int, segment_base_offset: int
 ) -> tuple[int, int]:
-    """How many batches from `start` one write may put into a segment: (stop, bytes); at least one.
+    """The end of the batches from `start` on that one write may put into a segment: (index after
+    the last one, size in bytes). There is at least one such batch.
 
     room_bytes: the space left in the segment.
     """

@@ -42,9 +42,9 @@ class LeaderEpochCache:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Record that batches from `start_offset` on have `epoch`.
 
-        The newest epoch again changes nothing. An older one is a bug, because epochs never fall in
-        a log. An epoch without a batch is replaced by the next one, which starts at the same
-        offset.
+        Assigning the newest epoch again changes nothing. Assigning an older one is a bug, because
+        epochs never fall in a log. An epoch without a batch is replaced by the next one, which
+        starts at the same offset.
         """
         latest = self.latest_epoch
         if epoch == latest:

@@ -140,7 +140,7 @@ class Log:
         return self._durable_end_offset
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The end (exclusive) of what read-committed consumers may read."""
+        """End (exclusive) of the records that read-committed consumers may read."""
         producers = self.producers
         if not producers.ongoing and not producers.unreplicated:
             return high_watermark  # same result as below with fewer calls, because every fetch asks
@@ -170,8 +170,8 @@ class Log:
         return self.epochs.epoch_before_start if latest_epoch < 0 else latest_epoch
 
     def batch_end_below(self, offset: int) -> int:
-        """End offset of the last batch that ends at or below `offset`, or the log start: lower than
-        `offset` inside a batch or a compaction gap. Raises CorruptData, OSError."""
+        """End offset of the last batch that ends at or below `offset`, else the log start. It is
+        below `offset` if that is in a batch or a gap. Raises CorruptData, OSError."""
         end_offset = self.segments.last_end_below(offset)
         return self._start_offset if end_offset is None else max(end_offset, self._start_offset)
 
@@ -180,7 +180,7 @@ class Log:
         return bool(self.segments.bases) and self.segments.bases[0] < offset
 
     def has_unknown_epochs_below(self, offset: int) -> bool:
-        """True if files hold records below `offset` whose leader epoch is unknown."""
+        """True if the log knows no epoch for records below `offset`, which is at most its start."""
         is_known = offset == self._start_offset and self.epochs.epoch_before_start >= 0
         return self.begins_below(offset) and not is_known
 
@@ -259,7 +259,7 @@ class Log:
         """Append batches as the leader stored them, with their offsets and epochs.
 
         A batch cut off at the end is left for the next fetch. A base offset may be above
-        `end_offset`, behind a compaction gap; below it, only as in `base_below_start`. Otherwise
+        `end_offset`, after a compaction gap; below it, only as in `base_below_start`. Otherwise
         raises OutOfOrderAppend, or BatchError if a CRC does not match; then nothing is appended.
         """
         base_offset = self.base_below_start(batches)
@@ -344,8 +344,8 @@ class Log:
             return segments.add(base_offset, now_ms=now_ms)
         segment = segments.items[-1]
         if must_roll(segment, item, self.config, now_ms):
-            # A segment named by its first batch, behind a compaction gap, would make the one before
-            # look torn. An unclean start would then drop the new one (seed 104057).
+            # A segment that begins after a compaction gap would make the segment before it look
+            # torn. An unclean start would then drop the new segment (seed 104057).
             is_near = item.last_offset - self._end_offset <= RELATIVE_OFFSET_MAX
             if segment.size_bytes and is_near:
                 return self._roll(self._end_offset, now_ms)
@@ -357,8 +357,8 @@ class Log:
         return segment
 
     def _forget_epochs_below(self, base_offset: int) -> None:
-        """Forget the epochs below the log's first segment, which is about to begin above the log
-        start. A start would take a known epoch without records for a sign of missing files
+        """Forget the epochs below `base_offset`, at which the first segment is about to begin.
+        Recovery would take a known epoch without records as a sign of missing files
         (`storage.recovery.missing_files`)."""
         # A running flush still holds the old epochs and would overwrite this checkpoint.
         self.segments.cancel_derived_files(self._end_offset)
@@ -404,7 +404,7 @@ class Log:
         return LogSlice(NO_FILE, 0, 0, offset)
 
     def _tell_gap(self, offset: int, following: Segment) -> None:
-        """Warn once of a gap. It proves no damage, as the log may have been compacted earlier."""
+        """Warn once of a gap, which proves no damage: the log may have been compacted earlier."""
         self._has_told_gap = True
         logger.warning(
             "%s: no batch holds offset %d; the next is in %s. Compaction leaves such gaps, and so "
@@ -463,8 +463,8 @@ class Log:
     def complete_flush(self, ticket: FlushTicket) -> None:
         """Raise `durable_end_offset` to the end offset of the ticket, which has run.
 
-        After a truncation during the flush it stays: the epoch checkpoint was not written, and an
-        unclean start needs that for the epochs below `durable_end_offset`. The next flush does it.
+        After a truncation during the flush it stays, as the epoch checkpoint was not written: an
+        unclean start needs the epochs below `durable_end_offset`. The next flush writes it.
         """
         self.segments.complete_flush(ticket)
         if ticket.owes_epochs:
@@ -528,9 +528,9 @@ class Log:
         segments.unseal(active)
         segments.forget_recovery_state(active)
         active.load_tail()
-        # Make the removals durable before the truncation. Bad sequence without this: 1. The
-        # truncation becomes durable. 2. The power fails. 3. The removed segments are back, and the
-        # index that proves this one whole, so the truncated records pass for a compaction gap.
+        # Make the removals durable before the truncation. Bad sequence otherwise: 1. The truncation
+        # becomes durable. 2. The power fails. 3. The removed segments and this one's index are
+        # back. The index says that this one is whole, so the truncated records pass for a gap.
         segments.sync_directories()
         active.cut(offset)
         segments.sync_directories()

@@ -10,10 +10,11 @@ from kvorum.runtime.errors import KvorumError
 from kvorum.storage.format.batch import Buffer
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
-"""Offsets and positions within a segment have 32 bits in its indexes."""
+"""Limit of offsets and positions relative to their segment: its indexes have 32 bits for each."""
 DAY_MS = 86_400_000
 INDEX_BYTES_MIN = 36
-"""Room for two time index entries and the forced last one; with less, every append would roll."""
+"""Least size of an index: room for two time index entries and the forced last one. With less, every
+append would roll."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,8 @@ class ProducerStateTable:
         return len(self.entries)
 
     def check(self, header: BatchHeader) -> Duplicate | None:
-        """None: append the batch. Duplicate: answer with its offsets and append nothing.
+        """Check a batch before its append. Returns None to append it; a Duplicate to answer with
+        the Duplicate's offsets and append nothing.
 
         Raises BatchError: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER
         for a gap. An unknown producer may begin with any sequence (KIP-360).
@@ -272,7 +273,8 @@ class ProducerStateTable:
         return min((high_watermark, stable, *self.unreplicated.values()))
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Drop the markers below the high watermark, which hold nothing back any more."""
+        """Drop the markers below the high watermark, which no longer hold back the last stable
+        offset."""
         for last_offset in [at for at in self.unreplicated if at < high_watermark]:
             del self.unreplicated[last_offset]
 
@@ -320,7 +322,7 @@ class ProducerStateTable:
         return table
 
     def complete(self, snapshot: ProducerStateTable) -> None:
-        """Add from a snapshot at the same offset what only removed batches could tell."""
+        """Add the facts that only removed batches held, from a snapshot at the same offset."""
         for producer_id, known in snapshot.entries.items():
             entry = self.entries.get(producer_id)
             if entry is None or not entry.batches or known.epoch > entry.epoch:

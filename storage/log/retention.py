@@ -49,7 +49,7 @@ def apply_retention(log: Log, *, now_ms: int, high_watermark: int) -> list[int]:
         return []
     if count == len(segments.items):
         log.roll(now_ms=now_ms)
-    # Raise the start offset first. If the disk fails half-way, a hole behind the start would be
+    # Raise the start offset first. If the disk fails half-way, a hole above the log start would be
     # skipped by readers silently.
     log.advance_start_offset(segments.bases[count])
     # A segment waits for its flush, which writes the producer snapshot at its end. Bad sequence
@@ -70,11 +70,11 @@ def apply_retention(log: Log, *, now_ms: int, high_watermark: int) -> list[int]:
 
 
 def take_deleted(log: Log, now_ms: int) -> list[str]:
-    """Paths of the files whose delay has passed, to be removed in a thread: unlinking a file of a
-    gigabyte may take long. Missing files are no error.
+    """Paths of the files whose delay has passed. Remove them in a thread, because unlinking a file
+    of a gigabyte may take long. Missing files are no error.
 
-    With `refuses_missing_segments`, none before a flush has written the epoch checkpoint. The old
-    checkpoint names epochs below the new log start, and only these files explain that.
+    With `refuses_missing_segments`, returns none until a flush has written the epoch checkpoint:
+    the old checkpoint names epochs whose records only these files hold.
     """
     if log.has_waiting_removals or (
         log.config.refuses_missing_segments and log.segments.is_flushing

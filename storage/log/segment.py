@@ -143,7 +143,7 @@ class Segment:
         """Write whole batches at the end of the file in one write; `note` must follow.
 
         After a failed write the file is truncated again. Otherwise a whole batch of the failed
-        write could remain behind the next write and pass for data. Raises OSError.
+        write could remain after the next write and pass for data. Raises OSError.
         """
         try:
             self.file.pwrite(data, self._size)
@@ -293,10 +293,10 @@ class Segment:
         """Replace existing index files one by one; no file is missing at any moment.
 
         Bad sequence if a file could be missing:
-        1. Compaction left a gap behind this segment.
+        1. Compaction left a gap after this segment.
         2. A crash loses the .index file.
         3. The next start has no proof that the segment was whole. It takes the gap for a torn tail
-           and drops every segment behind it.
+           and drops every later segment.
         """
         for suffix, data in zip(reversed(INDEX_SUFFIXES), reversed(contents), strict=True):
             path = self.path(suffix)
@@ -322,7 +322,7 @@ class Segment:
     def load_tail(self) -> None:
         """Find end offset, largest timestamp and recent positions by walking the last headers.
 
-        For a cleanly closed segment: only the batches behind the last index entry are read.
+        For a cleanly closed segment: only the batches after the last index entry are read.
         """
         offset_index, _ = self.indexes
         self._restart_at(offset_index.last_position())
@@ -339,7 +339,7 @@ class Segment:
         max_timestamp: tuple[int, int],
         size_bytes: int,
     ) -> None:
-        """Take over the state of the first `size_bytes` of the file; `note` continues behind them.
+        """Take over the state of the first `size_bytes` of the file; `note` continues after them.
 
         Raises CorruptData if no batch ends there.
         """

@@ -321,7 +321,8 @@ class SegmentList:
             with suppress(CorruptData):
                 return read_snapshot(self._disk, path)
         if producers is not None:
-            # Not from the batches: reading the headers of a gigabyte would block the loop for long.
+            # Do not use the batches: reading the headers of a gigabyte would block the loop for
+            # long.
             known = producers.until(offset)
         else:
             first = self.items[:count]

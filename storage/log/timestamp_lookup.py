@@ -58,7 +58,7 @@ def _candidates(
     """The batches of one segment that may hold its largest timestamp, in order.
 
     The time index names the first batch with the largest timestamp, up to its last entry below
-    end_offset. Batches behind that entry, at most about an index interval, are candidates too. If
+    end_offset. Batches after that entry, at most about an index interval, are candidates too. If
     the named batch lies below start_offset, wholly or in part, every batch above start_offset is a
     candidate.
     """

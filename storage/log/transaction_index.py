@@ -63,7 +63,7 @@ def collect_aborted(
     """The transactions that overlap [first_offset, end_offset).
 
     per_segment: entries of the segment that holds `first_offset` and of all later segments, because
-        a transaction's marker may be several segments behind its records.
+    a transaction's marker may be several segments after its records.
     """
     found: list[AbortedTransaction] = []
     for entries in per_segment:

@@ -4,7 +4,7 @@ The walk checks CRC, magic, rising offsets and epochs. It repairs only a torn ta
 above the recovery point that no valid batch follows. For any other fault it raises CorruptData with
 file, byte and reason, because truncating there could drop acknowledged records.
 
-Segments behind a torn one are dropped only if the torn one has no .index file and ends above the
+Segments after a torn one are dropped only if the torn one has no .index file and ends above the
 recovery point. The index is written after the .log was fsynced (flush.py), so without it no later
 segment was ever durable.
 """
@@ -53,7 +53,7 @@ _LENGTH = struct.Struct(">i")
 class TornTail:
     """The bytes that a start truncated: `removed_bytes` of file `path` from byte `position` on.
 
-    removed_segments: the number of segments behind them that were removed too.
+    removed_segments: the number of later segments that were removed too.
     """
 
     path: str
@@ -107,7 +107,8 @@ class BatchWalk:
     def run(
         self, first: int, resumed: Resumed | None = None, *, keeps_recovery_state: bool = False
     ) -> TornTail | None:
-        """Walk from segment `first` on. Returns what was truncated; all that is kept is fsynced.
+        """Walk from segment `first` on. Returns the tail that was truncated, if any; everything
+        that is kept is fsynced.
 
         resumed: the recovery state of segment `first`. keeps_recovery_state: save the state found.
         """
@@ -174,10 +175,10 @@ class BatchWalk:
         write_snapshot(self._disk, path, self.producers)
 
     def _check_end(self, segment: Segment, following: int, has_proof: bool) -> TornTail | None:
-        """Check that a segment reaches the next one; a torn tail if later segments must go.
+        """Check that a segment reaches the next one; return a torn tail if later segments must go.
 
-        A gap behind a segment that is proven whole, or below the recovery point, is noted in
-        `last_gap`. Raises CorruptData if the segment overlaps the next one, or ends below the
+        A gap that the segment's indexes prove, or that ends at or below the recovery point, is
+        noted in `last_gap`. Raises CorruptData for an overlap, and for an unproven gap around the
         recovery point.
         """
         path, size = segment.file.path, segment.size_bytes

@@ -35,8 +35,8 @@ def load_epochs(
 ) -> LeaderEpochCache:
     """The epochs of the segments before `first`; the walk from there on assigns the others.
 
-    resumed: the recovery state of segment `first`; the walk then begins behind it. A flush wrote
-        the checkpoint before the recovery point rose that far.
+    resumed: the recovery state of segment `first`; the walk then begins after the records that this
+    state covers. A flush wrote the checkpoint before the recovery point rose that far.
 
     A checkpoint that the batches contradict is not used. It has no checksum, and an epoch above the
     cluster's would keep the replica from leading.
@@ -141,10 +141,12 @@ def start_of_epochs(
     start_offset: int,
     end_offset: int,
 ) -> int:
-    """`start_offset`, or the start of the first known epoch if batches of unknown ones lie below.
+    """`start_offset`, or the start of the first known epoch if batches of unknown epochs lie below
+    it.
 
-    The log start had been raised, and only the epoch checkpoint reached the disk, so the deleted
-    segments are back. If they were readable, the first known epoch would be taken for theirs.
+    Such batches come from deleted segments that a crash brought back: the log start had been
+    raised, and only the epoch checkpoint reached the disk. If readers could read these batches,
+    they would take the first known epoch for the batches' epoch.
     """
     if not _has_batches_below(segments, epochs, start_offset):
         return start_offset

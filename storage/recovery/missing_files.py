@@ -12,7 +12,7 @@ restore` fetches the replica again. Three cheap proofs:
 3. A sealed .log that ends before an offset in its indexes, which were written when it was whole.
 
 Two losses can go unnoticed: all files of a segment between two others, and the end of a sealed .log
-behind its last index entries. Compaction leaves such gaps as well. `kvorum log verify`, and a
+after its last index entries. Compaction leaves such gaps as well. `kvorum log verify`, and a
 warning of the first read across a gap, report them.
 """
 
@@ -88,9 +88,9 @@ def check_sealed(disk: Disk, segment: Segment, following: int) -> None:
     """Raise CorruptData if the .log of a sealed segment is shorter than its indexes say.
 
     following: base offset of the next segment. The check reads the last entries of the indexes and
-        the headers behind the last offset index entry. It reads all headers if those do not fit, to
-        see which of the two is wrong, or if a small segment has no entry. A .log truncated behind
-        the first record with the largest timestamp cannot be told from a compacted one.
+    the headers after the last offset index entry. It reads all headers if those do not fit, to see
+    which of the two is wrong, or if a small segment has no entry. A .log truncated after the first
+    record with the largest timestamp cannot be told from a compacted one.
     """
     log_bytes, _ = _tail(disk, segment.path(LOG_SUFFIX), 0)
     index_bytes, entry = _tail(disk, segment.path(INDEX_SUFFIX), OFFSET_ENTRY_BYTES)

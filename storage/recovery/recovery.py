@@ -2,7 +2,7 @@
 
 After an unclean stop every batch from the recovery point on is checked (`batch_walk.py`). Batches
 before it in the same segment are checked too, unless the log keeps a recovery state that covers
-them (`segment_state.py`).
+them (`recovery_state.py`).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def load(
         prune_snapshots(disk, directory, loaded.segments, loaded.end_offset)
         _drop_leftover_states(disk, directory, names, loaded.segments[-1])
     # The .deleted files of retention and compaction are removed last. As long as they exist, they
-    # show that the epoch checkpoint may be behind (`check_first_segment`).
+    # show that the epoch checkpoint may be out of date (`check_first_segment`).
     for name in names:
         if name.endswith(DELETED_SUFFIX):
             disk.remove(f"{directory}/{name}")
@@ -137,7 +137,7 @@ def _load_segments(
     for segment, following in pairwise(segments[: first + 1]):
         if segment.has_saved_indexes:
             check_sealed(disk, segment, following.base_offset)
-            # Most of a log is not read for long, and thousands of files would stay open.
+            # Most segments are not read for a long time, and thousands of files would stay open.
             close_files([segment])
     epochs = load_epochs(checkpoint, segments, first, resumed, log_start_offset)
     _load_aborted(disk, directory, segments, first)
@@ -231,7 +231,8 @@ def _check_start(
 ) -> None:
     """Accept that a log ends below its start: an empty log will begin at the start offset.
 
-    After a power loss the records above are gone. Raises CorruptData after a clean stop.
+    After a power loss the records above the log's end are gone. Raises CorruptData after a clean
+    stop.
     """
     if is_clean:
         raise CorruptData(

@@ -1,7 +1,7 @@
 """The recovery state of the active segment: its indexes and producers, saved with each flush.
 
 A flush appends an entry to `N.recovery` (N: the segment's base offset). An unclean start continues
-behind the last entry at or below the recovery point, and checks no batch before it. Kafka walks the
+after the last entry at or below the recovery point, and checks no batch before it. Kafka walks the
 whole segment instead; the more batches it has, the longer the broker is unavailable.
 
 Entry: CRC-32C and length of the rest (u32 each, big-endian), then a msgpack array with the fields
@@ -92,7 +92,8 @@ class PendingEntry:
 
 
 class RecoveryStateWriter:
-    """Builds the entries of the active segment, and knows what its file holds already."""
+    """Builds the entries of the active segment, and remembers the facts that its file already
+    has."""
 
     __slots__ = (
         "_aborted_count",
@@ -109,7 +110,8 @@ class RecoveryStateWriter:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what the file holds, as it is unknown or invalid; the next entry replaces it."""
+        """Forget the content of the file, because it is unknown or invalid; the next entry replaces
+        it."""
         self._segment: Segment | None = None
         self._indexes: tuple[OffsetIndex, TimeIndex] | None = None
         self._end_offset = -1
@@ -172,7 +174,7 @@ class RecoveryStateWriter:
 
 
 def write_recovery_state(disk: Disk, segment: Segment, producers: ProducerStateTable) -> None:
-    """Replace the file of `segment`, which is fsynced; the caller must fsync the folder."""
+    """Replace the recovery-state file of an fsynced segment; the caller fsyncs the folder."""
     pending = RecoveryStateWriter().entry_of(segment, producers)
     if pending is not None:
         pending.write(disk)

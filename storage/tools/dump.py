@@ -112,7 +112,8 @@ def _log_lines(
     jumps: list[tuple[int, int]],
     damage: list[str],
 ) -> Iterator[tuple[str, Record | None]]:
-    """Lines; a control record beside one means that its text is to be appended.
+    """Lines of the dump, each with the control record whose text the caller appends to the line, or
+    None.
 
     jumps: receives pairs of neighbouring offsets with a gap between. damage: receives faults.
     """

@@ -33,7 +33,7 @@ class ReadableDisk(Protocol):
 class TornEnd:
     """The end of the whole batches: `left_bytes` of file `path` from `position` on are torn.
 
-    segments_behind: number of later segments that a start would drop with them.
+    segments_behind: number of later segments that a start would drop too.
     """
 
     path: str

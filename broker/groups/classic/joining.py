@@ -178,8 +178,8 @@ def _await_join(member: Member, event: Request, step: StepEffects) -> None:
 def _replace(
     group: ClassicGroup, event: Request, old_id: str, new_id: str, step: StepEffects
 ) -> None:
-    """Replace a static member that returns without its id: it gets a new one, and a client that
-    still uses the old id is fenced."""
+    """Replace a static member that returns without its id: the member gets a new id, and a client
+    that still uses the old id is fenced."""
     request: JoinGroup = event.body
     member = group.members[old_id]
     old_leader = group.leader_id
@@ -193,7 +193,7 @@ def _replace(
     extend_session(group, member, step)
     if group.state != GroupState.STABLE:
         # In CompletingRebalance the leader may have been sent the old id already; its assignment
-        # would miss the new one.
+        # would then miss the new id.
         member.join_token = event.token
         rebalance(group, step)
         return

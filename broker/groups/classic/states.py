@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class GroupState(enum.Enum):
-    """The values are the names that Kafka's tools show."""
+    """The state of a classic group. The values are the names that Kafka's tools show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

@@ -1,8 +1,7 @@
 """The consumer protocol's metadata: subscription and assignment. Pure.
 
-The coordinator does not need them to assign. The coordinator needs them to expire and delete
-offsets, and to describe groups. Clients choose the bytes, which may be anything; bytes that do not
-parse give None.
+The coordinator needs both to expire and delete offsets and to describe groups, not to assign.
+Clients choose the bytes, which may be anything; bytes that do not parse give None.
 """
 
 from __future__ import annotations

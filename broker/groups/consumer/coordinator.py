@@ -1,5 +1,5 @@
-"""The groups of the consumer protocol of one shard: takes requests, timers and records to their
-rules. Pure.
+"""The groups of the consumer protocol of one shard: passes requests, timers and records to the
+rules of a group. Pure.
 
 This class shares `groups` with the shard: a group is of one type at a time. An empty group changes
 its type freely. A group with members changes its type as group.consumer.migration.policy allows.

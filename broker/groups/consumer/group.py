@@ -118,8 +118,8 @@ class ConsumerGroup:
     # --- members -----------------------------------------------------------------------------
 
     def put(self, member: ConsumerMember, *, is_replay: bool = False) -> None:
-        """Set the member. is_replay: a conflict with another holder is accepted, since the log is
-        given."""
+        """Set the member. is_replay: a conflict with another holder is accepted, because the log
+        cannot be refused."""
         before = self.members.get(member.member_id)
         if before is None or before.held != member.held:
             self._let_go(member.member_id, before)
@@ -194,8 +194,8 @@ class ConsumerGroup:
         return self._record(records.REGULAR_EXPRESSION, expression, value)
 
     def member_tombstones(self, member_id: str) -> Iterator[CoordinatorRecord]:
-        """In Kafka's order: a reader that sees only some of them finds a member without
-        partitions."""
+        """The tombstones of a member, in Kafka's order: a reader that sees only some of them finds
+        a member without partitions."""
         for record_type in (
             records.CURRENT_ASSIGNMENT,
             records.MEMBER_TARGET,

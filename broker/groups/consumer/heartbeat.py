@@ -128,12 +128,12 @@ def heartbeat(
     )
 
 
-# --- who it is -----------------------------------------------------------------------------------
+# --- the sender ----------------------------------------------------------------------------------
 
 
 def _find(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember | Rejected:
-    """The member as it is; for a new client, an empty member, or the static member whose place it
-    takes. Rejected if it may not join."""
+    """The member as it is; for a new client, an empty member, or the static member whose place the
+    client takes. Rejected if the client may not join."""
     member_id, instance_id = request.member_id, request.instance_id
     is_joining = request.member_epoch == JOIN_EPOCH
     if instance_id is None:

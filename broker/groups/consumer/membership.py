@@ -1,4 +1,4 @@
-"""How members leave a group of the consumer protocol: by request, by silence or by delay. Pure.
+"""Leaving a group of the consumer protocol: by request, by silence or by delay. Pure.
 
 Each heartbeat starts a session (group.consumer.session.timeout.ms). A member that is told to give
 up partitions has its rebalance timeout to do so. A member that exceeds either is removed and its
@@ -95,7 +95,8 @@ def remove(
 
 
 def extend_session(group: ConsumerGroup, member_id: str, step: StepEffects) -> None:
-    """Start the member's session again. Its timer stays; if it fires too early, it is set again."""
+    """Start the member's session again. The timer stays set; if it fires too early, it is set
+    again."""
     classic = group.members[member_id].classic
     timeout_ms = step.session_timeout_ms(group.group_id)
     if classic is not None:

@@ -158,7 +158,8 @@ def encode_expression(value: ResolvedExpression) -> bytes:
 Value = (
     GroupEpoch | ConsumerMember | int | Partitions | CurrentAssignment | ResolvedExpression | None
 )
-"""In the order of the types above. int: an assignment epoch; None: the obsolete type 4."""
+"""A decoded value, in the order of the types above. int: an assignment epoch; None: the obsolete
+type 4."""
 
 
 def decode_value(key: ConsumerKey, data: bytes) -> Value:

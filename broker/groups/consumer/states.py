@@ -6,7 +6,8 @@ import enum
 
 
 class GroupState(enum.Enum):
-    """Never stored: computed from the epochs. The values are the names that Kafka's tools show.
+    """The state of a group of the consumer protocol; never stored, but computed from the epochs.
+    The values are the names that Kafka's tools show.
 
     EMPTY: no members. ASSIGNING: the target is older than the group epoch. RECONCILING: some member
     does not have its target yet. STABLE: all members have their targets.
@@ -19,11 +20,11 @@ class GroupState(enum.Enum):
 
 
 class MemberState(enum.IntEnum):
-    """The values are Kafka's, as in records of type 8.
+    """The state of a member. The values are Kafka's, as in records of type 8.
 
-    UNREVOKED_PARTITIONS: has to give up partitions, has not confirmed it, and stays in its epoch.
-    UNRELEASED_PARTITIONS: is in the target's epoch and waits for partitions that other members have
-    not given up. STABLE: neither.
+    UNREVOKED_PARTITIONS: the member has to give up partitions, has not confirmed it, and stays in
+    its epoch. UNRELEASED_PARTITIONS: the member is in the target's epoch and waits for partitions
+    that other members have not given up. STABLE: neither.
     """
 
     STABLE = 0

@@ -1,5 +1,5 @@
-"""Takes requests of classic members in a group of the consumer protocol to their rules and the log.
-Pure.
+"""Passes requests of classic members in a group of the consumer protocol to their rules, and writes
+the records. Pure.
 
 The group is of the consumer protocol as long as it has a member of that protocol.
 `consumer.coordinator` upgrades and downgrades it.

@@ -100,8 +100,8 @@ def join(group: ConsumerGroup, joiner: Joiner, inputs: StepInputs, step: StepEff
 
 
 def protocol_name_of(member: ConsumerMember) -> str:
-    """The assignor named in the member's answers: its own first one, since the coordinator
-    assigns."""
+    """The protocol name in the answers to a member: the member's own first protocol, because the
+    coordinator assigns."""
     classic = member.classic
     return classic.protocols[0].name if classic is not None and classic.protocols else ""
 

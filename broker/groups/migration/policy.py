@@ -10,7 +10,7 @@ import enum
 
 
 class MigrationPolicy(enum.Enum):
-    """The values are Kafka's."""
+    """The policy. The values are Kafka's."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"

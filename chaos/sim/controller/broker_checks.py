@@ -12,13 +12,13 @@ from kvorum.runtime.errors import ErrorCode
 SURVIVES, NO_TRACE, STALE = "AcknowledgedSurvives", "RefusedLeftNoTrace", "StaleIsRefused"
 
 Verdicts = Iterator[tuple[bool, str, str]]
-"""(True if it holds, name of the check, expected state)"""
+"""(True if the check holds, its name, the expected state)"""
 
 
 def registered(
     request: r.RegisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """The registering process is in the image, with the broker epoch of its reply."""
+    """Check that the registering process is in the image, with the broker epoch of its reply."""
     broker = after.brokers.get(request.broker_id)
     yield (
         broker is not None
@@ -39,7 +39,7 @@ def registered(
 
 
 def heard(request: r.Heartbeat, reply: Any, before: ClusterImage, after: ClusterImage) -> Verdicts:
-    """The broker's state in the image is that of the heartbeat's reply."""
+    """Check that the broker's state in the image is that of the heartbeat's reply."""
     broker = after.brokers.get(request.broker_id)
     yield (
         broker is not None
@@ -58,7 +58,8 @@ def heard(request: r.Heartbeat, reply: Any, before: ClusterImage, after: Cluster
 def altered(
     request: r.AlterPartition, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """Each ISR is that of the reply, and the sender was the leader who may propose it."""
+    """Check that each ISR is that of the reply, and that the sender was the leader who may propose
+    it."""
     yield _is_current(before, request), STALE, "the sender is the process that is registered"
     for proposal, item in zip(request.proposals, reply, strict=True):
         key = (item.topic_id, item.partition_id)
@@ -92,7 +93,7 @@ def altered(
 def allocated(
     request: r.AllocateProducerIds, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """The block is in the log, for the registered process."""
+    """Check that the block of producer ids is in the log, for the registered process."""
     yield _is_current(before, request), STALE, "the sender is the process that is registered"
     yield (
         before.next_producer_id <= reply.start
@@ -105,7 +106,8 @@ def allocated(
 def unregistered(
     request: r.UnregisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """The broker is no longer registered, and was no partition's only in-sync replica."""
+    """Check that the broker is no longer registered, and was no partition's only in-sync
+    replica."""
     yield request.broker_id not in after.brokers, SURVIVES, f"broker {request.broker_id} is gone"
     alone = [p for p in partitions_of(before) if p.isr == (request.broker_id,)]
     yield not alone, "LastCopyStays", f"broker {request.broker_id} alone was in sync for {alone}"
@@ -114,14 +116,14 @@ def unregistered(
 def controller_registered(
     request: r.RegisterControllerRequest, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """The registering process is the one in the image."""
+    """Check that the registering process is the one in the image."""
     known = after.controllers.get(request.controller_id)
     holds = known is not None and known.incarnation_id == request.incarnation_id
     yield holds, SURVIVES, f"controller {request.controller_id} is registered"
 
 
 def partitions_of(image: ClusterImage) -> Iterator[PartitionImage]:
-    """All partitions."""
+    """All partitions of an image."""
     for topic in image.topics.values():
         yield from topic.partitions.values()
 

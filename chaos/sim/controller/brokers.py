@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT_MS = 2_000
 REGISTRATION_BACKOFF_MS = 50
-"""As in `broker.controller.lifecycle`."""
+"""Pause before a refused registration is repeated, as in `broker.controller.lifecycle`."""
 
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 2_000
 RESTART_MS = 300
@@ -126,7 +126,7 @@ class SimBroker:
         return f"rack{self.node_id % racks}" if racks else None
 
     def begin(self) -> None:
-        """The node's process has started."""
+        """Create the broker's process, after the node's process has started."""
         epoch_before = -1
         if self.clean_epoch is not None and self.clean_epoch[0] == self.node.config.directory_id:
             epoch_before = self.clean_epoch[1]
@@ -134,7 +134,8 @@ class SimBroker:
         self.process = self.process_of(epoch_before)
 
     def process_of(self, epoch_before: int) -> SimBrokerProcess:
-        """A new process."""
+        """A new process of this broker. epoch_before: the broker epoch in the clean-shutdown
+        marker, -1 without one."""
         return SimBrokerProcess(self, epoch_before)
 
     def stop_cleanly(self, down_ms: int) -> bool:
@@ -199,7 +200,7 @@ class SimBrokerProcess:
         return ()
 
     def on_controller_answer(self, is_fenced: bool) -> None:
-        """The active controller has answered a heartbeat."""
+        """Handle the active controller's answer to a heartbeat."""
 
     def hurry(self) -> None:
         """Send the next heartbeat at once, since it has news."""
@@ -208,8 +209,8 @@ class SimBrokerProcess:
     # Requests.
 
     def ask(self, request: Request, on_reply: Callable[[Any], None]) -> None:
-        """Send a request to the controller that seems to be active; on_reply gets None if none
-        answers."""
+        """Send a request to the controller that the broker takes for active; on_reply gets None if
+        no answer arrives."""
         target = self.targets.next()
         server = self._world.nodes[target]
 
@@ -275,7 +276,7 @@ class SimBrokerProcess:
             self.end(f"cannot join: {reply}")
 
     def on_image(self, delta: Delta | None = None) -> None:
-        """The published image advanced, by this delta if it is known."""
+        """Handle an advance of the published image. delta: the change, if it is known."""
         if self.is_serving or not 0 <= self.broker_epoch < self.image.end_offset:
             return
         self.is_serving = True
@@ -295,12 +296,12 @@ class SimBrokerProcess:
             self._heartbeats.hurry()
 
     def leave(self, was_moved: bool) -> None:
-        """Stop. was_moved: the controller has moved leadership away."""
+        """Stop the process. was_moved: the controller has moved leadership away."""
         if not self._is_mine():
             return
         broker = self._broker
         if was_moved or self._rng.random() < 0.5:
-            # Its logs are closed cleanly, even if leadership was not moved.
+            # A clean shutdown, even if the broker still leads.
             broker.clean_epoch = self._node.config.directory_id, self.broker_epoch
         self._world.tally["controlled shutdowns" if was_moved else "shutdowns in a hurry"] += 1
         self._node.stop(is_power_cut=False)

@@ -24,7 +24,8 @@ NEVER_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thrash:
-    """flaps: cuts of a link. fencings, leader_changes: during the flapping, of 18 partitions."""
+    """Counts of one experiment. flaps: cuts of a link. fencings, leader_changes: during the
+    flapping, of 18 partitions."""
 
     flaps: int
     fencings: int
@@ -38,8 +39,8 @@ class Thrash:
 
 
 def flap(seed: int, *, is_for_all: bool) -> Thrash:
-    """Let the link between one broker and the controllers, or each broker's, flap for a minute: up
-    80 to 300 ms, down 50 to 300 ms. Raises CheckFailed."""
+    """Let links to the controllers flap for a minute: one broker's link, or every broker's. Each is
+    up for 80 to 300 ms, then down for 50 to 300 ms. Raises CheckFailed."""
     target = ALL_BROKERS if is_for_all else brokers(0)
     fault = FlapLink(target=target, duration_ms=FLAPPING_MS)
     world = ControllerWorld(

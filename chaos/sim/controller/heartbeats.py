@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 HEARTBEAT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS = 20
-"""As in `broker.controller.lifecycle`."""
+"""Pause after a lost stream or request, as in `broker.controller.lifecycle`."""
 
 COMMIT_TIMEOUT_MS = 10_000
-"""`metadata.rpc.service.COMMIT_TIMEOUT_MS`."""
+"""The controller's time limit for the commit, as in `metadata.rpc.service`."""
 
 
 class HeartbeatWorld(Protocol):
@@ -59,16 +59,16 @@ class LivingProcess(Protocol):
         """Ids of data directories that have failed."""
 
     def on_controller_answer(self, is_fenced: bool) -> None:
-        """The active controller has answered a heartbeat."""
+        """Handle the active controller's answer to a heartbeat."""
 
     def register(self) -> None:
         """Register, again and again until the controller accepts."""
 
     def leave(self, was_moved: bool) -> None:
-        """Stop. was_moved: the controller has moved leadership away."""
+        """Stop the process. was_moved: the controller has moved leadership away."""
 
     def end(self, reason: str) -> None:
-        """Stop at once, for this reason."""
+        """End the process at once, for this reason."""
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
         """Schedule a call of this process; dropped if the process ends before."""

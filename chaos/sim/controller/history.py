@@ -49,9 +49,9 @@ def kind_of(request: Request) -> str:
 class Attempt:
     """One request at one controller, or (request None) one of the controller's own decisions.
 
-    base_offset, values: the records that were proposed for it, in `epoch`; no values: none. reply:
-    the reply that the controller sent, None for none. is_decided: the controller has decided the
-    request.
+    base_offset, values: the records that were proposed for the request, in `epoch`; no values if
+    none were. reply: the reply that the controller sent, None for none. is_decided: the controller
+    has decided the request.
     """
 
     kind: str
@@ -69,8 +69,8 @@ class Attempt:
 
     @property
     def told(self) -> Outcome:
-        """OK: it was carried out as the reply says, item by item. FAILED: no part of it was carried
-        out."""
+        """The outcome that the reply tells. OK: the request was carried out as the reply says, item
+        by item. FAILED: no part of the request was carried out."""
         reply = self.reply
         if not isinstance(reply, Rejected):
             return Outcome.UNKNOWN if reply is None else Outcome.OK
@@ -81,25 +81,25 @@ class Attempt:
         return Outcome.FAILED
 
     def is_committed(self, committed: Mirror) -> bool:
-        """True if the first of its records is in the log where it was proposed."""
+        """True if the attempt's first record is in the log where it was proposed."""
         return self.entry_matches(committed, 0)
 
     def entry_matches(self, committed: Mirror, index: int) -> bool:
-        """True if the record number `index` is in the log where it was proposed."""
+        """True if the attempt's record number `index` is in the log where it was proposed."""
         return committed.entry(self.base_offset + index) == (self.epoch, self.values[index])
 
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """attempts: in order. by_place: (epoch, base offset) to the attempt that proposed there. tally:
-    operations by outcome for the requester, with clients' timeouts."""
+    """All attempts of a run. attempts: in order. by_place: (epoch, base offset) to the attempt that
+    proposed there. tally: operations by outcome for the requester, with clients' timeouts."""
 
     attempts: list[Attempt] = field(default_factory=list)
     by_place: dict[tuple[int, int], Attempt] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
 
     def begin(self, kind: str, node_id: int, request: Request | None = None) -> Attempt:
-        """A request has reached a controller."""
+        """Add an attempt for a request that has reached a controller."""
         attempt = Attempt(kind=kind, node_id=node_id, request=request)
         self.attempts.append(attempt)
         return attempt
@@ -107,14 +107,16 @@ class History:
     def note_proposed(
         self, attempt: Attempt, epoch: int, base_offset: int, values: Sequence[bytes]
     ) -> None:
-        """The controller appended a batch for it; a decision of many records has several."""
+        """Add a batch that the controller appended for the attempt; a decision of many records has
+        several."""
         if not attempt.values:
             attempt.epoch, attempt.base_offset = epoch, base_offset
         attempt.values += tuple(values)
         self.by_place[(epoch, attempt.base_offset)] = attempt
 
     def note_reply(self, attempt: Attempt, reply: Reply, committed: Mirror) -> None:
-        """AcknowledgedSurvives, first half: an acknowledged request is committed at that moment."""
+        """Check AcknowledgedSurvives, first half: an acknowledged request is committed at that
+        moment."""
         check(attempt.reply is None, "AcknowledgedSurvives", f"answered twice: {brief(attempt)}")
         attempt.reply = reply
         if attempt.told is not Outcome.OK or not attempt.values:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kvorum.metadata.controller.controller import Request
 
 SHRINKS, EXPANDS = 0.6, 0.8
-"""Share of checks in which a leader proposes a needed change."""
+"""Share of checks in which a leader proposes a needed shrink, or a needed expansion, of the ISR."""
 
 REPEATS = 0.06
 """Share of checks in which an old proposal is sent again."""
@@ -71,8 +71,8 @@ class LeadingProcess(Protocol):
     def image(self) -> ClusterImage: ...
 
     def ask(self, request: Request, on_reply: Callable[[Any], None]) -> None:
-        """Send a request to the controller that seems to be active; on_reply gets None if none
-        answers."""
+        """Send a request to the controller that the broker takes for active; on_reply gets None if
+        no answer arrives."""
 
 
 class IsrProposals:

@@ -114,7 +114,8 @@ def _configured(
 def _under(
     resource: ConfigAlteration, before: ClusterImage, after: ClusterImage
 ) -> Iterator[PartitionImage]:
-    """The partitions that used the minimum of this resource: a topic's own value comes first."""
+    """The partitions whose min.insync.replicas comes from this resource: a topic's own value comes
+    first."""
     for topic in after.topics.values():
         if resource.resource_type == RESOURCE_TOPIC:
             is_under = topic.name == resource.resource_name
@@ -131,7 +132,7 @@ def _limited(
         now: Mapping[str, float] = after.client_quotas.get(entry.entity, {})
         if item.error is not ErrorCode.NONE:
             holds = now == before.client_quotas.get(entry.entity, {})
-            # If a request has an entity twice, only one of the two is refused.
+            # If a request names an entity twice, only one of the two entries is refused.
             if [e.entity for e in request.entries].count(entry.entity) == 1:
                 yield holds, NO_TRACE, f"{entry.entity} is as it was"
         elif [e.entity for e in request.entries].count(entry.entity) == 1:

@@ -46,22 +46,23 @@ class ImageWorld(Protocol):
 
 
 class ImageFollower(Protocol):
-    """The broker of an image (`chaos.sim.controller.brokers.SimBroker`)."""
+    """The broker that follows an image (`chaos.sim.controller.brokers.SimBroker`)."""
 
     def on_election(self, leader_id: int, epoch: int) -> None:
-        """The metadata log has another leader."""
+        """Handle an election of the metadata log's leader."""
 
     def on_image(self, delta: Delta | None = None) -> None:
-        """The image advanced, by this delta if it is known."""
+        """Handle an advance of the image. delta: the change, if it is known."""
 
     def on_stopped(self) -> None:
-        """The process has ended."""
+        """Handle the end of the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageState(ListState):
-    """A cluster image. digest: that of the committed records below its offset, set once the image
-    was found to be equal to theirs; so the quorum's checks cover images too."""
+    """A cluster image. digest: of the committed records below the image's offset. It is set once
+    the image was found equal to the image of these records, so the quorum's checks cover images
+    too."""
 
     image: ClusterImage = EMPTY_IMAGE
 
@@ -106,7 +107,7 @@ class ImageMachine(StateMachine):
         return self.state.image if isinstance(self.state, ImageState) else EMPTY_IMAGE
 
     def note_image(self, image: ClusterImage, name: str = "ImagesAgree") -> None:
-        """The node's image advanced along the log: check it, and snapshot it if a snapshot is
+        """Check the node's image after it advanced along the log; write a snapshot if one is
         due."""
         who = f"node {self._node.node_id}"
         world = self.world

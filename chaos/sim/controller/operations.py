@@ -37,7 +37,7 @@ from kvorum.metadata.requests.controller_requests import (
 )
 
 TOPICS = tuple(f"t{number}" for number in range(8))
-"""Few, so that names are reused."""
+"""Names of topics: few, so that names are reused."""
 
 BAD_NAMES = ("", "..", "a/b", "__cluster_metadata")
 BAD = 0.15

@@ -45,7 +45,7 @@ def check_attempt(attempt: Attempt, committed: Mirror, reference: Reference) -> 
 
 
 def check_blocks(history: History) -> None:
-    """Blocks of producer ids that were handed out do not overlap."""
+    """Check that the blocks of producer ids that were handed out do not overlap."""
     blocks = sorted(
         (attempt.reply.start, attempt.reply.start + attempt.reply.length)
         for attempt in history.attempts

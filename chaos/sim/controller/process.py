@@ -43,7 +43,7 @@ class ControlledWorld(ImageWorld, Protocol):
 
 
 class ControllerMachine(ImageMachine):
-    """One process of a controller; also the core's `SimController`."""
+    """One process of a controller; implements `ControllerPort` for its core."""
 
     world: ControlledWorld
 
@@ -102,7 +102,7 @@ class ControllerMachine(ImageMachine):
         self._do(decide)
 
     def stream_broke(self, broker_id: int, broker_epoch: int, serial: int) -> None:
-        """The heartbeat stream of a broker ended."""
+        """Tell the core that the heartbeat stream of a broker ended."""
         self._do(
             lambda: self.core.stream_broke(broker_id, broker_epoch, serial, self._node.local_ms)
         )
@@ -145,7 +145,7 @@ class ControllerMachine(ImageMachine):
         self._plan_snapshot()
         self._do(lambda: self.core.on_loaded(self.image, self._node.local_ms))
 
-    # The methods of SimController.
+    # The methods of ControllerPort.
 
     @property
     def node_id(self) -> int:
@@ -176,7 +176,7 @@ class ControllerMachine(ImageMachine):
         attempt = self._attempt or world.history.begin(OWN, self.node_id)
         world.history.note_proposed(attempt, self.controller.epoch, self.next_offset, values)
         if not self._proposals:
-            # In this same turn, after its other events.
+            # Append in this same turn, after its other events.
             world.timeline.after(0, self._append_later)
         batch = build_batch([(None, value) for value in values], timestamp_ms=self._node.local_ms)
         self._proposals.append((bytes(batch), len(values)))

@@ -62,7 +62,7 @@ class RecordChecks:
         after: ClusterImage,
         cause: Attempt | None,
     ) -> None:
-        """One more record is committed. Raises CheckFailed."""
+        """Check one more committed record. Raises CheckFailed."""
         match record:
             case Topic():
                 check(
@@ -112,8 +112,8 @@ class RecordChecks:
                 pass
 
     def on_decision(self, end_offset: int, image: ClusterImage) -> None:
-        """All records of one decision are committed: check the invariants that hold between
-        decisions.
+        """Check the invariants that hold between decisions, after all records of a decision are
+        committed.
 
         FencedNeverLeads; IsrIsActive, except for an ISR's last member; LeaderWherePossible: a
         partition has no leader only if no member of its ISR and ELR can lead. A broker counts as
@@ -209,8 +209,8 @@ class RecordChecks:
         cause: Attempt | None,
         what: str,
     ) -> None:
-        """LeaderInIsr, second half: a new leader was in the ISR or the ELR before, or the previous
-        leader has just proposed it for the ISR, unless an unclean election was allowed."""
+        """Check LeaderInIsr, second half: a new leader was in the ISR or the ELR before, or the
+        previous leader has just proposed it for the ISR, unless an unclean election was allowed."""
         self.leader_changes += 1
         if new.leader in old.isr or new.leader in old.elr:
             return

@@ -63,7 +63,8 @@ class Strikes:
         self._armed.clear()
 
     def on_decided(self, node: SimNode, attempt: Attempt) -> None:
-        """Records of an operation were just proposed; their append follows in this same turn."""
+        """Strike if a strike waits for this operation. The operation's records were just proposed;
+        their append follows in this same turn."""
         fault = self._take_armed(attempt, "decided")
         if fault is not None:
             incarnation = node.incarnation
@@ -75,8 +76,8 @@ class Strikes:
             self._world.timeline.after(0, hit)
 
     def on_committed(self, node: SimNode, attempt: Attempt, reply: Reply) -> bool:
-        """The reply is about to be sent; returns True if it never is. May end the process at
-        once."""
+        """Strike before the reply is sent, if a strike waits for this operation. Returns True if
+        the reply is never sent. May end the process at once."""
         if attempt.told is not Outcome.OK:
             return False
         fault = self._take_armed(attempt, "committed")

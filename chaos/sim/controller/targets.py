@@ -22,18 +22,18 @@ class Targets:
         return self._ids[self._turn % len(self._ids)]
 
     def note_active(self, target: int) -> None:
-        """The target has just answered as the active controller."""
+        """Note that the target has just answered as the active controller."""
         self.leader_id = target
 
     def note_failure(self, target: int, hint: int | None = None) -> None:
-        """The target did not answer, or is not active; hint: the leader that it named, perhaps
-        itself or none."""
+        """Note that the target did not answer, or is not active. hint: the leader that the target
+        named, perhaps itself or none."""
         if self.leader_id == target:
             self.leader_id = -1
         if hint is not None and hint >= 0 and hint != target:
             self.leader_id = hint
 
     def note_election(self, leader_id: int, epoch: int) -> None:
-        """The metadata log has another leader."""
+        """Note an election of the metadata log's leader."""
         if leader_id >= 0 and epoch > self._epoch:
             self._epoch, self.leader_id = epoch, leader_id

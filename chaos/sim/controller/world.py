@@ -180,7 +180,8 @@ class ControllerWorld(QuorumWorld):
 
 
 def _is_same_but_for_place(image: ClusterImage, other: ClusterImage) -> bool:
-    """The quorum's own records do not change the image; the active controller skips them."""
+    """True if the images differ in offset and epoch only. The quorum's own records change nothing
+    else, and the active controller skips them."""
     return all(
         getattr(image, name) == getattr(other, name)
         for name in ClusterImage.__slots__

@@ -126,7 +126,8 @@ class SimTask(Generic[T]):
         self.is_finished = False
         self.result: T | None = None
         self.error: OSError | KvorumError | None = None
-        #: The disk call that it is about to make; None before the first step and after the last.
+        #: The disk call that the coroutine is about to make; None before the first step and after
+        #: the last.
         self.pause: Pause | None = None
 
     def step(self) -> bool:
@@ -148,7 +149,7 @@ class SimTask(Generic[T]):
         return not self.is_finished
 
     def drop(self) -> None:
-        """Close it, as a crash does: no more of it runs."""
+        """Close the coroutine, as a crash does: no more of it runs."""
         self.is_finished = True
         self.pause = None
         self._coroutine.close()

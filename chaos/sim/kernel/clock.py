@@ -35,7 +35,7 @@ class LocalClock:
         return max(self._base_ms + elapsed_ms - now_ms, 0)
 
     def change(self, now_ms: int, *, jump_ms: int = 0, rate: int | None = None) -> None:
-        """From now on run at another rate, after a jump forward, or both."""
+        """Let the clock jump forward, run at another rate from now on, or both."""
         local_ms = self.local_ms(now_ms) + jump_ms
         self._base_ms, self._local_base_ms = now_ms, local_ms
         if rate is not None:
@@ -83,6 +83,6 @@ class Alarm:
         self._timeline.after(delay_ms, fire)
 
     def cancel(self) -> None:
-        """Do not ring any more."""
+        """Cancel the alarm."""
         self._at_ms = -1
         self._serial += 1

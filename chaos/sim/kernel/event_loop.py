@@ -31,7 +31,7 @@ TURN_CALLS_MAX = 200
 """Callbacks that run in one event; the rest wait for the next."""
 
 WAYS_OUT_MAX = 20
-"""How often a cancelled task may await something before it ends."""
+"""Limit of awaits of a cancelled task before it ends."""
 
 ROUNDING_MS = 1e-6
 """Tolerance for seconds as floats: 0.02 s must not become 20.0000001 ms."""
@@ -93,7 +93,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def is_alive(self) -> bool:
         return self._node.is_up and self._node.incarnation == self._incarnation
 
-    # --- what the simulator uses -------------------------------------------------------------
+    # --- calls of the simulator --------------------------------------------------------------
 
     def run_inside(self, call: Callable[[], object]) -> None:
         """Run a call now, as the loop would."""
@@ -108,12 +108,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._after_turn()
 
     def on_clock_changed(self) -> None:
-        """The node's clock has jumped."""
+        """Handle a jump of the node's clock."""
         self._alarm.cancel()
         self._set_alarm()
 
     def on_readable(self, descriptor: int) -> None:
-        """Bytes, or the end of the connection, arrived at a socket."""
+        """Wake the reader of a socket at which bytes, or the end of the connection, arrived."""
         if descriptor in self._readers and self.is_alive:
             self.call_soon(self._read, descriptor)
 
@@ -174,7 +174,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """The call runs as a whole at a later virtual time: threads interact with the loop only at
+        """Run a call as a whole at a later virtual time: threads interact with the loop only at
         their start and end."""
         future = self.create_future()
         if not self.is_alive:
@@ -188,7 +188,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             except PowerCut as cut:
                 self._node.die(cut)
                 return
-            except Exception as caught:  # noqa: BLE001 - handed to who waits for it, whole
+            except Exception as caught:  # noqa: BLE001 - the waiting task raises it
                 error = caught
             self.run_inside(lambda: _settle(future, result, error))
 
@@ -214,11 +214,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks.pop(task, None)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """An exception that no task handled: a bug, or an unexpected disk failure. Ends the run, or
-        the process."""
+        """Handle an exception that no task handled: a bug, or an unexpected disk failure. It ends
+        the run, or the process."""
         error = context.get("exception")
-        # Warnings from the end of an object's life come at the time of garbage collection, which is
-        # random.
+        # Ignore "never retrieved": asyncio reports it at garbage collection, thus at a random time.
         if error is not None and "never retrieved" not in context.get("message", ""):
             self._failure = self._failure or error
 
@@ -285,8 +284,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
-                    # Called now, since the next callback may end a leadership that this turn's
-                    # answers belong to.
+                    # Call it now, because the next callback may end the leadership to which this
+                    # turn's answers belong.
                     self._on_turn()
         finally:
             events._set_running_loop(None)
@@ -299,7 +298,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             failure = PowerCut("noticed late")
         if failure is not None and not isinstance(failure, OSError | PowerCut):
             raise failure
-        # Also if the process dies in this turn: the bytes that it sent before are on their way.
+        # Deliver the bytes that the process sent before, even if the process dies in this turn.
         self._on_turn()
         if failure is not None:
             self._node.die(failure)

@@ -40,7 +40,7 @@ class SocketLoop(Protocol):
         """Run a call now, as the loop would."""
 
     def on_readable(self, descriptor: int) -> None:
-        """Bytes, or the end of the connection, arrived at a socket."""
+        """Wake the reader of a socket at which bytes, or the end of the connection, arrived."""
 
 
 class SimSocket:
@@ -118,7 +118,7 @@ class SimSocket:
 
     @property
     def is_alive(self) -> bool:
-        """True if the process that holds it is alive."""
+        """True if the process that holds this end is alive."""
         return self.loop is None or self.loop.is_alive
 
     @property
@@ -126,7 +126,7 @@ class SimSocket:
         return self._is_broken or self._is_ended or bool(self._inbox)
 
     def receive(self, data: bytes, sent_at: int) -> None:
-        """Bytes arrive; empty bytes mean that the other end was closed."""
+        """Take the bytes that arrived; empty bytes mean that the other end was closed."""
         if self.loop is None:
             if data and self._on_bytes is not None:
                 self._on_bytes(data, sent_at)
@@ -140,7 +140,7 @@ class SimSocket:
         self.loop.on_readable(self._descriptor)
 
     def break_off(self) -> None:
-        """A reset arrives."""
+        """Handle a reset that arrived."""
         if self._is_broken or not self.is_open:
             return
         self._is_broken = True
@@ -172,7 +172,8 @@ class Links:
         self._descriptors = 0
 
     def listen(self, node: Host, loop: SocketLoop, accept: Callable[[SimSocket], None]) -> None:
-        """From now on, connections to the node go to this process, as long as it is alive."""
+        """Send connections to the node to this process from now on, as long as the process is
+        alive."""
         self._listeners[node.node_id] = _Listener(loop=loop, accept=accept)
 
     def connect(

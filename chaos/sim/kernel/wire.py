@@ -98,7 +98,7 @@ class Stream:
             self._tell_server()
 
     def break_off(self) -> None:
-        """The connection broke: each end is told, unless the link to it is cut."""
+        """Tell each end that the connection broke, unless the link to that end is cut."""
         was_open, self.is_open = self.is_open, False
         ends = self.ends
         if was_open and self._wire.is_way_open(ends.server, ends.client):

@@ -44,14 +44,16 @@ if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.node import SimNode
 
 DATA_DIRECTORY = "/node"
-"""The metadata log is in it too (`chaos.sim.quorum.recovery.DIRECTORY`)."""
+"""The first data directory, which also holds the metadata log
+(`chaos.sim.quorum.recovery.DIRECTORY`)."""
 
 FURTHER_DIRECTORY = "/further"
 """The second data directory, of brokers that have two."""
 
 WALL_START_MS = 1_700_000_000_000
 WALL_SKEW_MS = 7
-"""The wall clocks of two machines always differ a little."""
+"""Difference between the wall clocks of two nodes with consecutive ids: real machines never
+agree."""
 
 UNANSWERED = Rejected(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
 
@@ -177,7 +179,8 @@ class PartitionMachine(BrokerMachine):
 
 
 class PartitionProcess(SimBrokerProcess):
-    """One process. manager, server: the real ones. is_publishing: they get the process's image."""
+    """One process. manager, server: the real ones. is_publishing: manager and server get the
+    process's image."""
 
     EAGER: ClassVar[float] = 0.0
 
@@ -226,7 +229,7 @@ class PartitionProcess(SimBrokerProcess):
         return self.manager.directories.failed_ids()
 
     def end_of_disks(self, reason: str) -> None:
-        """The process cannot continue with its remaining directories."""
+        """End the process, because it cannot continue with its remaining directories."""
         if self._is_mine():
             self._world.tally["starts after a failed disk"] += 1
             self.end(reason)
@@ -234,7 +237,7 @@ class PartitionProcess(SimBrokerProcess):
     def _on_directory_failed(self) -> None:
         lost = self.manager.directories.loss(DATA_DIRECTORY)
         if lost is not None:
-            # Later, since the process is in the middle of a step.
+            # End the process later, because it is in the middle of a step.
             self._world.timeline.after(0, partial(self.end_of_disks, str(lost)))
             return
         self._world.tally["data directories lost"] += 1
@@ -245,8 +248,8 @@ class PartitionProcess(SimBrokerProcess):
 
     def on_image(self, delta: Delta | None = None) -> None:
         if self.is_serving:
-            # Later, since this may be the middle of a step of the quorum's node, and a failed disk
-            # must not end the process within that step.
+            # Publish later: this may be the middle of a step of the quorum's node, and a failed
+            # disk must not end the process within that step.
             self.loop.call_soon(self._publish, delta, self.image)
             return
         super().on_image(delta)
@@ -272,7 +275,7 @@ class PartitionProcess(SimBrokerProcess):
         self._partition_world.links.listen(self._node, self.loop, self._admit)
 
     def leave(self, was_moved: bool) -> None:
-        """Stop. was_moved: the controller has moved leadership away."""
+        """Stop the process. was_moved: the controller has moved leadership away."""
         if self._is_mine() and self.is_publishing:
             self.is_publishing = False
             name = "controlled shutdowns" if was_moved else "shutdowns in a hurry"

@@ -97,7 +97,7 @@ class PartitionClients(Administrators):
             world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), deleter.run)
 
     def on_healed(self) -> None:
-        """From now on each producer must get one answer."""
+        """Require one answer for each producer from now on."""
         for producer in self.producers:
             producer.wait_for_one()
 
@@ -131,7 +131,7 @@ class PartitionClients(Administrators):
         for producer in self.producers:
             producer.check_acknowledged()
 
-    # --- what administrators ask for ---------------------------------------------------------
+    # --- requests of administrators ----------------------------------------------------------
 
     def _request(self, image: ClusterImage) -> Request:
         world = self._cluster
@@ -187,7 +187,7 @@ class PartitionClients(Administrators):
         return self._alteration(MINIMUM, rng.choice(("1", "2")))
 
     def _harmless(self) -> Request:
-        """A request that certainly writes a record: never the same one twice."""
+        """A request that certainly writes a record, different from all earlier ones."""
         self._changes += 1
         return self._alteration("flush.ms", str(1_000_000_000 + self._changes))
 

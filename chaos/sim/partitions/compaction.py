@@ -1,7 +1,8 @@
-"""Checks of a compacted partition, record by record, since batches differ from replica to replica.
+"""Checks of a compacted partition, record by record, because batches differ from replica to
+replica.
 
-Every record of a replica is the committed one at its offset. A record that a replica has removed
-was followed by another of the same key: the last value of each key stays.
+Every record that a replica still has is the committed one at its offset. Every removed record was
+followed by another of its key, so the last value of each key stays.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ class CompactedHistory(PartitionHistory):
         )
 
     def _may_have_gaps(self) -> bool:
-        # Seed 5: 1. A log is compacted. 2. Its committed records are lost in an unclean election.
-        # 3. Another unclean election makes that log, with its gaps, the committed one again.
+        # A second unclean election can make a compacted log, with its gaps, the committed one again
+        # (seed 5).
         return bool(self.cuts)
 
     def _shared_to(self, view: View, parts_at: int) -> int:
-        # Seed 370494: the replica still has records below that are compacted here, for later values
-        # that are lost now.
+        # The replica may still have records that the committed log lacks, because compaction
+        # removed them for later values. Those later values are now lost (seed 370494).
         if not isinstance(view, CompactedView):
             return parts_at
         found = view.read_records(view.start_offset, parts_at)
@@ -104,8 +105,8 @@ class CompactedHistory(PartitionHistory):
                 or (self.last[committed.key] == offset and offset not in self.overtaken)
             ):
                 return offset
-        # Seed 160610: the log of an unclean leader, which had been compacted, became the committed
-        # one. Another replica may still hold records that were followed by a later value there.
+        # The compacted log of an unclean leader may have become the committed one. Another replica
+        # may still hold records that a later value in that log replaces (seed 160610).
         extra = (
             record.offset
             for record in found.values()
@@ -114,7 +115,7 @@ class CompactedHistory(PartitionHistory):
         return min(extra, default=None)
 
     def check_read(self, who: str, batch: Batch, told: Told) -> None:
-        """A consumer got this batch, of which compaction may have removed records."""
+        """Check a batch that a consumer got; compaction may have removed some of its records."""
         if self.was_cut(batch.base_offset, told):
             return
         committed = self.find(batch.last_offset)

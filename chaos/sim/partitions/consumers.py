@@ -100,8 +100,8 @@ class Consumer:
         self._world.timeline.after(REQUEST_TIMEOUT_MS, partial(self._check_open, self._serial))
 
     def _is_newer(self, leader: Leader) -> bool:
-        """False for a stale leader: a broker that lags may even name an earlier topic of the same
-        name."""
+        """False if the leader is stale: a broker with old metadata may even name an earlier topic
+        of the same name."""
         self._world.watch.catch_up()
         return leader.topic_id in self._world.reference.newest.topics
 
@@ -195,7 +195,7 @@ class Consumer:
         return self._world.watch.histories[self.topic_id, self.partition_id]
 
     def _handle_answer(self, part: ReplicaAnswer, frame: bytes, sent_at: int) -> bool:
-        """True to continue with the same broker."""
+        """Handle an answer. Returns True to continue with the same broker."""
         history = self._history
         where = f"{history.name}: {self._name} at {self.position}"
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -77,7 +77,8 @@ class Deleter:
             history = world.watch.histories.get((leader.topic_id, partition_id))
         if leader is None or history is None or not history.end_offset:
             return
-        # Often up to the newest records: a replica that was away lacks the ones that are left.
+        # Often choose an offset near the end: a replica that was offline then lacks all remaining
+        # records.
         oldest = rng.choice((0, max(history.end_offset - 8, 0)))
         self._asked = (topic, partition_id, rng.randint(oldest, history.end_offset))
         self._caller.connect(leader)
@@ -130,15 +131,18 @@ class Deleter:
     def _note(
         self, history: PartitionHistory, leader: Leader, partition_id: int, offset: int
     ) -> None:
-        """The deletion is now binding for the leader and for every replica that has reported its
-        log start to it. The request has the topic's name and no id: if the topic was created again,
-        the leader that answered has no replica of this one."""
+        """Note that the deletion binds the leader, and every replica that has reported its log
+        start to the leader.
+
+        The request names the topic without its id. If the topic was created again, the leader that
+        answered has no replica of this one.
+        """
         replica = self._world.replica(leader.broker_id, leader.topic_id, partition_id)
         if replica is None or not replica.core.is_leader or replica.log.start_offset < offset:
             return
         if replica.core.leader_epoch < history.trusted_epoch:
-            # Seeds 341058, 341205: the deleter does not know yet that all records were lost; the
-            # later ones are other records. The broker that answered may have got a new disk.
+            # All records were lost, which the deleter does not know yet; the later ones are other
+            # records (seeds 341058, 341205). The broker that answered may have got a new disk.
             return
         told = [b for b, remote in replica.core.followers.items() if remote.start_offset >= offset]
         for bound in (leader.broker_id, *told):

@@ -44,8 +44,8 @@ class JudgedWorld(Protocol):
 
 
 def open_ends(world: JudgedWorld) -> str | None:
-    """The reason why a partition has not recovered, None if all have: every replica in sync and as
-    long as its leader's, every record committed."""
+    """The reason why a partition has not recovered. None if every replica of every partition is in
+    sync and as long as its leader, and every record is committed."""
     image = world.reference.newest
     for topic in image.topics.values():
         for partition_id, partition in sorted(topic.partitions.items()):
@@ -80,7 +80,7 @@ def check_replicas_equal(world: JudgedWorld) -> None:
 def _check_again(
     world: JudgedWorld, history: PartitionHistory, broker_id: int, replica: Replica
 ) -> None:
-    """From the first offset to the last, even if it was checked before."""
+    """Check a replica from its first offset to the last, even if it was checked before."""
     known = history.known.get(broker_id)
     if known is not None:
         known.checked = 0

@@ -127,11 +127,11 @@ class PartitionHistory:
         leader_epoch: int,
         is_unclean: bool,
     ) -> None:
-        """The partition's committed state changed. is_unclean: its new leader was neither in sync
-        nor eligible."""
+        """Take over the partition's new committed state. is_unclean: the new leader was neither in
+        sync nor eligible."""
         if leader_epoch == self.isr_epoch and self.isr.intersection(isr):
-            # The leader admits no replica that could bring deleted records back. An eligible
-            # replica (seed 301036) that is elected without a leader is not checked by one.
+            # The leader admits no replica that could bring deleted records back. If an eligible
+            # replica is elected while there is no leader, nothing checks it (seed 301036).
             for broker_id in frozenset(isr) - self.isr:
                 self.on_deleted(broker_id, self.deleted_records_offset, leader_epoch)
         self.isr, self.isr_epoch = frozenset(isr), leader_epoch
@@ -144,12 +144,12 @@ class PartitionHistory:
         self._look_at_vouchers()
 
     def on_memory_lost(self, broker_id: int, *, is_disk_lost: bool = False) -> None:
-        """A broker's machine lost power, or its disk was replaced."""
+        """Note that a broker's machine lost power, or that its disk was replaced."""
         known = self.known.get(broker_id)
         if known is None:
             return
-        # Even if all seems to be fsynced: in its last turn it may have appended more, and
-        # acknowledged it.
+        # The broker may lose records even if all seemed to be fsynced: in its last turn it may have
+        # appended more, and acknowledged it.
         kept = 0 if is_disk_lost else known.durable_end_offset
         before = NOTHING_LOST if known.lost_from is None else known.lost_from
         known.lost_from = min(kept, before)
@@ -160,11 +160,11 @@ class PartitionHistory:
         self._look_at_vouchers()
 
     def on_deleted(self, broker_id: int, offset: int, leader_epoch: int) -> None:
-        """The leader of that epoch answered a DeleteRecords to `offset`, for which this broker had
-        reported its log start."""
+        """Note that a deletion up to `offset` binds this broker: it had reported its log start to
+        the leader of that epoch, which then answered DeleteRecords."""
         if leader_epoch >= self.newest_epoch:
-            # Seed 382132: in other cases an eligible replica leads by now, and may still have the
-            # records.
+            # Not after an answer of an older epoch: an eligible replica leads by now, and may still
+            # have the records (seed 382132).
             self.deleted_records_offset = max(self.deleted_records_offset, offset)
         known = self.known.get(broker_id)
         if known is not None:
@@ -183,7 +183,7 @@ class PartitionHistory:
     # --- replicas ----------------------------------------------------------------------------
 
     def look(self, view: View, event: int) -> None:
-        """A replica has changed. Raises CheckFailed."""
+        """Check a replica that has changed. Raises CheckFailed."""
         known = self.known.setdefault(view.broker_id, Known())
         is_new_process = known.process != view.process
         if is_new_process:
@@ -226,8 +226,8 @@ class PartitionHistory:
         if known.lost_from is not None and self._holds_all(view):
             known.lost_from = None
         if view.broker_id not in self.replicas:
-            # Seed 52319: the broker learns of its removal later, deletes the log, and may be a
-            # replica again by then.
+            # The broker learns of its removal later, deletes the log, and may be a replica again by
+            # then (seed 52319).
             del self.known[view.broker_id]
 
     def _check_bounds(self, view: View) -> None:
@@ -240,8 +240,8 @@ class PartitionHistory:
 
     def _check_start(self, view: View, known: Known) -> None:
         if view.start_offset == view.end_offset:
-            # Seed 200071: none of the log was fsynced when the power failed, so the replica starts
-            # empty.
+            # The replica starts empty if none of the log was fsynced when the power failed (seed
+            # 200071).
             known.deleted_records_offset = min(known.deleted_records_offset, view.start_offset)
         check(
             view.start_offset >= known.deleted_records_offset,
@@ -271,13 +271,13 @@ class PartitionHistory:
         )
 
     def _judge_election(self, view: View, known: Known, event: int) -> None:
-        """A new leader: it has all committed records, or their loss is allowed."""
+        """Check a new leader: it has all committed records, or their loss is allowed."""
         self.newest_epoch = view.leader_epoch
         # A replica that becomes leader without having been in sync may bring deleted records back.
         self.deleted_records_offset = min(self.deleted_records_offset, view.start_offset)
         if self.may_lose_from < view.start_offset:
-            # Seed 340205: records below its log start that may be lost cannot be compared with its
-            # own. If they are sent again, they may be new to this replica.
+            # Records below the new leader's log start cannot be compared with its log. If they may
+            # be lost and are sent again, they may be new to this leader (seed 340205).
             known_to = bisect_left(self.bases, self.may_lose_from)
             self._forget_sequences(known_to, bisect_left(self.bases, view.start_offset))
         parts_at = self._first_difference(view, view.start_offset)
@@ -289,8 +289,8 @@ class PartitionHistory:
                 f"[{view.start_offset}, {view.end_offset}), its log parts at {parts_at} from what "
                 f"is committed below {self.end_offset}; lost may be from {self.may_lose_from}",
             )
-            # Seed 9570: for an empty log the first difference is at a compacted log's first record,
-            # and not at the empty log's end.
+            # The first difference of an empty log is at the first record of the committed log,
+            # which may be compacted, and not at the empty log's end (seed 9570).
             shared_to = self._shared_to(view, min(parts_at, view.end_offset))
             self._cut(shared_to, view.leader_epoch, event)
             self.losses += 1
@@ -299,8 +299,8 @@ class PartitionHistory:
             # the new one.
             self._cut(self.end_offset, view.leader_epoch, event)
         if view.leader_epoch >= self.isr_epoch:
-            # Seed 51604: a leader whose epoch is already over, and which learns that late, proves
-            # nothing about the records of the next leader, which was elected uncleanly.
+            # A leader that learns late that its epoch is over proves nothing about the records of
+            # the next leader, which was elected uncleanly (seed 51604).
             self.may_lose_from = NOTHING_LOST
             known.lost_from = None
             self._look_at_vouchers()
@@ -308,8 +308,8 @@ class PartitionHistory:
     def _cut(self, offset: int, epoch: int, event: int) -> None:
         keep = bisect_left(self.bases, offset)
         if keep and self.batches[keep - 1].last_offset >= offset:
-            # Seed 4025: a compacted log may lack the first record of a batch, so the difference is
-            # at the second one; the batch is lost as a whole.
+            # A compacted log may lack the first record of a batch, so the difference is at a later
+            # record; the batch is lost as a whole (seed 4025).
             keep -= 1
             offset = self.bases[keep]
         self.cuts.append((event, offset, epoch))
@@ -345,8 +345,8 @@ class PartitionHistory:
             self._check_members(view)
         begin = max(self.end_offset, view.start_offset)
         for batch in view.read(begin, view.high_watermark):
-            # Seed 201247: the log of an uncleanly elected leader may begin within a batch. Seed
-            # 350826: the previous leader may have had another batch at exactly that offset.
+            # The log of an uncleanly elected leader may begin within a batch (seed 201247). The
+            # previous leader may have had another batch at exactly that offset (seed 350826).
             is_around_start = batch.base_offset < begin == view.start_offset
             if batch.base_offset < begin and not is_around_start:
                 continue
@@ -368,7 +368,7 @@ class PartitionHistory:
             self.bases.append(batch.base_offset)
             begin = batch.last_offset + 1
         check(
-            # seed 60: the high watermark is in a gap
+            # the high watermark may be in a gap (seed 60)
             begin == view.high_watermark or self._may_have_gaps(),
             "OffsetsDense",
             f"{self.name} on {view.broker_id}: the log has nothing from {begin} to its high "
@@ -400,11 +400,11 @@ class PartitionHistory:
         )
 
     def _is_trusted(self, view: View, known: Known) -> bool:
-        """After an allowed loss, a replica is checked again once it is in sync with the new
-        committed log.
+        """True if the replica must match the committed log: after an allowed loss, only once it is
+        in sync with the new one.
 
-        The replica must also know that. Seed 1355: 1. A follower is put into the ISR of epoch 9, as
-        an unclean leader. 2. It still has its log of epoch 7, before the truncation.
+        The replica must also use the new epoch. A follower that an unclean election put into the
+        ISR of epoch 9 may still have its log of epoch 7, before the truncation (seed 1355).
         """
         if self.trusted_epoch < 0:
             return True
@@ -415,10 +415,10 @@ class PartitionHistory:
         )
 
     def _compare(self, view: View, known: Known) -> None:
-        # Seed 91092: the replica knew a higher watermark before an unclean election lowered the
-        # committed end. Its log equals the new leader's, so it was not truncated, and a watermark
-        # only rises. Seed 350016: the same holds for a replica that is elected uncleanly and learns
-        # of it when its epoch is over. Records that may be lost are not checked.
+        # An unclean election may lower the committed end below a replica's high watermark. The
+        # watermark only rises, and a log that equals the new leader's is not truncated (seed
+        # 91092). The same holds for a replica that learns of its own unclean election when its
+        # epoch is over (seed 350016). Records that may be lost are not checked.
         limit = max(self.end_offset, known.old_watermark)
         is_old = view.leader_epoch < self.trusted_epoch
         check(
@@ -427,8 +427,8 @@ class PartitionHistory:
             f"{self.name} on {view.broker_id}: high watermark {view.high_watermark}, no leader "
             f"had more than {self.end_offset}",
         )
-        # Seed 103107: a replica that an unclean election puts into the ISR ends before it becomes
-        # leader. The records that its election may lose are not required of it until the loss is
+        # The process of a replica that an unclean election put into the ISR may end before it leads
+        # (seed 103107). Records that this election may lose are not required until the loss is
         # decided.
         limit = min(view.high_watermark, self.end_offset, self.may_lose_from)
         begin = max(known.checked, view.start_offset)
@@ -471,8 +471,8 @@ class PartitionHistory:
     # --- clients -----------------------------------------------------------------------------
 
     def told_by(self, broker_id: int, event: int, leader_epoch: int) -> Told:
-        """The event and epoch of an append that a broker acknowledged, to a client that knew that
-        leader epoch; the broker itself may not know the epoch yet (seed 250927)."""
+        """The event of an acknowledged append, and the older of two leader epochs: the epoch that
+        the client knew, and the epoch that the broker used at that event (seed 250927)."""
         known = [epoch for since, epoch in self.epochs.get(broker_id, ()) if since <= event]
         return Told(event, min(leader_epoch, known[-1]) if known else leader_epoch)
 
@@ -494,7 +494,7 @@ class PartitionHistory:
     def check_acknowledged(
         self, who: str, base_offset: int, crc: int, told: Told, name: str
     ) -> None:
-        """A client was told, with acks=all, that this batch is at base_offset."""
+        """Check a batch that was acknowledged to a client, with acks=all, as at base_offset."""
         if self.was_cut(base_offset, told):
             return
         batch = self.find(base_offset)
@@ -506,7 +506,7 @@ class PartitionHistory:
         )
 
     def check_read(self, who: str, batch: Batch, told: Told) -> None:
-        """A consumer got this batch."""
+        """Check a batch that a consumer got."""
         if self.was_cut(batch.base_offset, told):
             return
         check(

@@ -1,4 +1,4 @@
-"""How a client finds a partition's leader, and its connection to it."""
+"""A client's lookup of a partition's leader, and its connection to that leader."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class Producer:
             self._find_leader_again()
 
     def _find_leader_again(self) -> None:
-        """The leader may have changed: look it up, and send all pending batches again."""
+        """Look up the leader, because it may have changed, and send all pending batches again."""
         self._caller.close()
         if self._pending and not self._is_looking:
             self._is_looking = True
@@ -260,7 +260,7 @@ class Producer:
         self._check(found, "AcknowledgedOnceCommitted")
 
     def check_acknowledged(self) -> None:
-        """At the end of a run: no acknowledged batch is lost."""
+        """Check, at the end of a run, that no acknowledged batch is lost."""
         for found in self.acknowledged:
             self._check(found, "AcknowledgedNeverLost")
 

@@ -66,14 +66,15 @@ class Watch:
     # --- actions of brokers ------------------------------------------------------------------
 
     def look(self, node: SimNode, process: WatchedProcess) -> None:
-        """A process has run a callback. Raises CheckFailed."""
+        """Check the replicas of a process after one of its callbacks. Raises CheckFailed."""
         self.catch_up()
         for replica in process.replicas():
             if replica.is_offline:
                 continue
             core, log = replica.core, replica.log
             if node.disk.has_lost_power and not core.is_leader:
-                # Seed 906: the power failed in the middle of a truncation; no one sees this state.
+                # The power failed in the middle of a truncation; no reader sees this state (seed
+                # 906).
                 continue
             key = (core.topic_id, core.partition_id)
             seen = (
@@ -93,7 +94,7 @@ class Watch:
                     history.look(view_of(node, replica), self._world.timeline.events)
 
     def on_memory_lost(self, node: SimNode) -> None:
-        """A broker's machine has lost power."""
+        """Note that a broker's machine has lost power."""
         self.catch_up()
         for history in self.histories.values():
             history.on_memory_lost(node.node_id)
@@ -159,10 +160,12 @@ class Watch:
 
 
 def _completes_a_move(before: PartitionImage, now: PartitionImage) -> bool:
-    """True if the change completes a reassignment. Seed 589: a leader proposes the last of the new
-    replicas for its ISR; the same record makes that replica the leader, although it was in no ISR
-    before. Seed 60042: a replica that is elected uncleanly may complete its reassignment too, and
-    is marked as recovering."""
+    """True if the change completes a reassignment with its replicas in sync.
+
+    The record that completes a reassignment may also elect the last new replica, which was in no
+    ISR before (seed 589). A replica that is elected uncleanly may complete its reassignment too; it
+    is marked as recovering and does not count (seed 60042).
+    """
     return (
         before.is_reassigning
         and not now.is_reassigning
@@ -172,7 +175,7 @@ def _completes_a_move(before: PartitionImage, now: PartitionImage) -> bool:
 
 
 def view_of(node: SimNode, replica: Replica) -> View:
-    """The replica in the form of the checks."""
+    """The replica as the checks need it."""
     core, log = replica.core, replica.log
     return CompactedView(
         read_records=partial(records_of, log),
@@ -190,7 +193,8 @@ def view_of(node: SimNode, replica: Replica) -> View:
 
 
 def batches_of(log: Log, begin: int, end: int) -> list[Batch]:
-    """A `ReadBatches` of a real log."""
+    """The batches of the log that have an offset in [begin, end). With the log bound, a
+    `ReadBatches`."""
     found: list[Batch] = []
     offset = max(begin, log.start_offset)
     while offset < end:
@@ -218,7 +222,7 @@ def batches_of(log: Log, begin: int, end: int) -> list[Batch]:
 
 
 def records_of(log: Log, begin: int, end: int) -> list[Record]:
-    """A `ReadRecords` of a real log."""
+    """The records of the log at offsets in [begin, end). With the log bound, a `ReadRecords`."""
     found: list[Record] = []
     offset = max(begin, log.start_offset)
     while offset < end:

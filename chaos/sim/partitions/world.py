@@ -84,12 +84,12 @@ class PartitionWorld(ControllerWorld):
 
     @property
     def wall_ms(self) -> int:
-        """The wall-clock time of clients."""
+        """The wall-clock time of the clients."""
         return WALL_START_MS + self.timeline.now_ms
 
     def next_producer_id(self) -> int:
-        """A producer id, as from `InitProducerId`; the controller's world has the requests for
-        blocks."""
+        """A producer id, as from `InitProducerId`. Requests for blocks of ids are part of the
+        controller's world."""
         self._last_producer_id += 1
         return self._last_producer_id
 
@@ -117,7 +117,8 @@ class PartitionWorld(ControllerWorld):
         return self._client_rng.randint(0, self.scenario.delay_ms_max)
 
     def _look_after_disks(self) -> None:
-        """Restart the brokers with a failed disk: their replicas stay offline until then."""
+        """Restart the brokers with a failed disk, again and again: their replicas stay offline
+        until then."""
         self.timeline.after(OPERATOR_INTERVAL_MS, self._look_after_disks)
         for broker_id in self.broker_ids:
             process, node = self.process(broker_id), self.nodes[broker_id]

@@ -42,7 +42,7 @@ ANY_NODE = 0.1
 """Share of requests that go to a random node although there is a leader."""
 
 BROKER_ADDRESS = ("broker", 1)
-"""The address in a request for a node that is not a controller; the leader must refuse it."""
+"""The address given for a broker as voter; the leader must refuse such a request."""
 
 
 class OperatedWorld(Protocol):

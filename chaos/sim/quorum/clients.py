@@ -166,8 +166,8 @@ class Clients:
             self._answer(waiting.parked.popleft())
 
     def on_leader_changed(self, node: CheckedNode) -> None:
-        """Replies that are parked at a node which is no longer the leader get an unknown
-        outcome."""
+        """End the requests that are parked at a node which is no longer the leader; their outcome
+        is unknown."""
         waiting = self._waiting.pop(node.node_id, None)
         if waiting is None:
             return
@@ -226,7 +226,7 @@ class Clients:
         return max(leaders, key=lambda node: node.core.epoch)
 
     def _is_quiet(self) -> bool:
-        """True in times without appends: a deposed leader's reads would wait behind its uncommitted
+        """True in times without appends: a deposed leader's reads would wait for its uncommitted
         appends."""
         quiet_ms = self._world.scenario.quiet_ms
         return self._world.network.is_rough and (

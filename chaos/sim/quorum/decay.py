@@ -81,8 +81,8 @@ def examine(
     """Open the damaged disk as a starting node would, and return the outcome.
 
     Raises CheckFailed if recovery reads anything but the fsynced bytes, or drops fsynced records
-    behind the damage: it may cut a torn tail and must refuse any other damage. Changes the disk as
-    recovery does; save it before.
+    after the damage: it may cut a torn tail and must refuse any other damage. Changes the disk as
+    recovery does; save the disk before.
     """
     try:
         opened = open_node(disk, settings, now_ms=now_ms)

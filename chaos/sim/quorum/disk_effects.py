@@ -26,7 +26,7 @@ SnapshotEffect = (
 
 
 def carry_out_log_effect(node: NodeProcess, effect: LogEffect) -> None:
-    """Carry out the effect at once. Raises OSError, PowerCut."""
+    """Apply the effect to the node's log at once. Raises OSError, PowerCut."""
     checks = node.world.checks
     if isinstance(effect, TruncateLog):
         # The node no longer vouches for the truncated records, even if the truncation fails.

@@ -53,13 +53,13 @@ RESTART_MS = 300
 
 
 class NodeWorld(ProcessWorld, Protocol):
-    """The part of a world that starts and stops a node."""
+    """The part of a world that a node needs to start and to stop."""
 
     def machine_of(self, node: SimNode, state: ListState) -> Machine:
         """The state machine of a new process."""
 
     def on_stopped(self, node: SimNode) -> None:
-        """A process ended."""
+        """Called when a process has ended."""
 
     def start_later(self, node: SimNode, delay_ms: int) -> None:
         """Start a node after delay_ms, unless it has been started by then."""
@@ -216,7 +216,8 @@ class SimNode:
         self.world.checks.on_log_changed(self)
 
     def die(self, error: OSError | PowerCut) -> None:
-        """The driver's rule: a failed disk ends the process, which then recovers from the disk.
+        """End the process after a failed disk call, as the driver does; the next process recovers
+        from the disk.
 
         After a failed fsync the kernel may have dropped the bytes that it could not write.
         """

@@ -35,19 +35,19 @@ class Machine(Protocol):
         """The state after the applied records."""
 
     def apply(self, high_watermark: int) -> None:
-        """All records below the high watermark are committed."""
+        """Apply the committed records, which are those below the high watermark."""
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
-        """The leader or the epoch changed."""
+        """Handle a change of the leader or of the epoch."""
 
     def before_voter_change(self) -> None:
-        """In the next event the quorum may append a record of its own."""
+        """Called before an event in which the quorum may append a record of its own."""
 
     def after_event(self) -> None:
-        """The core has handled an event, and its effects are carried out."""
+        """Called after the core has handled an event and the event's effects are carried out."""
 
     def on_clock_changed(self) -> None:
-        """The node's clock jumped or runs at another rate."""
+        """Handle a jump of the node's clock, or a change of its rate."""
 
     def snapshot(self) -> bool:
         """Write the state as a snapshot, in the background; False if there are no new records."""
@@ -56,17 +56,18 @@ class Machine(Protocol):
         """Load this snapshot, which is on disk; the log now starts at its end."""
 
     def stop(self) -> None:
-        """The process has ended."""
+        """Called when the process has ended."""
 
 
 class NodeListener(Protocol):
     """Clients whose replies are parked at nodes."""
 
     def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
-        """The node has learned that all records below the high watermark are committed."""
+        """Called when the node has learned that all records below the high watermark are
+        committed."""
 
     def on_leader_changed(self, node: CheckedNode) -> None:
-        """The node has learned of another leader or epoch."""
+        """Called when the node has learned of another leader or epoch."""
 
 
 class ProcessWorld(Protocol):

@@ -20,7 +20,7 @@ from kvorum.snapshots.store import SnapshotStore
 
 DIRECTORY = "/node/__cluster_metadata-0"
 SEGMENT_BYTES = 3_000
-"""Small, so that every run rolls segments."""
+"""Segment size: small, so that every run rolls segments."""
 
 
 LoadState = Callable[[AsyncDisk, str], Coroutine[Any, Any, ListState]]

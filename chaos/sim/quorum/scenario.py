@@ -1,5 +1,4 @@
-"""The scenario of a simulated run: the quorum, the disturbances of its network and disks, and the
-faults.
+"""The settings of one simulated run: the quorum, its network and disks, and the faults.
 
 A seed determines a scenario (`scenario_of`), so that seeds differ in kind (swarm testing). A
 scenario is data: it can be written as one JSON line, shrunk and run again.
@@ -25,7 +24,7 @@ CANDIDATES_MAX = 9
 OBSERVERS_MAX = 9
 
 WHOLE_SNAPSHOT = 1 << 20
-"""More than the size of any simulated snapshot: one chunk is the whole."""
+"""Size of a chunk that holds any simulated snapshot whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

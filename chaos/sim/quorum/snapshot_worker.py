@@ -47,7 +47,7 @@ class WorkingNode(Protocol):
         """Run a call now, or when the paused node is resumed."""
 
     def die(self, error: OSError | PowerCut) -> None:
-        """The disk has failed, or the power is gone."""
+        """End the process, because its disk has failed or its machine has lost power."""
 
 
 class SnapshotWorker:
@@ -75,7 +75,7 @@ class SnapshotWorker:
         self._soon(lambda: self._go_on(task, on_end))
 
     def drop(self) -> None:
-        """The process has ended."""
+        """Drop all work, because the process has ended."""
         for task, _ in self._queue:
             task.drop()
         for task in self._beside:

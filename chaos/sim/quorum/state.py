@@ -20,8 +20,8 @@ from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.ids import UUID_ZERO
 
 Entry = tuple[int, bytes]
-"""Epoch and value of one record. A control record has an empty value, a VotersRecord the value of
-`voters_value`."""
+"""Epoch and value of one record. The value of a control record is empty, except for a VotersRecord,
+whose value comes from `voters_value`."""
 
 VoterKeys = frozenset[tuple[int, bytes]]
 """Voters as (node id, directory id). With a directory id of zero any disk of that node matches."""

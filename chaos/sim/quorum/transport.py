@@ -66,7 +66,7 @@ class _Call:
 class Transport:
     """All requests of a run, and their answers.
 
-    nodes: by id; bootstrap_ids: the node behind each stand-in for a bootstrap server. on_reply:
+    nodes: by id; bootstrap_ids: the node that each stand-in for a bootstrap server names. on_reply:
     called for every answer that leaves a node, with its request.
     """
 
@@ -165,8 +165,8 @@ class Transport:
         return calls
 
     def _replace_fetch(self, call: _Call) -> None:
-        """A node has one fetch under way to a peer. The node may get no answer to an abandoned
-        fetch, or a late one."""
+        """Abandon the node's previous fetch to the same peer, because only one may be under way.
+        The node may get no answer to an abandoned fetch, or a late one."""
         link = (call.sender_id, call.named_id)
         earlier = self._fetches.get(link)
         self._fetches[link] = call
@@ -185,7 +185,7 @@ class Transport:
                 self._deliver_later(call.receiver_id, call.receiver_incarnation, CallerGone(token))
 
     def _answer(self, call: _Call, event: ResponseReceived) -> None:
-        # Duplicates are delivered too, which no stream would do: the core must tolerate them.
+        # Deliver duplicates too, although no stream would: the core must tolerate them.
         sender = self.nodes[call.sender_id]
         call.is_over = True
         if sender.incarnation == call.sender_incarnation:

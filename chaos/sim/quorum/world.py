@@ -38,14 +38,14 @@ HEAL_BOUND_MS = 20_000
 equal logs."""
 
 HEALED_INTERVAL_MS = 500
-"""The clients' interval after healing, longer than before: the network is as slow as before, and
-pending messages must get through."""
+"""Pause between the clients' requests after healing. It is longer than before, because the network
+is still slow and pending messages must get through."""
 
 HEAL_STEP_MS = 20
 """Interval of the checks for convergence."""
 
 REPORT_LINES = 40
-"""Last lines of the trace in the report of a failure."""
+"""Number of trace lines, the last ones, in the report of a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class QuorumWorld:
         self.checks = QuorumChecks(self.disk_settings, first_keys)
         self.snapshot_checks, self.voter_checks = self.checks.snapshots, self.checks.voters
         self.clients = self._make_clients()
-        # After the carriers that clients' parts have added.
+        # Add it after the carriers that the clients' parts have added.
         self.network.on_break.append(self.transport.break_connections)
         self.operator = Operator(self, self._generator("operator"))
         self.nemesis = self._make_nemesis()
@@ -254,7 +254,7 @@ class QuorumWorld:
         self.timeline.note(f"node={node.node_id} {text}")
 
     def on_stopped(self, node: SimNode) -> None:
-        """A process ended. If its machine is still up, its peers are told."""
+        """Tell the peers that a process ended, if its machine is still up."""
         if not node.is_dark:
             self.network.break_connections(node.node_id)
 

@@ -6,9 +6,9 @@ followed by those to be removed; `adding_replicas` and `removing_replicas` say w
 AlterPartition that brings all targets into the ISR completes it (`partition_change`). The records
 hold this whole state, so that another controller continues it.
 
-A new reassignment replaces one in progress. Replicas that the first was adding and the second does
-not name are dropped at once. A cancellation restores the replicas from before the first. (It
-restores the set: replicas that stayed have the order of the targets.)
+A new reassignment replaces the one in progress. Replicas that only the replaced reassignment was
+adding are dropped at once. A cancellation restores the set of replicas from before the first
+reassignment; replicas that stayed keep the order of the targets.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ def check_linearizable(operations: Iterable[Operation], committed: Sequence[byte
 
 
 def check_prefix(read: Operation, committed: Sequence[bytes]) -> None:
-    """A read saw a prefix of the committed values: no value that vanished, and none that was never
-    written."""
+    """Check rule 2 for one read: it saw a prefix of the committed values, without a value that
+    vanished or was never written."""
     expected = committed[read.count - 1] if 0 < read.count <= len(committed) else b""
     check(
         0 <= read.count <= len(committed) and read.last == expected,
@@ -103,7 +103,7 @@ def check_prefix(read: Operation, committed: Sequence[bytes]) -> None:
 
 
 def check_real_time(placed: Iterable[tuple[int, Operation]]) -> None:
-    """Rule 3 for operations with their positions."""
+    """Check rule 3 for operations with their positions."""
     by_invocation = sorted(placed, key=lambda item: item[1].invoked)
     returns = sorted(
         (item for item in by_invocation if item[1].outcome is Outcome.OK),

@@ -24,7 +24,8 @@ from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 
 class QuorumChecks:
-    """Remembers facts and compares them. snapshots, voters: the checks of these.
+    """Remembers facts and compares them. snapshots, voters: the checks of snapshots, and of voter
+    sets.
 
     leaders: epoch to node. committed: records as first seen below a high watermark; committed_in:
     epoch to the end offset that its leader committed. votes: epoch to the votes given in it.
@@ -49,13 +50,13 @@ class QuorumChecks:
         return [v for _, v in self.committed.entries if v.startswith(VALUE_PREFIX)]
 
     def forget(self, node: CheckedNode) -> None:
-        """The node has another, empty disk: drop its facts."""
+        """Drop the facts about a node that has another, empty disk."""
         self._lost.append(_holder(node))
         self.epochs.pop(node.node_id, None)
         self.snapshots.forget(node)
 
     def after_event(self, node: CheckedNode) -> None:
-        """MonotonicEpoch in memory, and FollowsItself."""
+        """Check MonotonicEpoch in memory, and FollowsItself."""
         epoch, role = node.core.epoch, node.core.role
         check(
             not isinstance(role, Follower) or role.leader_id != node.node_id,
@@ -70,7 +71,7 @@ class QuorumChecks:
         self.voters.after_event(node)
 
     def on_recovered(self, node: CheckedNode, mirror: Mirror, vote_state: VoteState) -> None:
-        """DurableSurvives: fsynced records and votes are there after a stop."""
+        """Check DurableSurvives: fsynced records and votes are there after a stop."""
         end_offset = node.durable_end_offset
         # A log that a snapshot has replaced was checked with its snapshot.
         check(
@@ -91,8 +92,8 @@ class QuorumChecks:
         self.on_vote_state(node, vote_state)
 
     def on_vote_state(self, node: CheckedNode, state: VoteState) -> None:
-        """MonotonicEpoch on disk, and VotedOnce: a vote never changes within its epoch. A vote
-        belongs to the disk: a node with another disk is another voter."""
+        """Check MonotonicEpoch on disk, and VotedOnce: a vote never changes within its epoch. A
+        vote belongs to the disk: a node with another disk is another voter."""
         known = self.epochs.get(node.node_id, 0)
         check(
             state.epoch >= known,
@@ -111,7 +112,7 @@ class QuorumChecks:
         )
 
     def on_leader_changed(self, node: CheckedNode, change: LeaderChanged) -> None:
-        """ElectionSafety and LeaderCompleteness."""
+        """Check ElectionSafety and LeaderCompleteness."""
         if change.leader_id == NO_NODE:
             return
         known = self.leaders.setdefault(change.epoch, change.leader_id)
@@ -121,8 +122,8 @@ class QuorumChecks:
             f"two leaders in epoch {change.epoch}: {known} and {change.leader_id}",
         )
         if change.leader_id == node.node_id:
-            # Only records that were committed in earlier epochs: delayed votes may elect a leader
-            # in an epoch that is long over, and it can no longer commit anything.
+            # Compare only records that were committed in earlier epochs: delayed votes may elect a
+            # leader in an epoch that is long over, and this leader can no longer commit anything.
             ends = (end for epoch, end in self.committed_in.items() if epoch < change.epoch)
             end_offset = max(ends, default=0)
             check(
@@ -134,12 +135,12 @@ class QuorumChecks:
             self.voters.on_leader(node, change, self.votes[change.epoch])
 
     def on_changing_voters(self, node: CheckedNode, effect: AppendVoters) -> None:
-        """A leader is about to append another voter set."""
+        """Check the voter set that a leader is about to append."""
         has_committed = effect.epoch in self.committed_in
         self.voters.on_appending(node, effect, has_committed=has_committed)
 
     def on_log_changed(self, node: CheckedNode) -> None:
-        """LogMatching: equal epoch at equal offset means equal logs up to there."""
+        """Check LogMatching: equal epoch at equal offset means equal logs up to there."""
         self.voters.on_log_changed(node)
         for other in self.nodes:
             if other is node:
@@ -159,7 +160,7 @@ class QuorumChecks:
                 )
 
     def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
-        """MonotonicHighWatermark, StateMachineSafety, MajorityReachedHighWatermark, and
+        """Check MonotonicHighWatermark, StateMachineSafety, MajorityReachedHighWatermark, and
         CommitInOwnEpoch: a leader commits only with a record of its own epoch on top."""
         key = (node.node_id, node.incarnation)
         before = self.high_watermarks.get(key, 0)
@@ -201,8 +202,8 @@ class QuorumChecks:
             self.committed_in[last[0]] = high_watermark
 
     def on_applied(self, node: CheckedNode) -> None:
-        """StateMachinesAgree: equal digests at equal offsets, of bytes read back from snapshot and
-        log."""
+        """Check StateMachinesAgree: equal digests at equal offsets, of bytes read back from
+        snapshot and log."""
         state = node.applied
         check(
             state.digest == self.committed.digest_at(state.end_offset),
@@ -221,7 +222,8 @@ class QuorumChecks:
         self.acknowledged[offset] = value
 
     def converged(self) -> None:
-        """After healing: every node has all committed records, and so all acknowledged values."""
+        """Check, after healing, that every node has all committed records, and so all acknowledged
+        values."""
         end_offset = self.committed.end_offset
         for node in self.nodes:
             if node.is_removed:

@@ -19,8 +19,8 @@ from kvorum.raft.messages import (
 def check_reply(
     checks: QuorumChecks, node: CheckedNode, request: Request, response: Response
 ) -> None:
-    """VoteOnDisk: a vote that leaves a node is on its disk, for that candidate and epoch.
-    ObserverSeesCommitted: an observer is sent committed records only."""
+    """Check VoteOnDisk: a vote that leaves a node is on its disk, for that candidate and epoch.
+    Check ObserverSeesCommitted: an observer is sent committed records only."""
     if isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
         end_offset = response.spans[-1].last_offset + 1 if response.spans else 0
         check(

@@ -33,12 +33,12 @@ class SnapshotChecks:
         self._bytes: dict[OffsetAndEpoch, bytes] = {}
 
     def forget(self, node: CheckedNode) -> None:
-        """The node has another, empty disk: drop its facts."""
+        """Drop the facts about a node that has another, empty disk."""
         self.held.pop(node.node_id, None)
 
     def after_event(self, node: CheckedNode) -> None:
-        """SnapshotAtLogStart: a log is not trimmed above the end of its oldest snapshot.
-        CoreKnowsLog: the core's end offset and last epoch are those of the log."""
+        """Check SnapshotAtLogStart: a log is not trimmed above the end of its oldest snapshot.
+        Check CoreKnowsLog: the core's end offset and last epoch are those of the log."""
         tail, log = node.core.log, node.replica_log.log
         self.held[node.node_id] = tuple(tail.snapshots)
         check(
@@ -60,7 +60,7 @@ class SnapshotChecks:
     def on_snapshot(
         self, node: CheckedNode, snapshot: OffsetAndEpoch
     ) -> tuple[ListState, VoterKeys]:
-        """SnapshotEqualsPrefix, and SnapshotsAgree: snapshots of one name are equal.
+        """Check SnapshotEqualsPrefix, and SnapshotsAgree: snapshots of one name are equal.
 
         Returns the snapshot's state and voters.
         """
@@ -116,15 +116,17 @@ class SnapshotChecks:
     def on_replacing(
         self, node: CheckedNode, snapshot: OffsetAndEpoch
     ) -> tuple[ListState, VoterKeys]:
-        """The node replaces its log by this snapshot. LeaderNeverLoads, and DurableSurvives: the
-        snapshot holds every committed record that is dropped."""
+        """Check a snapshot that is about to replace the node's log. LeaderNeverLoads: the node
+        is not the leader. DurableSurvives: the snapshot holds every committed record that is
+        dropped."""
         check(not node.is_leader, "LeaderNeverLoads", f"{snapshot}: {node.summary()}")
         self._given_up_rightly(node, snapshot)
         self.held[node.node_id] = (snapshot,)
         return self.on_snapshot(node, snapshot)
 
     def on_folder_changed(self, node: CheckedNode, effect: DropSnapshots | None) -> None:
-        """Snapshots were removed, and the log trimmed if an effect asked for it."""
+        """Check the folder after snapshots were removed, and the log trimmed if an effect asked for
+        it."""
         tail, log = node.core.log, node.replica_log.log
         for snapshot in tail.snapshots:
             check(

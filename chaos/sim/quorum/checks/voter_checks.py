@@ -40,8 +40,9 @@ class VoterChecks:
         self._seen: dict[int, tuple[VoterSet, VoterKeys]] = {}
 
     def after_event(self, node: CheckedNode) -> None:
-        """VotersInForce: a node uses the last voter set in its log, committed or not. RemovedLeads:
-        a node that is not in the set, and knows that the set is committed, is not the leader."""
+        """Check VotersInForce: a node uses the last voter set in its log, committed or not. Check
+        RemovedLeads: a node that is not in the set, and knows that the set is committed, is not the
+        leader."""
         voters, keys = node.core.voter_set, node.mirror.voters
         if node.is_leader and not is_among(keys, node.node_id, node.config.directory_id):
             offset = max((offset for offset, _ in node.mirror.voter_sets), default=-1)
@@ -57,7 +58,8 @@ class VoterChecks:
         )
 
     def on_appending(self, node: CheckedNode, effect: AppendVoters, *, has_committed: bool) -> None:
-        """A leader is about to append this set; its disk may fail before the set is complete.
+        """Check the set that a leader is about to append; its disk may fail before the set is
+        complete.
 
         OneChangeAtATime: the previous set is committed. ChangeAfterOwnCommit: a record of the
         leader's own epoch is committed, or two leaders could each start from a different set.
@@ -79,7 +81,7 @@ class VoterChecks:
         )
 
     def on_log_changed(self, node: CheckedNode) -> None:
-        """VotersDifferByOne: majorities of two consecutive sets always overlap."""
+        """Check VotersDifferByOne: majorities of two consecutive sets always overlap."""
         sets = node.mirror.voter_sets
         if not sets:
             return
@@ -95,8 +97,8 @@ class VoterChecks:
         )
 
     def on_leader(self, node: CheckedNode, change: LeaderChanged, votes: Votes) -> None:
-        """ElectedByMajority: of the voters in the new leader's log, each counted with the disk that
-        it votes with."""
+        """Check ElectedByMajority: of the voters in the new leader's log, each counted with the
+        disk that it votes with."""
         keys = node.mirror.voters_at(change.epoch_start_offset)
         own = node.node_id, node.config.directory_id
         granting = {
@@ -119,7 +121,7 @@ class VoterChecks:
         return [self.committed.voters, *(keys for _, keys in self.appended)]
 
     def on_change_done(self, change: Change, voters: VoterSet) -> None:
-        """ChangeAcknowledged: a change that the operator was told is done is committed."""
+        """Check ChangeAcknowledged: a change that the operator was told is done is committed."""
         keys = keys_of_set(voters)
         is_there = any(node_id == change.node_id for node_id, _ in keys)
         check(
@@ -130,9 +132,9 @@ class VoterChecks:
         )
 
     def check_changes(self, changes: Sequence[Change]) -> None:
-        """ChangesExplained: each change of the committed set was requested, and each
-        acknowledged change happened, once for each request. So a removed voter stays removed
-        until it is added."""
+        """Check ChangesExplained: each change of the committed set was requested, and each
+        change reported as done happened, once per report. So a removed voter stays out until it
+        is added."""
         added: Counter[tuple[int, bytes]] = Counter()
         removed: Counter[int] = Counter()
         history = [self.committed.base_voters, *(keys for _, keys in self.committed.voter_sets)]
@@ -145,7 +147,8 @@ class VoterChecks:
         _explained(removed, (c.node_id for c in _done(removals)), _tried(removals, False))
 
     def converged(self, nodes: Iterable[CheckedNode]) -> None:
-        """Convergence: after healing every voter in force is an existing node with that disk."""
+        """Check Convergence: after healing every voter in force is an existing node with that
+        disk."""
         there = {(node.node_id, node.config.directory_id) for node in nodes}
         lost = frozenset(
             key
