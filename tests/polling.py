@@ -7,13 +7,15 @@ for what only shows when it is looked at: another process, a file, a client's vi
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-DEADLINE_S = 60.0
-"""The deadline of every wait: generous, since a busy machine is slow and not wrong."""
+DEADLINE_S = float(os.environ.get("KVORUM_TEST_DEADLINE_S", "60"))
+"""The deadline of every wait: generous, since a busy machine is slow and not wrong. Mutants have
+less time (tests/mutants/run.py)."""
 
 POLL_S = 0.005
 T = TypeVar("T")

@@ -30,6 +30,9 @@ FOLDERS = (
     *("runtime", "storage", "snapshots", "raft", "wire", "metadata", "broker", "launch"),
     *("chaos", "kvorum", "tests", "docs", "bench", "analytics"),
 )
+DEADLINE_S = 15
+"""Of a wait in a test: one that waits in vain fails before the time of its mutant is over."""
+
 SEEDS = 100_000
 _IGNORED = shutil.ignore_patterns("__pycache__", "live", "clients", "*.pyc")
 
@@ -123,6 +126,7 @@ def _objection(mutant: Mutant, tree: Path, began: float) -> str:
     """The first complaint; a run that outlives the time allowed makes none."""
     is_clean = not mutant.old
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["KVORUM_TEST_DEADLINE_S"] = str(DEADLINE_S)
     tests = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
     tests += ["--hypothesis-profile", "mutants"]
     # It compares the tree with the list of mutants and would object to each of them.
