@@ -29,7 +29,7 @@ _GENTLER: tuple[tuple[str, Any], ...] = (
     ("voters", 1),
     ("voters", 3),
     ("loss", 0.0),
-    ("piece_damage", 0.0),
+    ("chunk_damage", 0.0),
     ("duplication", 0.0),
     ("spike", 0.0),
     ("drift", 0),

@@ -10,8 +10,8 @@ from kvorum.rpc import admin_pb2_grpc as pb_grpc
 
 
 def read_copy(channel: grpc.Channel, *, timeout_s: float, from_offset: int = 0) -> MetadataCopy:
-    """What the controller at the other end has committed, from an offset on; all of it if its log
-    does not reach back. Blocks. Raises grpc.RpcError."""
+    """The metadata that the controller at the other end has committed, from an offset on; all of it
+    if its log begins above that. Blocks. Raises grpc.RpcError."""
     request = pb.ReadMetadataLogRequest(from_offset=from_offset)
     chunks = list(pb_grpc.AdminStub(channel).ReadMetadataLog(request, timeout=timeout_s))
     return MetadataCopy(

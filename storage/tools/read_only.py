@@ -33,17 +33,17 @@ class ReadableDisk(Protocol):
 class TornEnd:
     """The end of the whole batches: `left_bytes` of file `path` from `position` on are torn.
 
-    segments_behind: number of later segments that a start would drop too.
+    later_segments: number of later segments that a start would drop too.
     """
 
     path: str
     position: int
     left_bytes: int
     reason: str
-    segments_behind: int
+    later_segments: int
 
     def __str__(self) -> str:
-        also = f" and {self.segments_behind} segments behind it" if self.segments_behind else ""
+        also = f" and {self.later_segments} segments behind it" if self.later_segments else ""
         return (
             f"{self.path}: torn tail of {self.left_bytes} bytes at byte {self.position}{also} is "
             f"left alone: {self.reason}"
@@ -129,7 +129,7 @@ class _Walk:
                 position=position,
                 left_bytes=len(data) - position,
                 reason=reason,
-                segments_behind=len(behind),
+                later_segments=len(behind),
             )
 
     def _append_batch(self, path: str, position: int, header: BatchHeader) -> None:

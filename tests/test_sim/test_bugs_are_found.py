@@ -51,7 +51,7 @@ def lagging(seed: int) -> Scenario:
         seed,
         ("crash", "cut-power", "partition"),
         snapshot_every=5,
-        piece_damage=0.2,
+        chunk_damage=0.2,
         fsync_ms_max=20,
     )
 

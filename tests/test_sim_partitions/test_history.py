@@ -113,14 +113,14 @@ def test_who_led_in_an_epoch_before_a_loss_told_nothing_that_counts():
     made.look(view(1, log_of(1, 1, 1), is_leader=True, hw=3), 1)
     made.on_image(replicas=(1, 2, 3), isr=(2,), eligible=(), leader_epoch=2, is_unclean=True)
     made.look(view(2, log_of(1), epoch=2, is_leader=True, hw=1), 2)
-    assert made.told_by(1, 3, 4) == Told(3, 1)
-    made.check_acknowledged("p", 2, 102, made.told_by(1, 3, 4), "AcknowledgedOnceCommitted")
+    assert made.answer_of(1, 3, 4) == Told(3, 1)
+    made.check_acknowledged("p", 2, 102, made.answer_of(1, 3, 4), "AcknowledgedOnceCommitted")
     made.look(view(1, log_of(1), epoch=4, is_leader=True, hw=1), 4)
-    assert made.told_by(1, 3, 4) == Told(3, 1)
-    assert made.told_by(1, 4, 4) == Told(4, 4)
-    assert made.told_by(3, 4, 4) == Told(4, 4)
+    assert made.answer_of(1, 3, 4) == Told(3, 1)
+    assert made.answer_of(1, 4, 4) == Told(4, 4)
+    assert made.answer_of(3, 4, 4) == Told(4, 4)
     with fails("AcknowledgedOnceCommitted"):
-        made.check_acknowledged("p", 2, 102, made.told_by(1, 4, 4), "AcknowledgedOnceCommitted")
+        made.check_acknowledged("p", 2, 102, made.answer_of(1, 4, 4), "AcknowledgedOnceCommitted")
 
 
 def test_an_eligible_replica_vouches_too():

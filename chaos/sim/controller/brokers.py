@@ -49,7 +49,7 @@ REGISTRATION_BACKOFF_MS = 50
 
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 2_000
 RESTART_MS = 300
-GHOST_MS_MAX = 1_500
+LATE_REQUEST_MS_MAX = 1_500
 PRODUCER_IDS_INTERVAL_MS = 900
 
 
@@ -261,7 +261,7 @@ class SimBrokerProcess:
                 # the registration was forgotten, and this process continues
                 self._heartbeats.hurry()
                 return
-            self.later(self._rng.randint(0, GHOST_MS_MAX), self._send_ghosts)
+            self.later(self._rng.randint(0, LATE_REQUEST_MS_MAX), self._send_late_requests)
             if self._rng.random() < self.EAGER:
                 self._heartbeats.open()
             self.on_image()
@@ -315,7 +315,7 @@ class SimBrokerProcess:
 
     # Partitions and producers.
 
-    def _send_ghosts(self) -> None:
+    def _send_late_requests(self) -> None:
         """Send the messages of the broker's previous process that the network kept until now."""
         before = self._broker.epoch_before
         if before >= 0 and self._world.network.is_rough:

@@ -62,7 +62,7 @@ def controller_scenario_of(seed: int) -> ControllerScenario:
         is_dynamic=rng.random() < 0.4,
         snapshot_every=rng.choice((0, 20, 60, 150)),
         snapshot_chunk_bytes=rng.choice((200, 1_000, WHOLE_SNAPSHOT)),
-        piece_damage=rng.choice((0.0, 0.0, 0.1)),
+        chunk_damage=rng.choice((0.0, 0.0, 0.1)),
         retention_bytes=rng.choice((0, 4_000, 20_000)),
         racks=rng.choice((0, 0, 2, 3)),
         heartbeat_interval_ms=rng.choice((100, 200, 500)),

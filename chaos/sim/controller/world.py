@@ -155,7 +155,7 @@ class ControllerWorld(QuorumWorld):
         return (
             newest.end_offset == end_offset
             and self._is_whole(newest)
-            and all(_is_same_but_for_place(self.image_of(node), newest) for node in nodes)
+            and all(_differs_in_offset_only(self.image_of(node), newest) for node in nodes)
         )
 
     def _is_whole(self, image: ClusterImage) -> bool:
@@ -179,7 +179,7 @@ class ControllerWorld(QuorumWorld):
         )
 
 
-def _is_same_but_for_place(image: ClusterImage, other: ClusterImage) -> bool:
+def _differs_in_offset_only(image: ClusterImage, other: ClusterImage) -> bool:
     """True if the images differ in offset and epoch only. The quorum's own records change nothing
     else, and the active controller skips them."""
     return all(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 TURN_CALLS_MAX = 200
 """Callbacks that run in one event; the rest wait for the next."""
 
-WAYS_OUT_MAX = 20
+CANCELLED_AWAITS_MAX = 20
 """Limit of awaits of a cancelled task before it ends."""
 
 ROUNDING_MS = 1e-6
@@ -334,7 +334,7 @@ def _dispose(task: asyncio.Task[Any]) -> None:
     coro: Any = task.get_coro()
     if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
         coro.close()
-    for _ in range(WAYS_OUT_MAX):
+    for _ in range(CANCELLED_AWAITS_MAX):
         if inspect.getcoroutinestate(coro) != inspect.CORO_SUSPENDED:
             return
         with contextlib.suppress(BaseException):

@@ -470,7 +470,7 @@ class PartitionHistory:
 
     # --- clients -----------------------------------------------------------------------------
 
-    def told_by(self, broker_id: int, event: int, leader_epoch: int) -> Told:
+    def answer_of(self, broker_id: int, event: int, leader_epoch: int) -> Told:
         """The event of an acknowledged append, and the older of two leader epochs: the epoch that
         the client knew, and the epoch that the broker used at that event (seed 250927)."""
         known = [epoch for since, epoch in self.epochs.get(broker_id, ()) if since <= event]

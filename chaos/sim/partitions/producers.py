@@ -254,7 +254,7 @@ class Producer:
             partition_id=self._partition_id,
             base_offset=base_offset,
             crc=sending.crc,
-            told=history.told_by(leader.broker_id, sent_at, leader.leader_epoch),
+            told=history.answer_of(leader.broker_id, sent_at, leader.leader_epoch),
         )
         self.acknowledged.append(found)
         self._check(found, "AcknowledgedOnceCommitted")

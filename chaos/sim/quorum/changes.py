@@ -69,7 +69,7 @@ class OperatedWorld(Protocol):
     def living_disks(self) -> VoterKeys:
         """Disks that exist, now or after a restart, by node and directory id."""
 
-    def can_bear(self, voters: VoterKeys) -> bool:
+    def has_disk_majority(self, voters: VoterKeys) -> bool:
         """True if a majority of these voters have their disks."""
 
 
@@ -154,7 +154,7 @@ class Operator:
             self._settle(change, Outcome.FAILED)
 
     def _hand_over(self, node: SimNode, change: Change, request: VoterChangeRequest) -> None:
-        if node.is_leader and not self._world.can_bear(_after(node.mirror.voters, change)):
+        if node.is_leader and not self._world.has_disk_majority(_after(node.mirror.voters, change)):
             self._settle(change, Outcome.FAILED)
             return
         token = self._world.transport.token_for(partial(self._on_answer, change))

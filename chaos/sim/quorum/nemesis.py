@@ -73,7 +73,7 @@ class StruckWorld(Protocol):
     def may_vote(self, node: SimNode) -> bool:
         """True if the node, with its disk, is or may become a voter in some voter set."""
 
-    def can_spare(self, node: SimNode) -> bool:
+    def is_disk_expendable(self, node: SimNode) -> bool:
         """True if every voter set that is or may come into force keeps a majority without the
         node's disk."""
 
@@ -199,7 +199,7 @@ class Nemesis:
                 disk.capacity_bytes = disk.used_bytes() + fault.room_bytes
                 self._world.timeline.after(lasts_ms(fault), partial(_empty, disk))
             case WipeDisk():
-                if not self._world.can_spare(node):
+                if not self._world.is_disk_expendable(node):
                     return False
                 if node.is_up:
                     node.stop(is_power_cut=True)
@@ -240,7 +240,7 @@ class Nemesis:
         node.has_decayed |= damage is Damage.HARMLESS
         if damage in (Damage.CUT, Damage.REFUSED):
             is_voter = self._world.may_vote(node)
-            if is_voter and not (fault.is_for_good and self._world.can_spare(node)):
+            if is_voter and not (fault.is_for_good and self._world.is_disk_expendable(node)):
                 node.disk.restore(saved)
             elif is_voter and not node.config.is_dynamic:
                 node.is_removed = True

@@ -43,7 +43,7 @@ class Scenario:
     - candidates: controllers that do not vote at first.
     - snapshot_every: a node snapshots after about this many records; 0: never.
     - snapshot_chunk_bytes: the greatest chunk of one FetchSnapshot.
-    - piece_damage: a chunk arrives damaged, or truncated where the file seems to end.
+    - chunk_damage: a chunk arrives damaged, or truncated where the file seems to end.
     - retention_bytes: while log and snapshots are larger, the oldest snapshots are removed, all but
       two.
     """
@@ -66,7 +66,7 @@ class Scenario:
     is_dynamic: bool = False
     snapshot_every: int = 0
     snapshot_chunk_bytes: int = WHOLE_SNAPSHOT
-    piece_damage: float = 0.0
+    chunk_damage: float = 0.0
     retention_bytes: int = 0
     faults: tuple[ScheduledFault, ...] = ()
 
@@ -99,7 +99,7 @@ def scenario_of(seed: int) -> Scenario:
         is_dynamic=rng.random() < 0.5,
         snapshot_every=rng.choice((0, 10, 30, 100)),
         snapshot_chunk_bytes=rng.choice((16, 60, WHOLE_SNAPSHOT)),
-        piece_damage=rng.choice((0.0, 0.05, 0.25)),
+        chunk_damage=rng.choice((0.0, 0.05, 0.25)),
         retention_bytes=rng.choice((0, 0, 2_000, 10_000)),
     )
     kinds = [kind for kind in QUORUM_DRAWS if rng.random() < 0.5]

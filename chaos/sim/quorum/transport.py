@@ -200,7 +200,7 @@ class Transport:
             sender.deliver(RequestFailed(call.named_id, call.correlation_id))
 
     def _is_damaged(self) -> bool:
-        probability = self._scenario.piece_damage
+        probability = self._scenario.chunk_damage
         return self._network.is_rough and probability > 0 and self._rng.random() < probability
 
     def _damaged(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:

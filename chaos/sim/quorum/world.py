@@ -216,7 +216,7 @@ class QuorumWorld:
         nodes = [node for node in self.nodes.values() if not node.is_removed]
         return frozenset((node.node_id, node.config.directory_id) for node in nodes)
 
-    def can_bear(self, voters: VoterKeys) -> bool:
+    def has_disk_majority(self, voters: VoterKeys) -> bool:
         """True if a majority of these voters have their disks."""
         return _living(voters, self.living_disks()) >= most_of(len(voters))
 
@@ -225,7 +225,7 @@ class QuorumWorld:
         sets = self.voter_checks.possible_sets()
         return any(is_among(keys, node.node_id, node.config.directory_id) for keys in sets)
 
-    def can_spare(self, node: SimNode) -> bool:
+    def is_disk_expendable(self, node: SimNode) -> bool:
         """True if every voter set that is or may come into force keeps a majority without the
         node's disk.
 
