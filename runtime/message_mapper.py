@@ -170,7 +170,12 @@ def _value_converters(hint: Any, field: Any) -> tuple[Convert | None, Convert | 
     if field.is_repeated:
         return items_converters(item_type, field)
     # A nested message can be absent; an absent repeated field looks like an empty one.
-    (only,) = field.message_type.fields
+    return _wrapped(item_type, field.message_type)
+
+
+def _wrapped(item_type: Any, descriptor: Any) -> tuple[Convert, Convert]:
+    """Encoder and decoder of a tuple of items in a message whose only field is repeated."""
+    (only,) = descriptor.fields
     encode, decode = items_converters(item_type, only)
     return lambda value: {only.name: encode(value)}, lambda message: decode(
         getattr(message, only.name)
@@ -197,11 +202,7 @@ def _by_position(hint: Any, descriptor: Any) -> tuple[Convert, Convert]:
     """Encoder and decoder of a tuple whose items are the fields of a message, in order."""
     item_type = _item_type(hint)
     if item_type is not None:
-        (only,) = descriptor.fields
-        encode, decode = items_converters(item_type, only)
-        return lambda value: {only.name: encode(value)}, lambda message: decode(
-            getattr(message, only.name)
-        )
+        return _wrapped(item_type, descriptor)
     item_types = typing.get_args(hint)
     if len(item_types) != len(descriptor.fields):
         raise TypeError(f"{descriptor.full_name} has not {len(item_types)} fields, as {hint} has")

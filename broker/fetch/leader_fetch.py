@@ -306,7 +306,9 @@ def _answer(
     if replica is None:
         error = manager.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
         return FetchedPartition(watched.asked.partition_id, error.value)
-    is_checked = watched in objections
+    # An earlier partition of this answer may have met a failed disk, and then all replicas in its
+    # directory are offline: the earlier result for this partition does not hold.
+    is_checked = watched in objections and not replica.is_offline
     objection = objections[watched] if is_checked else objection_to(replica, watched)
     if objection is not None:
         return objection

@@ -95,11 +95,8 @@ class ControllerCall(Generic[Request, Reply]):
         return reply
 
     def method(self, channel: Any) -> Callable[..., Any]:
-        """The callable for this call on a channel of Kvorum's or grpc's: message and timeout to
-        reply.
-
-        It also takes bytes, so that a message from another process can be passed on.
-        """
+        """The callable for this call on a channel of Kvorum's or grpc's: message and timeout to the
+        reply's message."""
         callable_: Callable[..., Any] = channel.unary_unary(
             self.path,
             request_serializer=self._request_class.SerializeToString,

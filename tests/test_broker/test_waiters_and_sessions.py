@@ -7,12 +7,14 @@ import contextlib
 import random
 import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.fetch import leader_fetch
 from kvorum.broker.fetch.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchState, SessionCache
 from kvorum.broker.fetch.leader_fetch import note_sent
 from kvorum.broker.metadata_answers.topic_names import name_refusal
@@ -333,3 +335,18 @@ def test_no_timer_is_left_for_requests_that_were_answered_in_time() -> None:
         deadlines.close()
 
     asyncio.run(story())
+
+
+class OneOfTwo:
+    """A watched partition whose directory fails while an earlier one of the fetch is answered."""
+
+    replica = SimpleNamespace(is_offline=True, core=None)
+    asked = SimpleNamespace(partition_id=3)
+
+
+def test_what_was_found_before_a_disk_failed_is_not_the_answer():
+    watched = OneOfTwo()
+    found: dict = {watched: None}
+    told = leader_fetch._answer(None, watched, 1_000, found, is_first=True)  # type: ignore[arg-type]
+    assert told is not None
+    assert told.error == ErrorCode.KAFKA_STORAGE_ERROR
