@@ -3,7 +3,8 @@
 Schemas are explicit and versioned: the file metadata carries `kvorum.schema.version`. A column is
 never changed in meaning; new ones are added at the end and the version is raised.
 
-history.parquet has one row per event; consume batches are split into one row per record:
+history.parquet has one row per event, and one row per record of a send or a poll; `f` is produce
+for a send, consume for a poll:
   run_id string, index int64, time_ms double, wall_ms int64, process string, type string, f string,
   partition int32?, value int64?, offset int64?, latency_ms double?, error string?
 faults.parquet has one row per injected fault:
@@ -20,14 +21,19 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.experiment.history import (
-    CONSUME,
+    COMMIT,
     FAULT_BEGIN,
     FAULT_END,
     HISTORY_FILE,
+    POLL,
+    SEND,
+    TRANSACTION,
     Event,
+    Poll,
+    Send,
     details_of,
+    read_header,
     read_history,
-    records_of,
 )
 from kvorum.chaos.experiment.report import RUN_FILE, read_record
 from kvorum.runtime.errors import CorruptData
@@ -52,16 +58,21 @@ def export_history(run_dir: str) -> tuple[str, str]:
     history_file = str(folder / HISTORY_PARQUET)
     faults_file = str(folder / FAULTS_PARQUET)
     fault_events: list[Event] = []
+    wall_start_ms = read_header(str(folder / HISTORY_FILE)).wall_start_ms
 
     def rows() -> Iterator[dict[str, Any]]:
         for event in read_history(str(folder / HISTORY_FILE)):
             if event.f in (FAULT_BEGIN, FAULT_END):
                 fault_events.append(event)
-            yield from _history_rows(run_id, event)
+            yield from _history_rows(run_id, wall_start_ms, event)
 
     _write(history_file, history_schema(), rows())
     try:
-        _write(faults_file, faults_schema(), iter(_fault_rows(run_id, record, fault_events)))
+        _write(
+            faults_file,
+            faults_schema(),
+            iter(_fault_rows(run_id, wall_start_ms, record, fault_events)),
+        )
     except KeyError as missing:
         path = str(folder / HISTORY_FILE)
         raise CorruptData(
@@ -129,30 +140,39 @@ def _metadata(name: str) -> dict[str, str]:
     return {"kvorum.schema": name, "kvorum.schema.version": str(SCHEMA_VERSION)}
 
 
-def _history_rows(run_id: str, event: Event) -> Iterator[dict[str, Any]]:
+#: Functions of the history under their names in history.parquet.
+_PARQUET_NAMES = {SEND: "produce", POLL: "consume"}
+
+
+def _history_rows(run_id: str, wall_start_ms: int, event: Event) -> Iterator[dict[str, Any]]:
     row: dict[str, Any] = {
         "run_id": run_id,
         "index": event.index,
         "time_ms": event.time_ms,
-        "wall_ms": event.wall_ms,
+        "wall_ms": wall_start_ms + int(event.time_ms),
         "process": event.process,
         "type": event.type,
-        "f": event.f,
+        "f": _PARQUET_NAMES.get(event.f, event.f),
         "partition": event.partition,
-        "value": event.value if isinstance(event.value, int) else None,
-        "offset": event.offset if isinstance(event.offset, int) else None,
+        "value": None,
+        "offset": None,
         "latency_ms": event.latency_ms,
         "error": event.error,
     }
-    if event.f == CONSUME and isinstance(event.value, list):
-        for value, offset in records_of(event):
-            yield {**row, "value": value, "offset": offset}
+    if not event.ops or event.f in (TRANSACTION, COMMIT):
+        yield row
         return
-    yield row
+    for op in event.ops:
+        row["partition"] = op.partition
+        if isinstance(op, Send):
+            yield {**row, "value": op.value, "offset": op.offset if op.offset >= 0 else None}
+        elif isinstance(op, Poll):
+            for value, offset in op.records():
+                yield {**row, "value": value, "offset": offset}
 
 
 def _fault_rows(
-    run_id: str, record: dict[str, Any], events: list[Event]
+    run_id: str, wall_start_ms: int, record: dict[str, Any], events: list[Event]
 ) -> Iterator[dict[str, Any]]:
     ends = {details_of(event).get("id"): event.time_ms for event in events if event.f == FAULT_END}
     for event in events:
@@ -169,7 +189,7 @@ def _fault_rows(
             "nodes": details["nodes"],
             "begin_ms": event.time_ms,
             "end_ms": ends.get(details["id"]),
-            "begin_wall_ms": event.wall_ms,
+            "begin_wall_ms": wall_start_ms + int(event.time_ms),
             "led_partitions": details["led_partitions"],
             "held_partitions": details["held_partitions"],
             "is_active_controller": details["is_active_controller"],

@@ -1,139 +1,235 @@
-"""The history of a run: one JSON object a line, in the order in which things were seen.
+"""The history of a run, version 2: one JSON object a line, in the order in which things were seen.
 
-Keys of a line (absent ones are null):
-  index      int     number of the line, from 0
-  time_ms    float   monotonic milliseconds since the run began, to the microsecond
-  wall_ms    int     milliseconds since 1970
-  process    str     who: producer-1, consumer-1, final-read, nemesis, observer, topic-creator
-  type       str     invoke | ok | fail | info; info means the outcome is unknown
-  f          str     produce | consume | create-topic | fault-begin | fault-end | observe
-  partition  int     of the experiment's topic
-  value      produce: the int written. consume: list of ints read. faults, observe: an object
-  offset     produce: the offset acknowledged. consume: list of offsets, as long as value
-  latency_ms float   on the outcome of a produce or create-topic: since its invocation
-  error      str     Kafka's error name and text
+The first line is a `Header`, every other line an `Event`. An operation of a client is a list of
+sends, polls and committed offsets, as in Jepsen's Kafka tests, with its transaction, group and
+generation where there are any. It has two events: `invoke`, then its outcome `ok`, `fail`
+(certainly no effect) or `info` (unknown). A send that timed out is `info`: its record may be in the
+log. A client may have many operations under way; an outcome states `latency_ms`, so its invocation
+was at `time_ms - latency_ms`.
 
-A produce that timed out may or may not be in the log: it is info, never fail.
+Functions (`f`), and the fields that they use:
+  send          ops: Send; invoked without offset, acknowledged with it
+  poll          ops: Poll, with group and generation if the reader is a member of a group
+  transaction   ops: Send, Poll and Commit; transaction: the transactional id; ok is committed, fail
+                is aborted
+  commit        ops: Commit; group, generation
+  assign        partitions: what the member of the group owns from now on; group, generation
+  revoke        partitions: what it gives up, before another member may own them; type info: lost
+  create-topic, delete-topic, describe-topic, list-topics
+                topic; details: the answer
+  observe       details: an observation, named by its key `what`; topic and partition if it is of
+                one partition. The kinds: `chaos.experiment.checks.leadership`
+  fault-begin, fault-end
+                details: the fault (`chaos.live.injector`)
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
+from typing import Any, Final, Literal
+
+import msgspec
 
 from kvorum.runtime.errors import CorruptData
 
 HISTORY_FILE = "history.jsonl"
+HISTORY_VERSION = 2
 
-PRODUCE = "produce"
-CONSUME = "consume"
-CREATE_TOPIC = "create-topic"
-FAULT_BEGIN = "fault-begin"
-FAULT_END = "fault-end"
-OBSERVE = "observe"
+SEND: Final = "send"
+POLL: Final = "poll"
+TRANSACTION: Final = "transaction"
+COMMIT: Final = "commit"
+ASSIGN: Final = "assign"
+REVOKE: Final = "revoke"
+CREATE_TOPIC: Final = "create-topic"
+DELETE_TOPIC: Final = "delete-topic"
+DESCRIBE_TOPIC: Final = "describe-topic"
+LIST_TOPICS: Final = "list-topics"
+OBSERVE: Final = "observe"
+FAULT_BEGIN: Final = "fault-begin"
+FAULT_END: Final = "fault-end"
 
-INVOKE = "invoke"
-OK = "ok"
-FAIL = "fail"
-INFO = "info"
+INVOKE: Final = "invoke"
+OK: Final = "ok"
+FAIL: Final = "fail"
+INFO: Final = "info"
 
-TYPES = (INVOKE, OK, FAIL, INFO)
-FUNCTIONS = (PRODUCE, CONSUME, CREATE_TOPIC, FAULT_BEGIN, FAULT_END, OBSERVE)
-
+#: Processes that are no load.
 FINAL_READ = "final-read"
 NEMESIS = "nemesis"
 OBSERVER = "observer"
 
-Value = int | str | list[int] | dict[str, object] | None
+Type = Literal["invoke", "ok", "fail", "info"]
+Function = Literal[
+    "send", "poll", "transaction", "commit", "assign", "revoke", "create-topic", "delete-topic",
+    "describe-topic", "list-topics", "observe", "fault-begin", "fault-end",
+]  # fmt: skip
 
-#: Bytes that are buffered before they are written to the file.
+#: Events younger than this may be lost if the process is killed.
+_FLUSH_INTERVAL_NS = 1_000_000_000
 _BUFFER_BYTES = 1 << 18
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One line of a history; the module docstring says what each field holds."""
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line. wall_start_ms: milliseconds since 1970 at time_ms 0; system: the name and
+    version of the system under test; run_id: the run's name in exported tables."""
+
+    history: int
+    run_id: str
+    system: str
+    wall_start_ms: int
+
+
+class Send(msgspec.Struct, frozen=True, array_like=True, tag="send", gc=False):
+    """One record written. value: unique in its topic; offset: -1 until it is acknowledged;
+    partition: -1 if the client's partitioner chooses it and has not told."""
+
+    topic: str
+    partition: int
+    value: int
+    offset: int = -1
+    key: str | None = None
+
+
+class Poll(msgspec.Struct, frozen=True, array_like=True, tag="poll", gc=False):
+    """Records of one partition that one poll returned. values[i] was read at offsets[i]; a value
+    is -1 if the record is not the load's."""
+
+    topic: str
+    partition: int
+    offsets: tuple[int, ...]
+    values: tuple[int, ...]
+
+    def records(self) -> Iterator[tuple[int, int]]:
+        """(value, offset) pairs, in the order read."""
+        return zip(self.values, self.offsets, strict=True)
+
+
+class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit", gc=False):
+    """A committed offset of a group: the next offset to read."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+Operation = Send | Poll | Commit
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One line of a history; the module docstring says which fields a function uses.
+
+    index: number of the event, from 0; time_ms: monotonic milliseconds since the run began, to the
+    microsecond; process: the client, for example producer-1; error: Kafka's error name and text.
+    """
 
     index: int
     time_ms: float
-    wall_ms: int
     process: str
-    type: str
-    f: str
+    type: Type
+    f: Function
+    ops: tuple[Operation, ...] = ()
+    topic: str | None = None
     partition: int | None = None
-    value: Value = None
-    offset: int | list[int] | None = None
+    partitions: tuple[tuple[str, int], ...] = ()
+    transaction: str | None = None
+    group: str | None = None
+    generation: int | None = None
+    details: dict[str, Any] | None = None
     latency_ms: float | None = None
     error: str | None = None
+
+    @property
+    def invoked_ms(self) -> float:
+        """The time of an outcome's invocation; of any other event its own time."""
+        return self.time_ms - (self.latency_ms or 0.0)
 
 
 class HistoryWriter:
     """Appends events to a file; may be called from several threads.
 
-    Lines get their number and time under one lock, so that index order is time order.
+    Events get their index and time under one lock, so that index order is time order.
     """
 
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "w", encoding="utf-8", buffering=_BUFFER_BYTES)  # noqa: SIM115
+    def __init__(self, path: str, *, run_id: str = "", system: str = "") -> None:
+        self._file = open(path, "wb", buffering=_BUFFER_BYTES)  # noqa: SIM115
         self._lock = threading.Lock()
+        self._encode = msgspec.json.Encoder().encode
         self._index = 0
         self._start_ns = time.monotonic_ns()
-        self._wall_start_ns = time.time_ns()
+        self._flushed_ns = 0
+        header = Header(
+            history=HISTORY_VERSION,
+            run_id=run_id,
+            system=system,
+            wall_start_ms=time.time_ns() // 1_000_000,
+        )
+        self._file.write(self._encode(header) + b"\n")
 
     def now_ms(self) -> float:
         """Milliseconds since the history began."""
         return (time.monotonic_ns() - self._start_ns) / 1e6
 
-    def produce_invoked(self, process: str, partition: int, value: int) -> float:
-        """Record that the load hands a record to the client. Returns the event's time_ms, for its
-        outcome."""
-        tail = f'"{process}","type":"invoke","f":"produce","partition":{partition},"value":{value}'
-        return self._write(tail)
-
-    def produce_acknowledged(
-        self, process: str, partition: int, value: int, offset: int, invoked_ms: float
-    ) -> None:
-        """Record that the cluster acknowledged the record at that offset."""
-        head = f'"{process}","type":"ok","f":"produce","partition":{partition},"value":{value}'
-        latency_ms = self.now_ms() - invoked_ms
-        self._write(f'{head},"offset":{offset},"latency_ms":{latency_ms:.3f}')
-
     def append(
         self,
         *,
         process: str,
-        type: str,
-        f: str,
+        type: Type,
+        f: Function,
+        ops: Sequence[Operation] = (),
+        topic: str | None = None,
         partition: int | None = None,
-        value: Value = None,
-        offset: int | Sequence[int] | None = None,
-        latency_ms: float | None = None,
+        partitions: Sequence[tuple[str, int]] = (),
+        transaction: str | None = None,
+        group: str | None = None,
+        generation: int | None = None,
+        details: dict[str, Any] | None = None,
+        invoked_ms: float | None = None,
         error: str | None = None,
     ) -> float:
-        """Append any other event. Returns its time_ms."""
-        fields: dict[str, object] = {"type": type, "f": f}
-        for key, item in (
-            ("partition", partition),
-            ("value", value),
-            ("offset", offset),
-            ("latency_ms", None if latency_ms is None else round(latency_ms, 3)),
-            ("error", error),
-        ):
-            if item is not None:
-                fields[key] = item
-        body = json.dumps(fields, separators=(",", ":"), allow_nan=False)
-        return self._write(f"{json.dumps(process)},{body[1:-1]}")
+        """Append one event. Returns its time_ms.
+
+        invoked_ms: what append returned for the invocation of this outcome.
+        """
+        with self._lock:
+            now_ns = time.monotonic_ns()
+            elapsed_ns = now_ns - self._start_ns
+            # Rounded to the microsecond here, so that what is returned is what is written.
+            time_ms = round(elapsed_ns / 1e6, 3)
+            event = Event(
+                index=self._index,
+                time_ms=time_ms,
+                process=process,
+                type=type,
+                f=f,
+                ops=tuple(ops),
+                topic=topic,
+                partition=partition,
+                partitions=tuple(partitions),
+                transaction=transaction,
+                group=group,
+                generation=generation,
+                details=details,
+                latency_ms=None if invoked_ms is None else round(time_ms - invoked_ms, 3),
+                error=error,
+            )
+            self._file.write(self._encode(event) + b"\n")
+            self._index += 1
+            if now_ns - self._flushed_ns >= _FLUSH_INTERVAL_NS:
+                self._file.flush()
+                self._flushed_ns = now_ns
+        return time_ms
 
     def flush(self) -> None:
-        """Hand everything written so far to the operating system."""
+        """Hand everything to the operating system."""
         with self._lock:
             self._file.flush()
 
     def close(self) -> None:
+        """Flush and close; the file is complete afterwards."""
         with self._lock:
             self._file.close()
 
@@ -148,63 +244,65 @@ class HistoryWriter:
     ) -> None:
         self.close()
 
-    def _write(self, tail: str) -> float:
-        with self._lock:
-            elapsed_ns = time.monotonic_ns() - self._start_ns
-            # Both times come from one start time, so that a step of the wall clock cannot reorder a
-            # history.
-            wall_ms = (self._wall_start_ns + elapsed_ns) // 1_000_000
-            self._file.write(
-                f'{{"index":{self._index},"time_ms":{elapsed_ns / 1e6:.3f},'
-                f'"wall_ms":{wall_ms},"process":{tail}}}\n'
-            )
-            self._index += 1
-        return elapsed_ns / 1e6
+
+def read_header(path: str) -> Header:
+    """The first line of a history. Raises CorruptData for a file of another version, or one that is
+    no history."""
+    with open(path, "rb") as file:
+        return _header(path, file.readline())
+
+
+def has_events(path: str) -> bool:
+    """True if a file holds more than the header that a run writes when it begins."""
+    with open(path, "rb") as file:
+        return len(file.readline()) > 0 and bool(file.readline())
 
 
 def read_history(path: str) -> Iterator[Event]:
     """The events of a file, in order.
 
-    A last line without its newline is left by a killed run and is skipped. Raises CorruptData, with
-    the line number from 1, for any other line that is not an event.
+    A last line without its newline is left by a killed run and is skipped. Raises CorruptData for a
+    file of another version, and, with the line number from 1, for any other line that is no event.
     """
-    position = 0
+    decode = msgspec.json.Decoder(Event).decode
     with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
+        line = file.readline()
+        _header(path, line)
+        position = len(line)
+        for number, line in enumerate(file, 2):
             if not line.endswith(b"\n"):
                 return
             try:
-                yield _parse(line)
-            except (ValueError, TypeError) as error:
+                event = decode(line)
+                for op in event.ops:
+                    if isinstance(op, Poll) and len(op.offsets) != len(op.values):
+                        raise ValueError("values and offsets of a poll must be as many")
+            except ValueError as error:
                 reason = f"line {number} is no history event: {error}"
                 raise CorruptData(path, position, reason) from error
             position += len(line)
+            yield event
 
 
-def _parse(line: bytes) -> Event:
-    """Raises ValueError, TypeError."""
-    event = Event(**json.loads(line))
-    if event.type not in TYPES or event.f not in FUNCTIONS:
-        raise ValueError(f"unknown type {event.type!r} or f {event.f!r}")
-    if not isinstance(event.time_ms, int | float) or not isinstance(event.wall_ms, int):
-        raise TypeError(f"time_ms {event.time_ms!r} and wall_ms {event.wall_ms!r} must be numbers")
-    if event.partition is not None and not isinstance(event.partition, int):
-        raise TypeError(f"partition {event.partition!r} must be a number")
-    if isinstance(event.value, list) and event.f == CONSUME:
-        offsets = event.offset
-        if not isinstance(offsets, list) or len(offsets) != len(event.value):
-            raise ValueError("values and offsets of a consume must be as many")
-    return event
+def _header(path: str, line: bytes) -> Header:
+    try:
+        document = msgspec.json.decode(line)
+    except ValueError as error:
+        raise CorruptData(path, 0, f"line 1 is no header of a history: {error}") from error
+    version = document.get("history", 1) if isinstance(document, dict) else None
+    if version != HISTORY_VERSION:
+        raise CorruptData(
+            path,
+            0,
+            f"a history of version {version}, this Kvorum reads version {HISTORY_VERSION}; "
+            "judge it with the release that wrote it, or run the experiment again",
+        )
+    try:
+        return msgspec.convert(document, Header)
+    except msgspec.ValidationError as error:
+        raise CorruptData(path, 0, f"line 1 is no header of a history: {error}") from error
 
 
-def records_of(event: Event) -> Iterator[tuple[int, int]]:
-    """(value, offset) pairs of a consume or of an acknowledged produce."""
-    if isinstance(event.value, list) and isinstance(event.offset, list):
-        yield from zip(event.value, event.offset, strict=True)
-    elif isinstance(event.value, int) and isinstance(event.offset, int):
-        yield event.value, event.offset
-
-
-def details_of(event: Event) -> Mapping[str, object]:
+def details_of(event: Event) -> Mapping[str, Any]:
     """The object that a fault or an observation carries; empty when there is none."""
-    return event.value if isinstance(event.value, dict) else {}
+    return event.details if event.details is not None else {}

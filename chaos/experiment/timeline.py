@@ -23,8 +23,9 @@ from kvorum.chaos.experiment.history import (
     INVOKE,
     OBSERVE,
     OK,
-    PRODUCE,
+    SEND,
     Event,
+    Send,
     details_of,
 )
 
@@ -130,13 +131,12 @@ def build_timeline(events: Iterable[Event], *, buckets_max: int = 240) -> Timeli
     gathered = _Gathered()
     seen: dict[int, tuple[object, object]] = {}
     for event in events:
-        if event.f == PRODUCE:
+        if event.f == SEND:
             _produced(timeline, gathered, event)
         elif event.f == CREATE_TOPIC:
             gathered.has_topic_load = True
             if event.type == OK:
-                invoked_ms = event.time_ms - (event.latency_ms or 0.0)
-                gathered.created.append((event.time_ms, invoked_ms))
+                gathered.created.append((event.time_ms, event.invoked_ms))
         elif event.f == FAULT_BEGIN:
             gathered.fault_begins.append(event)
         elif event.f == FAULT_END:
@@ -163,25 +163,28 @@ def percentile(sorted_values: Sequence[float], share: float) -> float | None:
 
 
 def _produced(timeline: Timeline, gathered: _Gathered, event: Event) -> None:
-    if event.partition is None:
+    sends = [op for op in event.ops if isinstance(op, Send)]
+    if not sends:
         return
     if event.type == INVOKE:
-        timeline.invoked += 1
-        gathered.invoked_at.append(event.time_ms)
-        gathered.acks.setdefault(event.partition, [])
+        timeline.invoked += len(sends)
+        for send in sends:
+            gathered.invoked_at.append(event.time_ms)
+            gathered.acks.setdefault(send.partition, [])
         return
     if event.type == OK:
-        timeline.acknowledged += 1
-        invoked_ms = event.time_ms - (event.latency_ms or 0.0)
-        gathered.acks.setdefault(event.partition, []).append((event.time_ms, invoked_ms))
+        timeline.acknowledged += len(sends)
+        for send in sends:
+            acks = gathered.acks.setdefault(send.partition, [])
+            acks.append((event.time_ms, event.invoked_ms))
         return
     if event.type == INFO:
-        timeline.unknown += 1
-        gathered.unknown_at.append(event.time_ms)
+        timeline.unknown += len(sends)
+        gathered.unknown_at += [event.time_ms] * len(sends)
     elif event.type == FAIL:
-        timeline.failed += 1
+        timeline.failed += len(sends)
     reason = event.error or "unknown"
-    timeline.error_counts[reason] = timeline.error_counts.get(reason, 0) + 1
+    timeline.error_counts[reason] = timeline.error_counts.get(reason, 0) + len(sends)
 
 
 def _observed(timeline: Timeline, seen: dict[int, tuple[object, object]], event: Event) -> None:

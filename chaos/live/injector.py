@@ -128,7 +128,7 @@ class Injector:
             process=NEMESIS,
             type=INFO,
             f=FAULT_END,
-            value={"id": injected.fault_id, "fault": fault_name(injected.fault)},
+            details={"id": injected.fault_id, "fault": fault_name(injected.fault)},
         )
 
     def end_all(self) -> None:
@@ -247,7 +247,7 @@ class Injector:
             process=NEMESIS,
             type=INFO,
             f=FAULT_BEGIN,
-            value={
+            details={
                 "id": injected.fault_id,
                 "name": injected.name,
                 "fault": fault_name(injected.fault),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from kvorum.chaos.experiment.history import INFO, OBSERVE, OBSERVER, OK, HistoryWriter
+from kvorum.chaos.experiment.history import INFO, OBSERVE, OBSERVER, OK, HistoryWriter, Type
 from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.targets import ClusterView, PartitionView
 from kvorum.metadata.inspect.history import MetadataHistory, history_of
@@ -126,7 +126,7 @@ class TopicWatch:
     def __init__(self, *, bootstrap: str, topic: str) -> None:
         from confluent_kafka.admin import AdminClient
 
-        self._topic = topic
+        self.topic = topic
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
     def state(self) -> TopicState:
@@ -134,12 +134,12 @@ class TopicWatch:
         from confluent_kafka import KafkaException
 
         try:
-            metadata = self._admin.list_topics(self._topic, timeout=METADATA_TIMEOUT_S)
+            metadata = self._admin.list_topics(self.topic, timeout=METADATA_TIMEOUT_S)
         except KafkaException as error:
             raise NotObservable(f"no metadata: {error}") from error
-        topic = metadata.topics[self._topic]
+        topic = metadata.topics[self.topic]
         if topic.error is not None:
-            raise NotObservable(f"topic {self._topic}: {topic.error}")
+            raise NotObservable(f"topic {self.topic}: {topic.error}")
         partitions = topic.partitions
         return TopicState(
             leaders={number: partitions[number].leader for number in sorted(partitions)},
@@ -260,12 +260,18 @@ class Observer(threading.Thread):
 
     def _note(
         self,
-        type: str,
+        type: Type,
         details: dict[str, object],
         *,
         partition: int | None = None,
         error: str | None = None,
     ) -> None:
         self._history.append(
-            process=OBSERVER, type=type, f=OBSERVE, partition=partition, value=details, error=error
+            process=OBSERVER,
+            type=type,
+            f=OBSERVE,
+            topic=None if partition is None else self._watch.topic,
+            partition=partition,
+            details=details,
+            error=error,
         )

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter
+from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
 from kvorum.chaos.experiment.report import RUN_FILE, write_report
 from kvorum.chaos.experiment.scenario import Experiment, load_experiment
 from kvorum.chaos.live.cluster import LiveCluster
@@ -108,7 +108,7 @@ def _make_room(run_dir: Path) -> None:
     history = run_dir / HISTORY_FILE
     if not history.exists():
         return
-    if history.stat().st_size > 0:
+    if has_events(str(history)):
         raise ConfigError(f"{run_dir} already holds a run; name another folder")
     for name in (_CLUSTER, _LOGS):
         shutil.rmtree(run_dir / name, ignore_errors=True)
@@ -194,7 +194,7 @@ class _Session:
             (self._run_dir / RUN_FILE).write_text(text, encoding="utf-8")
 
     def _run(self, stack: ExitStack) -> None:
-        history = stack.enter_context(HistoryWriter(str(self._run_dir / HISTORY_FILE)))
+        history = stack.enter_context(self._open_history())
         cluster, toxiproxy = self._start_cluster(stack)
         bootstrap = cluster.plan.bootstrap()
         watch = self._create_topic(cluster, bootstrap)
@@ -255,6 +255,13 @@ class _Session:
         observer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
         self._final_read(bootstrap, history)
         self._export_metadata(cluster)
+
+    def _open_history(self) -> HistoryWriter:
+        return HistoryWriter(
+            str(self._run_dir / HISTORY_FILE),
+            run_id=f"{self._record['started_wall_ms']}-{self._record['seed']}",
+            system="kvorum",
+        )
 
     def _start_cluster(self, stack: ExitStack) -> tuple[LiveCluster, ToxiproxyServer]:
         controllers, brokers = self._configuration.controllers, self._configuration.brokers

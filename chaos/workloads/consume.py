@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvorum.chaos.experiment.history import CONSUME, FINAL_READ, INFO, OBSERVE, OK, HistoryWriter
+from kvorum.chaos.experiment.history import FINAL_READ, INFO, OBSERVE, OK, POLL, HistoryWriter, Poll
 from kvorum.chaos.workloads.records import decode
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError
@@ -60,7 +60,7 @@ class ConsumeLoad(threading.Thread):
         self.join(timeout_ms / 1000)
 
     def _note(self, batches: dict[int, _Batch], errors: list[str]) -> None:
-        _write(self._history, CONSUMER, batches, errors)
+        _write(self._history, CONSUMER, self._topic, batches, errors)
         for partition, batch in batches.items():
             self.next_offsets[partition] = batch.offsets[-1] + 1
 
@@ -76,8 +76,9 @@ class ConsumeLoad(threading.Thread):
                     process=CONSUMER,
                     type=OK,
                     f=OBSERVE,
+                    topic=self._topic,
                     partition=partition,
-                    value={"what": "watermark", "high_watermark": high_watermark},
+                    details={"what": "watermark", "high_watermark": high_watermark},
                 )
 
 
@@ -103,7 +104,7 @@ def final_read(
         consumer.assign(_assignment(topic, reached))
         while monotonic_ms() < deadline_ms and _is_behind(reached, bounds):
             batches, errors = _sorted_out(consumer.consume(_BATCH_RECORDS_MAX, timeout=_POLL_S))
-            _write(history, FINAL_READ, batches, errors)
+            _write(history, FINAL_READ, topic, batches, errors)
             for partition, batch in batches.items():
                 reached[partition] = batch.offsets[-1] + 1
     finally:
@@ -116,7 +117,14 @@ def final_read(
             "end_offset": end_offset,
             "next_offset": reached.get(partition, start_offset),
         }
-        history.append(process=FINAL_READ, type=OK, f=OBSERVE, partition=partition, value=details)
+        history.append(
+            process=FINAL_READ,
+            type=OK,
+            f=OBSERVE,
+            topic=topic,
+            partition=partition,
+            details=details,
+        )
     return len(bounds) == partitions and not _is_behind(reached, bounds)
 
 
@@ -199,16 +207,17 @@ def _sorted_out(messages: list[Any]) -> tuple[dict[int, _Batch], list[str]]:
 
 
 def _write(
-    history: HistoryWriter, process: str, batches: dict[int, _Batch], errors: list[str]
+    history: HistoryWriter,
+    process: str,
+    topic: str,
+    batches: dict[int, _Batch],
+    errors: list[str],
 ) -> None:
-    for partition, batch in sorted(batches.items()):
-        history.append(
-            process=process,
-            type=OK,
-            f=CONSUME,
-            partition=partition,
-            value=batch.values,
-            offset=batch.offsets,
-        )
+    if batches:
+        ops = [
+            Poll(topic, partition, tuple(batch.offsets), tuple(batch.values))
+            for partition, batch in sorted(batches.items())
+        ]
+        history.append(process=process, type=OK, f=POLL, ops=ops)
     for error in errors:
-        history.append(process=process, type=INFO, f=CONSUME, error=error)
+        history.append(process=process, type=INFO, f=POLL, error=error)

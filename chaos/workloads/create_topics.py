@@ -9,7 +9,15 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from kvorum.chaos.experiment.history import CREATE_TOPIC, FAIL, INFO, INVOKE, OK, HistoryWriter
+from kvorum.chaos.experiment.history import (
+    CREATE_TOPIC,
+    FAIL,
+    INFO,
+    INVOKE,
+    OK,
+    HistoryWriter,
+    Type,
+)
 
 _REQUEST_TIMEOUT_S = 10.0
 _TOPICS_MAX = 5_000
@@ -66,8 +74,9 @@ class CreateTopicsLoad(threading.Thread):
 
         name = f"{self._prefix}-{number}"
         topic = NewTopic(name, num_partitions=1, replication_factor=self._replication_factor)
-        invoked_ms = self._history.append(process=PROCESS, type=INVOKE, f=CREATE_TOPIC, value=name)
-        kind, reason = OK, None
+        invoked_ms = self._history.append(process=PROCESS, type=INVOKE, f=CREATE_TOPIC, topic=name)
+        kind: Type = OK
+        reason = None
         try:
             admin.create_topics(
                 [topic],
@@ -84,7 +93,7 @@ class CreateTopicsLoad(threading.Thread):
             process=PROCESS,
             type=kind,
             f=CREATE_TOPIC,
-            value=name,
-            latency_ms=self._history.now_ms() - invoked_ms,
+            topic=name,
+            invoked_ms=invoked_ms,
             error=reason,
         )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kvorum.chaos.experiment.history import FAIL, INFO, PRODUCE, HistoryWriter
+from kvorum.chaos.experiment.history import FAIL, INFO, INVOKE, OK, SEND, HistoryWriter, Send
 from kvorum.chaos.experiment.scenario import WorkloadPlan
 from kvorum.chaos.workloads.records import encode
 from kvorum.runtime.errors import KvorumError
@@ -139,43 +139,40 @@ class ProduceLoad(threading.Thread):
     def _send(self, producer: Any, process: str, partition: int) -> None:
         value = self._next_value[partition]
         self._next_value[partition] += 1
-        invoked_ms = self._history.produce_invoked(process, partition, value)
+        send = Send(self._topic, partition, value)
+        invoked_ms = self._history.append(process=process, type=INVOKE, f=SEND, ops=(send,))
         try:
             producer.produce(
                 self._topic,
                 value=encode(value, self._plan.record_bytes),
                 partition=partition,
-                on_delivery=self._outcome(process, partition, value, invoked_ms),
+                on_delivery=self._outcome(process, send, invoked_ms),
             )
         except BufferError:
-            self._failed(process, partition, value, invoked_ms, "_QUEUE_FULL")
+            self._failed(process, send, invoked_ms, "_QUEUE_FULL")
 
-    def _outcome(
-        self, process: str, partition: int, value: int, invoked_ms: float
-    ) -> Callable[[Any, Any], None]:
+    def _outcome(self, process: str, send: Send, invoked_ms: float) -> Callable[[Any, Any], None]:
         def delivered(error: Any, message: Any) -> None:
             if error is None:
                 self.acknowledged += 1
-                self._history.produce_acknowledged(
-                    process, partition, value, message.offset(), invoked_ms
+                written = Send(send.topic, send.partition, send.value, message.offset())
+                self._history.append(
+                    process=process, type=OK, f=SEND, ops=(written,), invoked_ms=invoked_ms
                 )
             else:
-                self._failed(process, partition, value, invoked_ms, error.name())
+                self._failed(process, send, invoked_ms, error.name())
 
         return delivered
 
-    def _failed(
-        self, process: str, partition: int, value: int, invoked_ms: float, error: str
-    ) -> None:
+    def _failed(self, process: str, send: Send, invoked_ms: float, error: str) -> None:
         is_certain = error in _CERTAIN_FAILURES
         self.unknown += not is_certain
         self._history.append(
             process=process,
             type=FAIL if is_certain else INFO,
-            f=PRODUCE,
-            partition=partition,
-            value=value,
-            latency_ms=self._history.now_ms() - invoked_ms,
+            f=SEND,
+            ops=(send,),
+            invoked_ms=invoked_ms,
             error=error,
         )
 
@@ -185,5 +182,5 @@ class ProduceLoad(threading.Thread):
         if error.fatal():
             self._fatal = True
             self._history.append(
-                process=f"producer-{self._openings}", type=INFO, f=PRODUCE, error=error.str()
+                process=f"producer-{self._openings}", type=INFO, f=SEND, error=error.str()
             )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.history import Event
+import msgspec
+
+from kvorum.chaos.experiment.history import HISTORY_VERSION, Event, Header, Poll, Send
+
+TOPIC = "orders"
 
 
 class HistoryBuilder:
@@ -20,7 +25,6 @@ class HistoryBuilder:
         event = Event(
             index=len(self.events),
             time_ms=self._now_ms,
-            wall_ms=1_700_000_000_000 + int(self._now_ms),
             process=process,
             type=type,
             f=f,
@@ -41,30 +45,40 @@ class HistoryBuilder:
     ) -> None:
         """A record invoked and acknowledged latency_ms later (at at_ms)."""
         begun = None if at_ms is None else at_ms - latency_ms
-        self.add(process, "invoke", "produce", partition=partition, value=value, at_ms=begun)
-        self.add(
-            process,
-            "ok",
-            "produce",
-            partition=partition,
-            value=value,
-            offset=offset,
-            latency_ms=latency_ms,
-            at_ms=at_ms,
+        self.sent("invoke", partition, value, process=process, at_ms=begun)
+        self.sent(
+            "ok", partition, value, offset, process=process, latency_ms=latency_ms, at_ms=at_ms
         )
+
+    def sent(
+        self,
+        type: str,
+        partition: int,
+        value: int,
+        offset: int = -1,
+        *,
+        process: str = "producer-1",
+        **fields: Any,
+    ) -> None:
+        """One event of one record."""
+        ops = (Send(TOPIC, partition, value, offset),)
+        self.add(process, type, "send", ops=ops, **fields)
 
     def consumed(
         self, partition: int, pairs: list[tuple[int, int]], process: str = "consumer-1"
     ) -> None:
         """(value, offset) pairs, polled in one batch."""
-        self.add(
-            process,
-            "ok",
-            "consume",
-            partition=partition,
-            value=[value for value, _ in pairs],
-            offset=[offset for _, offset in pairs],
+        offsets = tuple(offset for _, offset in pairs)
+        values = tuple(value for value, _ in pairs)
+        self.add(process, "ok", "poll", ops=(Poll(TOPIC, partition, offsets, values),))
+
+    def write(self, path: str) -> None:
+        """The history as a file."""
+        header = Header(
+            history=HISTORY_VERSION, run_id="r", system="kvorum 1", wall_start_ms=1_700_000_000_000
         )
+        lines = [msgspec.json.encode(item) + b"\n" for item in (header, *self.events)]
+        Path(path).write_bytes(b"".join(lines))
 
     def final(
         self, partition: int, pairs: list[tuple[int, int]], end_offset: int | None = None
@@ -81,7 +95,8 @@ class HistoryBuilder:
         )
 
     def observed(self, *, partition: int | None = None, **details: Any) -> None:
-        self.add("observer", "ok", "observe", partition=partition, value=details)
+        topic = None if partition is None else TOPIC
+        self.add("observer", "ok", "observe", topic=topic, partition=partition, details=details)
 
     def fault(
         self,
@@ -109,10 +124,10 @@ class HistoryBuilder:
             "injection_ms": 0.1,
             **details,
         }
-        self.add("nemesis", "info", "fault-begin", value=value, at_ms=begin_ms)
+        self.add("nemesis", "info", "fault-begin", details=value, at_ms=begin_ms)
         if end_ms is not None:
             end = {"id": fault_id, "fault": kind}
-            self.add("nemesis", "info", "fault-end", value=end, at_ms=end_ms)
+            self.add("nemesis", "info", "fault-end", details=end, at_ms=end_ms)
 
 
 def good_history() -> HistoryBuilder:

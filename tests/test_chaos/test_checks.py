@@ -35,10 +35,8 @@ def test_acknowledged_record_missing_from_the_final_read_is_lost():
 def test_record_of_unknown_outcome_may_be_missing_or_present():
     history = HistoryBuilder()
     for value in range(3):
-        history.add("producer-1", "invoke", "produce", partition=0, value=value)
-        history.add(
-            "producer-1", "info", "produce", partition=0, value=value, error="_MSG_TIMED_OUT"
-        )
+        history.sent("invoke", 0, value)
+        history.sent("info", 0, value, error="_MSG_TIMED_OUT")
     history.final(0, [(1, 0)])
     assert broken(history) == set()
 
@@ -131,8 +129,8 @@ def test_offset_gap_in_the_log_itself_is_no_skip():
 
 def test_read_of_a_failed_or_unwritten_value_is_phantom():
     history = HistoryBuilder()
-    history.add("producer-1", "invoke", "produce", partition=0, value=0)
-    history.add("producer-1", "fail", "produce", partition=0, value=0, error="MSG_SIZE_TOO_LARGE")
+    history.sent("invoke", 0, 0)
+    history.sent("fail", 0, 0, error="MSG_SIZE_TOO_LARGE")
     history.final(0, [(0, 0), (77, 1)])
     found = outcome(history, "phantom")
     assert [finding.value for finding in found.findings] == [0, 77]

@@ -4,53 +4,110 @@ import threading
 
 import pytest
 
-from kvorum.chaos.experiment.history import HistoryWriter, read_history, records_of
+from kvorum.chaos.experiment.history import (
+    Commit,
+    HistoryWriter,
+    Poll,
+    Send,
+    read_header,
+    read_history,
+)
 from kvorum.chaos.workloads.records import decode, encode
 from kvorum.runtime.errors import CorruptData
 
 
+def send(history: HistoryWriter, value: int, process: str = "producer-1") -> float:
+    ops = (Send("orders", 0, value),)
+    return history.append(process=process, type="invoke", f="send", ops=ops)
+
+
 def test_history_reads_back_what_was_written(tmp_path):
     path = str(tmp_path / "history.jsonl")
-    with HistoryWriter(path) as history:
-        invoked_ms = history.produce_invoked("producer-1", 2, 7)
-        history.produce_acknowledged("producer-1", 2, 7, 41, invoked_ms)
+    poll = Poll("orders", 2, (41, 43), (7, 8))
+    commit = Commit("orders", 2, 44)
+    with HistoryWriter(path, run_id="r1", system="kvorum 1.0") as history:
+        invoked_ms = send(history, 7)
+        done = Send("orders", 0, 7, 41, "key")
         history.append(
-            process="consumer-1", type="ok", f="consume", partition=2, value=[7, 8], offset=[41, 43]
+            process="producer-1", type="ok", f="send", ops=(done,), invoked_ms=invoked_ms
         )
-        history.append(process="nemesis", type="info", f="fault-begin", value={"id": 0, "n": 'a"b'})
+        history.append(
+            process="copier-1",
+            type="ok",
+            f="transaction",
+            ops=(poll, done, commit),
+            transaction="copy-1",
+            group="g",
+            generation=3,
+        )
+        history.append(
+            process="member-1", type="ok", f="assign", partitions=(("orders", 2),), group="g"
+        )
+        history.append(
+            process="nemesis", type="info", f="fault-begin", details={"id": 0, "n": 'a"b'}
+        )
+    header = read_header(path)
+    assert (header.history, header.run_id, header.system) == (2, "r1", "kvorum 1.0")
     events = list(read_history(path))
-    assert [event.index for event in events] == [0, 1, 2, 3]
+    assert [event.index for event in events] == [0, 1, 2, 3, 4]
     assert [event.time_ms for event in events] == sorted(event.time_ms for event in events)
-    assert (events[0].type, events[0].value, events[0].time_ms) == (
-        "invoke",
-        7,
-        round(invoked_ms, 3),
-    )
-    assert list(records_of(events[1])) == [(7, 41)]
-    assert 0 <= events[1].latency_ms <= events[1].time_ms
-    assert list(records_of(events[2])) == [(7, 41), (8, 43)]
-    assert events[3].value == {"id": 0, "n": 'a"b'}
+    assert (events[0].type, events[0].time_ms) == ("invoke", invoked_ms)
+    assert events[0].ops == (Send("orders", 0, 7),)
+    assert events[1].ops == (done,)
+    assert events[1].invoked_ms == pytest.approx(invoked_ms)
+    assert events[2].ops == (poll, done, commit)
+    assert (events[2].transaction, events[2].group, events[2].generation) == ("copy-1", "g", 3)
+    assert list(poll.records()) == [(7, 41), (8, 43)]
+    assert events[3].partitions == (("orders", 2),)
+    assert events[4].details == {"id": 0, "n": 'a"b'}
 
 
 def test_half_a_last_line_is_left_out(tmp_path):
     path = tmp_path / "history.jsonl"
     with HistoryWriter(str(path)) as history:
-        history.produce_invoked("producer-1", 0, 0)
-        history.produce_invoked("producer-1", 0, 1)
+        send(history, 0)
+        send(history, 1)
     path.write_bytes(path.read_bytes()[:-5])
-    assert [event.value for event in read_history(str(path))] == [0]
+    assert [event.ops[0].value for event in read_history(str(path))] == [0]
+
+
+def test_a_history_of_another_version_is_refused_with_the_way_out(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"index":0,"time_ms":0.1,"wall_ms":1,"process":"p","type":"ok","f":"produce"}')
+    for read in (read_header, lambda path: list(read_history(path))):
+        with pytest.raises(CorruptData, match="of version 1, this Kvorum reads version 2; judge"):
+            read(str(path))
+
+
+@pytest.mark.parametrize("text", ["", "x\n", "[1]\n", '{"history":2}\n'])
+def test_a_file_without_a_header_is_no_history(tmp_path, text):
+    path = tmp_path / "history.jsonl"
+    path.write_text(text)
+    with pytest.raises(CorruptData):
+        list(read_history(str(path)))
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b'{"index": 0}\n', b"[]\n"])
 def test_damaged_line_is_reported_with_its_place(tmp_path, line):
     path = tmp_path / "history.jsonl"
     with HistoryWriter(str(path)) as history:
-        history.produce_invoked("producer-1", 0, 0)
+        send(history, 0)
     size = path.stat().st_size
     path.write_bytes(path.read_bytes() + line)
     with pytest.raises(CorruptData) as damaged:
         list(read_history(str(path)))
     assert damaged.value.position == size
+
+
+def test_what_was_written_a_second_ago_survives_a_killed_run(tmp_path, monkeypatch):
+    now_ns = 0
+    monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)
+    path = str(tmp_path / "history.jsonl")
+    with HistoryWriter(path) as history:
+        for value in range(5):
+            now_ns += 400_000_000
+            send(history, value)
+        assert len(list(read_history(path))) >= 3
 
 
 def test_threads_never_share_an_index_nor_go_back_in_time(tmp_path):
@@ -59,7 +116,7 @@ def test_threads_never_share_an_index_nor_go_back_in_time(tmp_path):
 
         def write(process: str) -> None:
             for value in range(500):
-                history.produce_invoked(process, 0, value)
+                send(history, value, process)
 
         threads = [threading.Thread(target=write, args=(f"producer-{n}",)) for n in range(4)]
         for thread in threads:

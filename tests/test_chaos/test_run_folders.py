@@ -54,7 +54,7 @@ def test_a_run_that_ended_before_its_first_event_does_not_refuse_the_next(
 def test_a_run_of_which_something_is_known_is_kept(tmp_path, experiment, monkeypatch):
     monkeypatch.setattr(runner, "find_server", lambda: "")
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "history.jsonl").write_text("{}\n")
+    (tmp_path / "run" / "history.jsonl").write_text("{}\n{}\n")
     with pytest.raises(ConfigError, match="already holds a run"):
         run(experiment, output_dir=str(tmp_path / "run"))
-    assert (tmp_path / "run" / "history.jsonl").read_text() == "{}\n"
+    assert (tmp_path / "run" / "history.jsonl").read_text() == "{}\n{}\n"

@@ -28,7 +28,7 @@ def test_silence_of_the_cluster_is_where_no_partition_acknowledges():
 
 def test_partition_that_never_acknowledges_is_silent_for_the_whole_load():
     history = HistoryBuilder()
-    history.add("producer-1", "invoke", "produce", partition=5, value=0, at_ms=0)
+    history.sent("invoke", 5, 0, at_ms=0)
     steady(history, 10, 1010, partitions=(0,))
     timeline = build_timeline(history.events)
     assert timeline.partition_silences[5][0].length_ms == pytest.approx(1001)
@@ -39,12 +39,8 @@ def test_recovery_counts_only_records_written_after_the_fault():
     steady(history, 0, 500, partitions=(0,))
     history.fault(7, 500, 900, led=[0], held=[0, 1])
     # On its way when the fault struck: says nothing about fail-over.
-    history.add(
-        "producer-1", "ok", "produce", partition=0, value=-1, offset=9, latency_ms=30, at_ms=510
-    )
-    history.add(
-        "producer-1", "ok", "produce", partition=0, value=-2, offset=10, latency_ms=280, at_ms=800
-    )
+    history.sent("ok", 0, -1, 9, latency_ms=30, at_ms=510)
+    history.sent("ok", 0, -2, 10, latency_ms=280, at_ms=800)
     steady(history, 900, 1000, partitions=(0,))
     (fault,) = build_timeline(history.events).faults
     led, held = fault.recoveries
@@ -58,7 +54,7 @@ def test_controller_recovers_with_the_next_topic_asked_for_after_its_death():
     steady(history, 0, 100)
     history.fault(0, 100, None, is_active_controller=True)
     for at_ms, latency_ms in ((150, 80), (450, 340), (500, 10)):
-        history.add("t", "ok", "create-topic", value="x", at_ms=at_ms, latency_ms=latency_ms)
+        history.add("t", "ok", "create-topic", topic="x", at_ms=at_ms, latency_ms=latency_ms)
     steady(history, 500, 1000)
     timeline = build_timeline(history.events)
     assert timeline.faults[0].controller_recovery_ms == 350

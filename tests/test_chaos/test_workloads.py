@@ -75,7 +75,7 @@ def test_records_that_nobody_answers_for_are_unknown_and_never_failed(tmp_path):
         eventually(lambda: load.unknown >= 5, "records time out")
         load.stop()
         assert load.failure is None
-    outcomes = {event.type for event in read_history(path) if event.value is not None}
+    outcomes = {event.type for event in read_history(path) if event.ops}
     assert outcomes == {"invoke", "info"}
 
 

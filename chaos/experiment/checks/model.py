@@ -10,16 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kvorum.chaos.experiment.history import (
-    CONSUME,
     FAIL,
     FINAL_READ,
     INFO,
     OBSERVE,
     OK,
-    PRODUCE,
+    POLL,
+    SEND,
     Event,
+    Poll,
+    Send,
     details_of,
-    records_of,
 )
 
 #: Findings that each check keeps as text; the count continues beyond them.
@@ -142,10 +143,14 @@ def gather(events: Iterable[Event]) -> Evidence:
     for event in events:
         if event.f == OBSERVE:
             _observe(evidence, event)
-        elif event.partition is not None and event.f == PRODUCE:
-            _produce(_partition(evidence, event.partition), event)
-        elif event.partition is not None and event.f == CONSUME and event.type == OK:
-            _consume(_partition(evidence, event.partition), event)
+        elif event.f == SEND:
+            for op in event.ops:
+                if isinstance(op, Send):
+                    _send(_partition(evidence, op.partition), event, op)
+        elif event.f == POLL and event.type == OK:
+            for op in event.ops:
+                if isinstance(op, Poll):
+                    _poll(_partition(evidence, op.partition), event, op)
     return evidence
 
 
@@ -156,25 +161,22 @@ def _partition(evidence: Evidence, partition: int) -> PartitionEvidence:
     return found
 
 
-def _produce(partition: PartitionEvidence, event: Event) -> None:
-    if not isinstance(event.value, int):
-        return
+def _send(partition: PartitionEvidence, event: Event, send: Send) -> None:
     if event.type == OK:
-        for value, offset in records_of(event):
-            partition.acknowledged.append((value, offset, event.process))
+        partition.acknowledged.append((send.value, send.offset, event.process))
     elif event.type == INFO:
-        partition.unknown.add(event.value)
+        partition.unknown.add(send.value)
     elif event.type == FAIL:
-        partition.failed.add(event.value)
+        partition.failed.add(send.value)
     else:
-        partition.invoked.add(event.value)
+        partition.invoked.add(send.value)
 
 
-def _consume(partition: PartitionEvidence, event: Event) -> None:
+def _poll(partition: PartitionEvidence, event: Event, poll: Poll) -> None:
     if event.process == FINAL_READ:
-        partition.final.extend(records_of(event))
+        partition.final.extend(poll.records())
     else:
-        partition.polled.setdefault(event.process, []).extend(records_of(event))
+        partition.polled.setdefault(event.process, []).extend(poll.records())
 
 
 def _observe(evidence: Evidence, event: Event) -> None:
