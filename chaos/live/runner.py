@@ -28,9 +28,10 @@ from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.nemesis import Nemesis
+from kvorum.chaos.live.observation.nodes import views_of
+from kvorum.chaos.live.observation.observer import Observer
 from kvorum.chaos.live.observe import (
     NotObservable,
-    Observer,
     TopicState,
     TopicWatch,
     metadata_history,
@@ -206,7 +207,8 @@ class _Session:
             partitions=self._topic.partitions,
             history=history,
         )
-        observer = Observer(cluster=cluster, watch=watch, history=history)
+        views = views_of(cluster.nodes(), topic=self._topic.name, is_kvorum=True)
+        observer = Observer(views=views, history=history)
         for reader in (consumer, observer):
             reader.start()
             stack.callback(reader.stop, timeout_ms=_THREAD_TIMEOUT_MS)
