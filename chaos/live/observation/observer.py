@@ -73,13 +73,13 @@ class Observer:
                 self._write(item)
 
     def _write(self, item: Observation) -> None:
-        is_partition = isinstance(item, PartitionSeen)
+        partition = item if isinstance(item, PartitionSeen) else None
         self._history.append(
             process=OBSERVER,
             type=INFO if isinstance(item, Unanswered) else OK,
             f=OBSERVE,
-            topic=item.topic if is_partition else None,
-            partition=item.partition if is_partition else None,
+            topic=partition.topic if partition else None,
+            partition=partition.partition if partition else None,
             details=item.details(),
             error=item.error if isinstance(item, Unanswered) else None,
         )
