@@ -260,8 +260,7 @@ class Log:
 
         A batch cut off at the end is left for the next fetch. A base offset may be above
         `end_offset`, after a compaction gap; below it only in an empty log whose start lies inside
-        the batch. Otherwise raises OutOfOrderAppend, or BatchError if a CRC does not match; then
-        nothing is appended.
+        the batch. Raises OutOfOrderAppend, or BatchError if a CRC does not match.
         """
         base_offset = self.base_below_start(batches)
         placed = place_as_follower(
