@@ -88,16 +88,17 @@ def run(
     progress: Callable[[str], None] | None = None,
     seed: int | None = None,
     system: str = "kvorum",
+    kafka_libs: str | None = None,
 ) -> RunResult:
     """Run an experiment on a fresh cluster and write everything into output_dir.
 
-    seed: replaces the file's own seed. system: the system under test, see `choose_system`. Raises
+    seed: replaces the file's own seed. system, kafka_libs: see `choose_system`. Raises
     ConfigError for an invalid experiment, an experiment that the system cannot carry out, or an
     output_dir that already has a run, and KvorumError if the run could not be carried out. A broken
     guarantee of the cluster is not an exception but a verdict.
     """
     experiment = load_experiment(experiment_path, seed=seed)
-    choice = choose_system(system)
+    choice = choose_system(system, kafka_libs=kafka_libs)
     refuse_what_cannot_be(experiment, choice)
     run_dir = Path(output_dir)
     # Checked before the folder is created: without a toxiproxy server the run cannot begin.

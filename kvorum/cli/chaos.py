@@ -41,8 +41,22 @@ def chaos() -> None:
     help="Folder of the run.  [default: ./chaos-runs/NAME-TIME]",
 )
 @click.option("--seed", type=int, default=None, help="In place of the file's own seed.")
+@click.option(
+    "--system",
+    default="kvorum",
+    show_default=True,
+    help="The system under test: kvorum or kafka.",
+)
+@click.option(
+    "--kafka-libs",
+    type=click.Path(file_okay=False),
+    default=None,
+    help="Folder of Apache Kafka's jars.  [default: KAFKA_HOME/libs]",
+)
 @output_option
-def run(file: str, out: str | None, seed: int | None, output: str) -> None:
+def run(
+    file: str, out: str | None, seed: int | None, system: str, kafka_libs: str | None, output: str
+) -> None:
     """Run the experiment in FILE on a fresh cluster behind toxiproxy; ends in a verdict."""
     if out is None:
         name = os.path.splitext(os.path.basename(file))[0]
@@ -52,7 +66,12 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
 
     try:
         result = run_experiment(
-            file, output_dir=out, progress=lambda line: click.echo(line, err=True), seed=seed
+            file,
+            output_dir=out,
+            progress=lambda line: click.echo(line, err=True),
+            seed=seed,
+            system=system,
+            kafka_libs=kafka_libs,
         )
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
