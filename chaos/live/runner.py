@@ -41,6 +41,7 @@ from kvorum.chaos.live.systems.opening import (
     Opened,
     SystemChoice,
     choose_system,
+    configuration_for,
     open_system,
     refuse_what_cannot_be,
 )
@@ -89,20 +90,25 @@ def run(
     seed: int | None = None,
     system: str = "kvorum",
     kafka_libs: str | None = None,
+    is_owned: bool = False,
 ) -> RunResult:
     """Run an experiment on a fresh cluster and write everything into output_dir.
 
-    seed: replaces the file's own seed. system, kafka_libs: see `choose_system`. Raises
+    seed: replaces the file's own seed. system, kafka_libs, is_owned: see `choose_system`. Raises
     ConfigError for an invalid experiment, an experiment that the system cannot carry out, or an
     output_dir that already has a run, and KvorumError if the run could not be carried out. A broken
     guarantee of the cluster is not an exception but a verdict.
     """
     experiment = load_experiment(experiment_path, seed=seed)
-    choice = choose_system(system, kafka_libs=kafka_libs)
+    choice = choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned)
     refuse_what_cannot_be(experiment, choice)
+    experiment = dataclasses.replace(
+        experiment, configuration=configuration_for(choice, experiment.configuration)
+    )
     run_dir = Path(output_dir)
     # Checked before the folder is created: without a toxiproxy server the run cannot begin.
-    find_server()
+    if choice.has_own_toxiproxy:
+        find_server()
     _make_room(run_dir)
     (run_dir / LOGS).mkdir(parents=True, exist_ok=True)
     shutil.copyfile(experiment_path, run_dir / f"experiment{Path(experiment_path).suffix}")
@@ -168,6 +174,8 @@ class _Session:
         self._choice = choice
         self._configuration = experiment.configuration
         self._topic = experiment.configuration.topic
+        #: As the cluster knows it; targets have the experiment's own name.
+        self._topic_name = self._topic.name
         self._run_dir = run_dir
         self._progress = progress
         self._rng = random.Random(f"{experiment.configuration.seed}/targets")
@@ -215,12 +223,13 @@ class _Session:
         opened = self._start_system(stack)
         system = opened.system
         bootstrap = system.bootstrap()
+        self._topic_name = system.topic_prefix + self._topic.name
         watch = self._create_topic(bootstrap)
         load = self._start_producer(stack, bootstrap, history)
         creations = self._start_creations(stack, bootstrap, history)
         consumer = ConsumeLoad(
             bootstrap=bootstrap,
-            topic=self._topic.name,
+            topic=self._topic_name,
             partitions=self._topic.partitions,
             history=history,
         )
@@ -290,22 +299,23 @@ class _Session:
         from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
         plan = self._topic
+        name = self._topic_name
         topic = NewTopic(
-            plan.name,
+            name,
             num_partitions=plan.partitions,
             replication_factor=plan.replication_factor,
             config={"min.insync.replicas": str(plan.min_insync_replicas)},
         )
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
         try:
-            admin.create_topics([topic], request_timeout=_TOPIC_TIMEOUT_S)[plan.name].result()
+            admin.create_topics([topic], request_timeout=_TOPIC_TIMEOUT_S)[name].result()
         except KafkaException as error:
-            raise KvorumError(f"topic {plan.name} cannot be created: {error}") from error
-        watch = TopicWatch(bootstrap=bootstrap, topic=plan.name)
+            raise KvorumError(f"topic {name} cannot be created: {error}") from error
+        watch = TopicWatch(bootstrap=bootstrap, topic=name)
         wait_until(
             lambda: _is_whole(_state_or_none(watch), plan.partitions),
             timeout_ms=self._configuration.start_timeout_ms,
-            what=f"every partition of {plan.name} is led and replicated",
+            what=f"every partition of {name} is led and replicated",
         )
         return watch
 
@@ -314,7 +324,7 @@ class _Session:
     ) -> ProduceLoad:
         load = ProduceLoad(
             bootstrap=bootstrap,
-            topic=self._topic.name,
+            topic=self._topic_name,
             partitions=self._topic.partitions,
             plan=self._configuration.workload,
             history=history,
@@ -335,7 +345,7 @@ class _Session:
             return None
         creations = CreateTopicsLoad(
             bootstrap=bootstrap,
-            prefix=f"{self._topic.name}-side",
+            prefix=f"{self._topic_name}-side",
             replication_factor=self._topic.replication_factor,
             per_second=per_second,
             history=history,
@@ -367,7 +377,7 @@ class _Session:
         partitions = self._topic.partitions
         ends = end_offsets(
             bootstrap=bootstrap,
-            topic=self._topic.name,
+            topic=self._topic_name,
             partitions=partitions,
             timeout_ms=timeout_ms,
         )
@@ -400,7 +410,7 @@ class _Session:
     def _final_read(self, bootstrap: str, history: HistoryWriter) -> None:
         is_complete = final_read(
             bootstrap=bootstrap,
-            topic=self._topic.name,
+            topic=self._topic_name,
             partitions=self._topic.partitions,
             history=history,
             timeout_ms=self._patience_ms(_FINAL_READ_TIMEOUT_MS),

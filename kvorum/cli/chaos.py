@@ -45,7 +45,7 @@ def chaos() -> None:
     "--system",
     default="kvorum",
     show_default=True,
-    help="The system under test: kvorum or kafka.",
+    help="The system under test: kvorum, kafka, or FILE.toml of a cluster that runs already.",
 )
 @click.option(
     "--kafka-libs",
@@ -53,11 +53,23 @@ def chaos() -> None:
     default=None,
     help="Folder of Apache Kafka's jars.  [default: KAFKA_HOME/libs]",
 )
+@click.option(
+    "--i-own-this-cluster",
+    "is_owned",
+    is_flag=True,
+    help="The cluster in FILE.toml may be broken.",
+)
 @output_option
 def run(
-    file: str, out: str | None, seed: int | None, system: str, kafka_libs: str | None, output: str
+    file: str,
+    out: str | None,
+    seed: int | None,
+    system: str,
+    kafka_libs: str | None,
+    is_owned: bool,
+    output: str,
 ) -> None:
-    """Run the experiment in FILE on a fresh cluster behind toxiproxy; ends in a verdict."""
+    """Run the experiment in FILE on a cluster behind toxiproxy; ends in a verdict."""
     if out is None:
         name = os.path.splitext(os.path.basename(file))[0]
         out = f"chaos-runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -72,6 +84,7 @@ def run(
             seed=seed,
             system=system,
             kafka_libs=kafka_libs,
+            is_owned=is_owned,
         )
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
