@@ -20,7 +20,9 @@ from kvorum.chaos.experiment.observations import (
 from kvorum.chaos.live.observation.changes import HIGH_WATERMARK_MS, Changes
 from kvorum.chaos.live.observation.nodes import views_of
 from kvorum.chaos.live.observation.observer import Observer
-from kvorum.chaos.live.observation.views import BrokerView, NoView, QuorumView, View
+from kvorum.chaos.live.observation.views import BrokerView, QuorumView, View
+from kvorum.chaos.live.systems.protocol import Node as SystemNode
+from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
 from kvorum.runtime.errors import WireError
 from kvorum.wire.kio_codec import encode_response
 from tests.polling import eventually
@@ -43,16 +45,6 @@ def metadata(partitions: list[dict[str, Any]], *, error: int = 0) -> bytes:
         "topics": [topic],
     }  # fmt: skip
     return bytes(encode_response("metadata", 12, answer))
-
-
-def quorum(leader_id: int, high_watermark: int, *, error: int = 0) -> bytes:
-    partition = {
-        "partition_index": 0, "error_code": error, "error_message": None, "leader_id": leader_id,
-        "leader_epoch": 4, "high_watermark": high_watermark, "current_voters": [], "observers": [],
-    }  # fmt: skip
-    topics = [{"topic_name": "__cluster_metadata", "partitions": [partition]}]
-    answer = {"error_code": 0, "error_message": None, "topics": topics, "nodes": []}
-    return bytes(encode_response("describe_quorum", 1, answer))
 
 
 class Node:
@@ -143,52 +135,60 @@ def test_an_answer_that_is_none_is_an_error(answer):
 
 @pytest.mark.parametrize(("leader_id", "high_watermark"), [(1, 40), (2, -1)])
 def test_only_the_leaders_own_high_watermark_counts(leader_id, high_watermark):
-    with Node(lambda _: quorum(leader_id, 40)) as node:
-        (seen,) = looked(quorum_view(node))
+    def ask(name: str) -> QuorumStatus:
+        assert name == "controller-1"
+        return QuorumStatus(leader_id=leader_id, leader_epoch=4, high_watermark=40)
+
+    (seen,) = looked(QuorumView(node="controller-1", node_id=1, ask=ask))
     assert seen == QuorumSeen(
         observer="controller-1", leader_id=leader_id, leader_epoch=4, high_watermark=high_watermark
     )
 
 
-def quorum_view(node: Node) -> QuorumView:
-    return QuorumView(node="controller-1", node_id=1, address=node.address, timeout_ms=5_000)
+def test_a_node_that_says_nothing_of_the_quorum_does_not_answer():
+    def ask(name: str) -> QuorumStatus:
+        raise NotObservable(f"{name} is not the leader")
+
+    with pytest.raises(OSError, match="controller-1 is not the leader"):
+        looked(QuorumView(node="controller-1", node_id=1, ask=ask))
 
 
-def test_a_controller_that_does_not_lead_says_nothing():
-    with Node(lambda _: quorum(-1, -1, error=6)) as node:
-        assert looked(quorum_view(node)) == []
+class Nodes:
+    """What `views_of` needs of a system."""
+
+    def __init__(self, name: str, *, witnesses: list[str]) -> None:
+        self.name = name
+        self._witnesses = witnesses
+
+    def nodes(self) -> list[SystemNode]:
+        return [
+            SystemNode(
+                name=name, node_id=node_id, is_controller=is_controller, pid=None, state="running",
+                listener=f"127.0.0.1:{9000 + node_id}", log_file="",
+            )
+            for name, node_id, is_controller in (("c-1", 1, True), ("b-1", 101, False))
+        ]  # fmt: skip
+
+    def quorum_witnesses(self) -> list[str]:
+        return self._witnesses
+
+    def quorum_status(self, name: str) -> QuorumStatus:
+        raise NotObservable(name)
 
 
-def test_an_error_in_place_of_the_quorum_is_named():
-    with (
-        Node(lambda _: quorum(-1, -1, error=7)) as node,
-        pytest.raises(NoView, match="REQUEST_TIMED_OUT"),
-    ):
-        looked(quorum_view(node))
-
-
-class Named:
-    def __init__(self, name: str, node_id: int, *, is_controller: bool) -> None:
-        self.name, self.node_id, self.is_controller = name, node_id, is_controller
-        self.listener = f"127.0.0.1:{9000 + node_id}"
-
-
-def test_every_node_is_asked_on_its_own():
-    nodes = [Named("controller-1", 1, is_controller=True), Named("b-1", 101, is_controller=False)]
-
-    def named(is_kvorum: bool) -> list[tuple[str, str]]:
-        views = views_of(nodes, topic="t", is_kvorum=is_kvorum)
-        for view in views:
-            view.close()
-        return [(type(view).__name__, view.node) for view in views]
-
-    kinds = [named(True), named(False)]
-    assert kinds == [
-        [("BrokerView", "b-1"), ("KvorumControllerView", "controller-1")],
-        [("BrokerView", "b-1"), ("QuorumView", "controller-1")],
-    ]
-    alone = views_of(nodes[1:], topic="t", is_kvorum=False)
-    assert [type(view).__name__ for view in alone] == ["BrokerView", "QuorumView"]
+@pytest.mark.parametrize(
+    ("system", "witnesses", "expected"),
+    [
+        ("kvorum", ["c-1"], [("KvorumControllerView", "c-1"), ("BrokerView", "b-1")]),
+        ("kafka", ["c-1"], [("QuorumView", "c-1"), ("BrokerView", "b-1")]),
+        ("attached", ["b-1"], [("BrokerView", "b-1"), ("QuorumView", "b-1")]),
+    ],
+)
+def test_every_node_is_asked_on_its_own(system, witnesses, expected):
+    views = views_of(Nodes(system, witnesses=witnesses), topic="t")
+    for view in views:
+        view.close()
+    assert [(type(view).__name__, view.node) for view in views] == expected
 
 
 def seen(leader: int, epoch: int, observer: str = "broker-101", isr=(101, 102)) -> PartitionSeen:

@@ -30,7 +30,6 @@ class Call:
 
 
 METADATA = Call(key=3, name="metadata", version=12)
-DESCRIBE_QUORUM = Call(key=55, name="describe_quorum", version=1)
 
 
 class KafkaConnection:

@@ -1,56 +1,31 @@
-"""The views of a cluster's nodes: which question goes to which node."""
+"""The views of a system's nodes: which question goes to which node."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Protocol
 
 from kvorum.chaos.live.observation.kvorum_controller import KvorumControllerView
 from kvorum.chaos.live.observation.observer import ANSWER_TIMEOUT_MS
 from kvorum.chaos.live.observation.views import BrokerView, QuorumView, View
+from kvorum.chaos.live.systems.protocol import System
+
+_KVORUM = "kvorum"
 
 
-class ObservedNode(Protocol):
-    """What is to be known of a node. listener: its own host:port, past every proxy."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def is_controller(self) -> bool: ...
-
-    @property
-    def listener(self) -> str: ...
-
-
-def views_of(
-    nodes: Iterable[ObservedNode],
-    *,
-    topic: str,
-    is_kvorum: bool,
-    timeout_ms: int = ANSWER_TIMEOUT_MS,
-) -> list[View]:
-    """A view of every node.
-
-    A broker is asked for the topic. A controller is asked for the quorum: Kvorum's by gRPC,
-    Apache Kafka's by DescribeQuorum on its own listener, where only the leader answers. If no node
-    is a controller that can be asked, every broker is asked for the quorum too.
-    """
-    known = list(nodes)
+def views_of(system: System, *, topic: str, timeout_ms: int = ANSWER_TIMEOUT_MS) -> list[View]:
+    """A view of every node: each broker's own metadata of the topic, and the quorum as each node
+    that can be asked about it answers. A Kvorum controller is asked over one channel that stays
+    open, any other node as the system asks it."""
+    witnesses = set(system.quorum_witnesses())
     views: list[View] = []
-    for node in known:
+    for node in system.nodes():
         if not node.is_controller:
             views.append(
                 BrokerView(
                     node=node.name, address=node.listener, topic=topic, timeout_ms=timeout_ms
                 )
             )
-    asked = [node for node in known if node.is_controller] or known
-    for node in asked:
-        if is_kvorum and node.is_controller:
+        if node.name not in witnesses:
+            continue
+        if system.name == _KVORUM and node.is_controller:
             views.append(
                 KvorumControllerView(
                     node=node.name,
@@ -60,12 +35,5 @@ def views_of(
                 )
             )
         else:
-            views.append(
-                QuorumView(
-                    node=node.name,
-                    node_id=node.node_id,
-                    address=node.listener,
-                    timeout_ms=timeout_ms,
-                )
-            )
+            views.append(QuorumView(node=node.name, node_id=node.node_id, ask=system.quorum_status))
     return views

@@ -6,7 +6,7 @@ observer, and what it reads is what the node believes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kvorum.chaos.experiment.observations import (
@@ -15,14 +15,8 @@ from kvorum.chaos.experiment.observations import (
     PartitionSeen,
     QuorumSeen,
 )
-from kvorum.chaos.live.observation.connection import DESCRIBE_QUORUM, METADATA, KafkaConnection
-from kvorum.runtime.errors import ErrorCode
-
-METADATA_TOPIC = "__cluster_metadata"
-
-
-class NoView(OSError):
-    """The node answered, and has no view: an error code of Kafka, named by the message."""
+from kvorum.chaos.live.observation.connection import METADATA, KafkaConnection
+from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
 
 
 class View(Protocol):
@@ -61,26 +55,35 @@ class BrokerView:
 
 
 class QuorumView:
-    """The quorum by DescribeQuorum of the Kafka protocol.
+    """A node's answer about the quorum, as the system under test asks for it.
 
-    A broker forwards the request to the active controller, and a controller of Apache Kafka answers
-    itself. Only the active controller's own answer has a high watermark that means anything: the
-    answers of two brokers may overtake each other.
+    A controller answers for itself; a broker of a cluster whose controllers cannot be reached asks
+    the active controller. Only the leader's own answer has a high watermark that means anything:
+    the answers of two brokers may overtake each other.
     """
 
-    def __init__(self, *, node: str, node_id: int, address: str, timeout_ms: int) -> None:
+    def __init__(self, *, node: str, node_id: int, ask: Callable[[str], QuorumStatus]) -> None:
         self.node = node
         self._node_id = node_id
-        self._connection = KafkaConnection(address, timeout_ms=timeout_ms)
+        self._ask = ask
 
     def look(self) -> Sequence[Observation]:
-        partitions = [{"partition_index": 0}]
-        topics = [{"topic_name": METADATA_TOPIC, "partitions": partitions}]
-        answer = self._connection.ask(DESCRIBE_QUORUM, {"topics": topics})
-        return quorum_in(answer, self.node, self._node_id)
+        try:
+            status = self._ask(self.node)
+        except NotObservable as error:
+            raise OSError(str(error)) from error
+        is_leader = status.leader_id == self._node_id
+        return [
+            QuorumSeen(
+                observer=self.node,
+                leader_id=status.leader_id,
+                leader_epoch=status.leader_epoch,
+                high_watermark=status.high_watermark if is_leader else UNKNOWN,
+            )
+        ]
 
     def close(self) -> None:
-        self._connection.close()
+        return None
 
 
 def partitions_in(answer: Any, node: str) -> list[Observation]:
@@ -98,27 +101,4 @@ def partitions_in(answer: Any, node: str) -> list[Observation]:
         for topic in answer.topics
         if topic.error_code == 0
         for partition in topic.partitions
-    ]
-
-
-def quorum_in(answer: Any, node: str, node_id: int) -> list[Observation]:
-    """The quorum in kio's DescribeQuorum answer; empty from a controller that does not lead.
-
-    Raises NoView for any other error, for example that a broker reaches no active controller.
-    """
-    parts = [part for topic in answer.topics for part in topic.partitions]
-    error = answer.error_code or (parts[0].error_code if parts else answer.error_code)
-    if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return []
-    if error or not parts:
-        raise NoView(f"DescribeQuorum: {error.name.upper() if error else 'no partition'}")
-    leader_id = int(parts[0].leader_id)
-    is_leader = leader_id == node_id
-    return [
-        QuorumSeen(
-            observer=node,
-            leader_id=leader_id,
-            leader_epoch=int(parts[0].leader_epoch),
-            high_watermark=int(parts[0].high_watermark) if is_leader else UNKNOWN,
-        )
     ]
