@@ -20,7 +20,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvorum.chaos.experiment.milestones import FENCED, ISR, UNFENCED
-from kvorum.chaos.experiment.recovery import AFTERMATH_MS, FaultSpan, Timed, node_numbers
+from kvorum.chaos.experiment.recovery import (
+    AFTERMATH_MS,
+    SKEW_MS,
+    FaultSpan,
+    Timed,
+    node_numbers,
+)
 from kvorum.chaos.experiment.timeline import Timeline
 from kvorum.chaos.experiment.waits import Span
 
@@ -34,8 +40,6 @@ UNOWNED_MS_MAX = 1_000.0
 #: A restarted broker may take so long until it is back in every ISR.
 LATE_MS = 30_000.0
 START_MS = 5_000.0
-#: An outage may begin this much before the fault's own record of its begin.
-_SKEW_MS = 250.0
 _JOINED_MS = 50.0
 
 
@@ -118,7 +122,7 @@ def owners_of(
     begin_ms: float, end_ms: float, faults: Sequence[FaultSpan], milestones: Sequence[Timed]
 ) -> tuple[str, ...]:
     """The names of the faults that own an outage; empty if there is none."""
-    begun_ms = begin_ms + min(_SKEW_MS, end_ms - begin_ms)
+    begun_ms = begin_ms + min(SKEW_MS, end_ms - begin_ms)
     before = [fault for fault in faults if fault.struck_ms <= begun_ms]
     in_force = [fault for fault in before if fault.end_ms is None or fault.end_ms >= begin_ms]
     if in_force:
@@ -127,7 +131,7 @@ def owners_of(
     if ended:
         return _names(ended)
     late = [fault for fault in before if (fault.end_ms or 0.0) + LATE_MS >= begin_ms]
-    moved = _moved(begin_ms - _SKEW_MS, end_ms, milestones)
+    moved = _moved(begin_ms - SKEW_MS, end_ms, milestones)
     return _names([fault for fault in late if node_numbers(fault.nodes) & moved])
 
 

@@ -31,6 +31,8 @@ from kvorum.chaos.experiment.waits import Span
 
 #: What a fault causes may show this long after its end: restarts, ISRs that fill, stale clients.
 AFTERMATH_MS = 3_000.0
+#: A span that a fault causes may begin so long before it: nothing was acknowledged just then.
+SKEW_MS = 250.0
 
 Partition = tuple[str, int]
 Timed = tuple[float, Milestone]
@@ -153,7 +155,9 @@ def _window_of(event: Event, ends: Mapping[int, float], struck: Sequence[float])
     last_ms = float("inf")
     if end_ms is not None:
         following = bisect_left(struck, end_ms)
-        last_ms = min([end_ms + AFTERMATH_MS, *struck[following : following + 1]])
+        # A span that the next fault causes begins with the last acknowledgement before it.
+        later = [moment - SKEW_MS for moment in struck[following : following + 1]]
+        last_ms = max(end_ms, min([end_ms + AFTERMATH_MS, *later]))
     return _Window(
         struck_ms=struck_ms_of(event),
         end_ms=end_ms,

@@ -32,6 +32,8 @@ from kvorum.chaos.experiment.history import (
 from kvorum.chaos.experiment.latencies import Latencies
 from kvorum.chaos.experiment.milestones import (
     ACTIVE_CONTROLLER,
+    ISR,
+    LEADER,
     METADATA_LOG,
     OBSERVER_EVENTS,
     Milestone,
@@ -372,3 +374,41 @@ def _count_error(errors: dict[str, int], name: str, count: int) -> None:
 def longest(spans: Sequence[Span], count: int) -> list[Span]:
     """The longest spans, the longest first."""
     return sorted(spans, key=lambda span: -span.length_ms)[:count]
+
+
+def isr_changes(timeline: Timeline) -> dict[Partition, list[tuple[float, int, int]]]:
+    """Each partition's ISR changes after its first known ISR: time, members that joined, members
+    that left."""
+    known: dict[Partition, frozenset[int]] = {}
+    changes: dict[Partition, list[tuple[float, int, int]]] = {}
+    for time_ms, item in timeline.milestones:
+        if item.what != ISR or item.topic is None or item.partition is None:
+            continue
+        key = (item.topic, item.partition)
+        isr = frozenset(item.isr or ())
+        before = known.get(key, isr)
+        known[key] = isr
+        if before != isr:
+            change = (time_ms, len(isr - before), len(before - isr))
+            changes.setdefault(key, []).append(change)
+    return changes
+
+
+def isr_shrinks(timeline: Timeline) -> int:
+    """The number of ISR changes by which a partition lost a member."""
+    return sum(left > 0 for found in isr_changes(timeline).values() for _, _, left in found)
+
+
+def leader_changes(timeline: Timeline) -> dict[Partition, list[tuple[float, int, int]]]:
+    """Each partition's elections after its first known leader: time, epoch, leader (-1: none)."""
+    known: dict[Partition, int] = {}
+    changes: dict[Partition, list[tuple[float, int, int]]] = {}
+    for time_ms, item in timeline.milestones:
+        if item.what != LEADER or item.topic is None or item.partition is None:
+            continue
+        key = (item.topic, item.partition)
+        leader = whole(item.leader)
+        if known.get(key, leader) != leader:
+            changes.setdefault(key, []).append((time_ms, whole(item.epoch), leader))
+        known[key] = leader
+    return changes
