@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
