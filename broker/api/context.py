@@ -53,6 +53,7 @@ class Services:
         self.config = config
         self.supported_features = supported_features
         self.replicas = replicas
+        self.registry = replicas.registry
         self.controller = controller
         self._image = image
         self.cluster_id = cluster_id

@@ -262,7 +262,7 @@ def _take_in(
 
     objections: gets the result of the checks of a follower's fetch, for the answer.
     """
-    replica = watched.replica or manager.watch(watched)
+    replica = watched.replica or manager.registry.watch(watched)
     state = watched.state
     if replica is None or not state.is_replica:
         return
@@ -302,9 +302,11 @@ def _answer(
     is_first: bool,
 ) -> FetchedPartition | None:
     """The answer for this partition; None if it has nothing new."""
-    replica = watched.replica or manager.watch(watched)
+    replica = watched.replica or manager.registry.watch(watched)
     if replica is None:
-        error = manager.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
+        error = manager.registry.missing_error(
+            watched.name, watched.topic_id, watched.asked.partition_id
+        )
         return FetchedPartition(watched.asked.partition_id, error.value)
     # An earlier partition of this answer may have met a failed disk, and then all replicas in its
     # directory are offline: the earlier result for this partition does not hold.

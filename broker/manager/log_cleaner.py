@@ -14,6 +14,7 @@ from typing import Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
+from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData, KvorumError
@@ -42,7 +43,8 @@ class CleanedReplicas(Protocol):
     @property
     def clock(self) -> Clock: ...
 
-    def with_files(self) -> list[Replica]: ...
+    @property
+    def registry(self) -> ReplicaRegistry: ...
 
 
 class _AdvanceFailed(Exception):
@@ -55,6 +57,7 @@ class LogCleaner:
 
     def __init__(self, manager: CleanedReplicas) -> None:
         self._manager = manager
+        self._registry = manager.registry
         self._tasks = TaskGroup(report_failure)
         self._retry_at_ms: dict[Replica, int] = {}
         self.cleaned = 0
@@ -120,7 +123,7 @@ class LogCleaner:
         best: tuple[Replica, CleaningPlan] | None = None
         now_ms = self._manager.clock.monotonic_ms()
         self._retry_at_ms = {r: at for r, at in self._retry_at_ms.items() if at > now_ms}
-        for replica in self._manager.with_files():
+        for replica in self._registry.with_files():
             compaction = replica.log.config.compaction
             if compaction is None or replica in self._retry_at_ms:
                 continue

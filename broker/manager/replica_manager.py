@@ -2,7 +2,7 @@
 driver.
 
 Walk: metadata publisher -> `publish` -> `plan` (pure) -> here. Produce and Fetch find their
-replicas with `find` and `watch`. Everything runs on the event loop; fsyncs and removals run in
+replicas in the `ReplicaRegistry`. Everything runs on the event loop; fsyncs and removals run in
 threads.
 """
 
@@ -17,7 +17,7 @@ from kvorum.broker.config.dynamic_config import with_dynamic
 from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
 from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.fetch.fetch_sessions import SessionCache, Watched
+from kvorum.broker.fetch.fetch_sessions import SessionCache
 from kvorum.broker.fetch.follower_fetch import (
     Connect,
     Key,
@@ -36,15 +36,16 @@ from kvorum.broker.log_dirs.log_directories import (
     is_disk_fault,
 )
 from kvorum.broker.manager.background_jobs import BackgroundJobs
-from kvorum.broker.manager.failure_handling import ReplicaFailures, ReplicaWithoutLog
+from kvorum.broker.manager.failure_handling import ReplicaFailures
 from kvorum.broker.manager.isolation import Isolation
 from kvorum.broker.manager.log_cleaner import LogCleaner
 from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
+from kvorum.broker.manager.replica_registry import ReplicaRegistry, ReplicaWithoutLog
 from kvorum.broker.metadata_answers.fenced_broker_visibility import FencedBrokerVisibility
 from kvorum.broker.network.purgatory import Deadlines, LoopTurn
 from kvorum.broker.partition.partition import Partition
 from kvorum.broker.partition.peer_brokers import PeerBrokers
-from kvorum.broker.partition.replica import Replica, ReplicaObserver
+from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import TopicConfig, TopicConfigs
 from kvorum.broker.quotas.leader_throttle import LeaderThrottle
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
@@ -95,7 +96,7 @@ class ReplicaManager:
         """The current settings: the static config with dynamic configs on top."""
         self._static_config = config
         self.controller = controller
-        self.image: ClusterImage = EMPTY_IMAGE
+        self.registry = ReplicaRegistry()
         self.peer_brokers = PeerBrokers()
         self.peer_brokers.has_rack_readers = bool(config.replica_selector_class)
         self.listing = FencedBrokerVisibility()
@@ -110,7 +111,9 @@ class ReplicaManager:
         self.leader_throttle = LeaderThrottle(self.loop_turn, clock.monotonic_ms)
         self.follower_quota = ReplicationQuota(clock.monotonic_ms())
         self._set_rates()
-        self.directories = LogDirectories(disk, data_directories, rng, lambda: self.image.topics)
+        self.directories = LogDirectories(
+            disk, data_directories, rng, lambda: self.registry.image.topics
+        )
         self.assignments = AssignmentsManager(broker_id=broker_id, controller=controller)
         self._starts = LogStartAcks(self.on_directory_error)
         self.fetchers = ReplicaFetcherManager(
@@ -124,14 +127,9 @@ class ReplicaManager:
             starts=self._starts,
         )
         self._disk = disk
-        self._replicas: dict[Key, Replica] = {}
-        self._with_files: dict[Key, Replica] = {}
-        self._broken: dict[Key, ReplicaWithoutLog] = {}
-        """Replicas whose logs could not be opened."""
         self._known_before: ClusterImage = EMPTY_IMAGE
         self.failures = ReplicaFailures(self, on_directory_failed)
         self._topic_configs = TopicConfigs()
-        self._observers: dict[str, ReplicaObserver] = {}
         self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
             self.fetchers.suspects.on_image,
         ]
@@ -139,7 +137,9 @@ class ReplicaManager:
         self._background_jobs = BackgroundJobs(self)
         self.cleaner = LogCleaner(self)
         self.reread_verification = RereadVerification(self)
-        self.isolation = Isolation(self.all, clock.monotonic_ms, config, self._notify_observer)
+        self.isolation = Isolation(
+            self.registry.all, clock.monotonic_ms, config, self.registry.notify_observer
+        )
 
     # --- life --------------------------------------------------------------------------------
 
@@ -174,85 +174,26 @@ class ReplicaManager:
         await self.reread_verification.stop()
         await self._starts.stop()
         await self._background_jobs.stop()
-        for replica in self._replicas.values():
+        replicas = self.registry.all()
+        for replica in replicas:
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.loop_turn.run()
         self.deadlines.close()
         self.leader_throttle.close()
-        replicas = list(self._replicas.values())
-        self._replicas.clear()
-        await self.failures.close_all(replicas, self._broken.values())
-
-    # --- look-up -----------------------------------------------------------------------------
+        self.registry.clear()
+        await self.failures.close_all(replicas, self.registry.broken)
 
     def now_ms(self) -> int:
         return self.clock.monotonic_ms()
 
-    def all(self) -> list[Replica]:
-        return list(self._replicas.values())
-
-    @property
-    def broken(self) -> list[ReplicaWithoutLog]:
-        """Replicas whose logs could not be opened."""
-        return list(self._broken.values())
-
-    def with_files(self) -> list[Replica]:
-        """The replicas that have a log on disk. A partition that was never written to has none, and
-        costs the periodic jobs nothing."""
-        return list(self._with_files.values())
-
-    def find(self, topic_id: bytes, partition_id: int) -> Replica | None:
-        return self._replicas.get((topic_id, partition_id))
-
-    def find_by_name(self, topic: str, partition_id: int) -> Replica | None:
-        """The replica of the topic that has this name in the current image."""
-        topic_id = self.image.topic_ids.get(topic)
-        return None if topic_id is None else self._replicas.get((topic_id, partition_id))
-
-    def watch(self, watched: Watched) -> Replica | None:
-        """Connect a watched partition to its replica, if this broker has it."""
-        partition_id = watched.asked.partition_id
-        if watched.state.is_by_id:
-            replica = self.find(watched.topic_id, partition_id)
-        else:
-            replica = self.find_by_name(watched.name, partition_id)
-        if replica is not None:
-            watched.replica = replica
-            replica.watchers[watched] = None
-        return replica
-
-    def missing_error(self, topic: str, topic_id: bytes, partition_id: int) -> ErrorCode:
-        """The error for a requested partition (by name, or by id if the name is "") that this
-        broker has no replica of."""
-        if topic:
-            image = self.image.topic(topic)
-            if image is None:
-                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            image = self.image.topics.get(topic_id)
-            if image is None:
-                is_zero = topic_id == UUID_ZERO
-                return (
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_zero else ErrorCode.UNKNOWN_TOPIC_ID
-                )
-        if partition_id not in image.partitions:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if (image.topic_id, partition_id) in self._broken:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-
     # --- metadata ----------------------------------------------------------------------------
-
-    def observe(self, topic: str, observer: ReplicaObserver) -> None:
-        """Report every change of the replicas of `topic` to `observer`."""
-        self._observers[topic] = observer
 
     def publish(self, delta: Delta | None, image: ClusterImage) -> None:
         """Adopt `image`; `delta` led to it from the last published image.
 
         If delta is None, or starts from another image, the images are compared whole.
         """
-        before, self.image = self.image, image
+        before, self.registry.image = self.registry.image, image
         self._known_before = before
         if delta is not None and delta.base is not before:
             delta = None
@@ -284,7 +225,7 @@ class ReplicaManager:
             self._reconfigure(replica)
         if delta is None or delta.changed_brokers:
             self.fetchers.on_brokers_changed()
-            for key, replica in self._replicas.items():
+            for key, replica in self.registry.items():
                 if replica.core.is_leader:
                     self._on_brokers_changed(replica, is_settled=key in led)
         self._drop_strays()
@@ -303,12 +244,7 @@ class ReplicaManager:
         # the proposal was pending is in no incremental fetch any more: without this, only the
         # periodic check would propose it.
         self.isr.reconsider(replica)
-        self._notify_observer(replica)
-
-    def _notify_observer(self, replica: Replica) -> None:
-        observer = self._observers.get(replica.core.topic)
-        if observer is not None:
-            observer.on_replica(replica)
+        self.registry.notify_observer(replica)
 
     def _follow(self, key: Key, topic: str, image: PartitionImage) -> None:
         replica = self._ensure(key, topic, image)
@@ -322,24 +258,23 @@ class ReplicaManager:
             # A change of the ISR alone does not restart the fetch: it would fetch again what is
             # already on its way.
             self.fetchers.follow(key, replica, image.leader)
-        self._notify_observer(replica)
+        self.registry.notify_observer(replica)
 
     def _delete(self, key: Key) -> None:
         self.fetchers.unfollow(key)
         self.assignments.forget(key)
-        self.failures.delete_broken(key, self._broken.pop(key, None))
-        replica = self._replicas.pop(key, None)
-        self._with_files.pop(key, None)
+        self.failures.delete_broken(key, self.registry.remove_broken(key))
+        replica = self.registry.remove(key)
         if replica is not None:
             moved, gone = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            replica.close(gone if self.image.partition(*key) is None else moved)
-            self._notify_observer(replica)
+            replica.close(gone if self.registry.image.partition(*key) is None else moved)
+            self.registry.notify_observer(replica)
             self.failures.delete(replica)
 
     def _ensure(self, key: Key, topic: str, image: PartitionImage) -> Replica | None:
         """The replica, opened if needed; None if its log cannot be opened."""
-        replica = self._replicas.get(key)
-        broken = self._broken.get(key)
+        replica = self.registry.get(key)
+        broken = self.registry.get_broken(key)
         if replica is not None or (broken is not None and not broken.is_unplaced):
             return replica
         topic_id, partition_id = key
@@ -347,12 +282,13 @@ class ReplicaManager:
         if isinstance(log_dir, Unplaced):
             if broken is None:
                 self.failures.note_offline(f"{topic}-{partition_id}", log_dir.reason)
-                self._broken[key] = ReplicaWithoutLog(
-                    f"{topic}-{partition_id}", log_dir.log_dir, is_unplaced=True
+                self.registry.add_broken(
+                    key,
+                    ReplicaWithoutLog(f"{topic}-{partition_id}", log_dir.log_dir, is_unplaced=True),
                 )
             self.failures.report_missing_replica(key, image)
             return None
-        self._broken.pop(key, None)
+        self.registry.remove_broken(key)
         config = self._config_of(topic)
         now_ms = self.clock.wall_ms()
         try:
@@ -361,7 +297,7 @@ class ReplicaManager:
             # Damage is never repaired by guessing. The replica stays offline with an error in the
             # broker's log, and its other replicas serve.
             name = f"{topic}-{partition_id}"
-            self._broken[key] = ReplicaWithoutLog(name, log_dir)
+            self.registry.add_broken(key, ReplicaWithoutLog(name, log_dir))
             self.failures.on_open_failed(key, name, log_dir, failure)
             return None
         core = Partition(
@@ -383,14 +319,14 @@ class ReplicaManager:
             loop_turn=self.loop_turn,
             has_identity=opened.has_identity,
             lower_checkpoints=log_dir.store.checkpoints.lower,
-            on_first_file=self._note_files,
+            on_first_file=self.registry.note_files,
             log_dir=log_dir,
             on_failed=self.failures.on_failed,
         )
         log_dir.replicas += 1
-        self._replicas[key] = replica
+        self.registry.add(key, replica)
         if opened.has_identity:
-            self._note_files(replica)
+            self.registry.note_files(replica)
         return replica
 
     def _place(self, key: Key, topic: str, image: PartitionImage) -> LogDirectory | Unplaced:
@@ -418,18 +354,15 @@ class ReplicaManager:
         """Handle a failed disk call that concerns no single replica: a checkpoint, a removal."""
         self.failures.on_directory_error(log_dir, failure, operation)
 
-    def _note_files(self, replica: Replica) -> None:
-        self._with_files[replica.core.topic_id, replica.core.partition_id] = replica
-
     def _config_of(self, topic: str) -> TopicConfig:
-        return self._topic_configs.of(self.config, self.image.topic_configs(topic))
+        return self._topic_configs.of(self.config, self.registry.image.topic_configs(topic))
 
     def _take_over_config(self, delta: Delta | None) -> bool:
         """Adopt dynamic configs; True if this broker's settings have changed."""
         if delta is not None and all(kind != RESOURCE_BROKER for kind, _ in delta.changed_configs):
             return False
         before = self.config
-        self.config = with_dynamic(self._static_config, self.image, self.broker_id)
+        self.config = with_dynamic(self._static_config, self.registry.image, self.broker_id)
         if self.config == before:
             return False
         _log.info("broker=%d adopts changed configs", self.broker_id)
@@ -444,15 +377,14 @@ class ReplicaManager:
     def _configured_by(self, delta: Delta | None, *, is_all: bool) -> list[Replica]:
         """The replicas whose configs `delta` changed; all replicas if delta is None."""
         if delta is None or is_all:
-            return list(self._replicas.values())
+            return self.registry.all()
         # Look topics up by name instead of walking over all replicas: every topic created with its
         # own configs causes this call.
         found = []
         for kind, name in sorted(delta.changed_configs):
-            topic = self.image.topic(name) if kind == RESOURCE_TOPIC else None
+            topic = self.registry.image.topic(name) if kind == RESOURCE_TOPIC else None
             if topic is not None:
-                keys = [(topic.topic_id, partition_id) for partition_id in topic.partitions]
-                found += [self._replicas[key] for key in keys if key in self._replicas]
+                found += self.registry.among((topic.topic_id, p) for p in topic.partitions)
         return found
 
     def _reconfigure(self, replica: Replica) -> None:
@@ -482,7 +414,7 @@ class ReplicaManager:
         stores = [item.store for item in self.directories.online if item.store.has_strays]
         if not stores:
             return
-        own = self.image.brokers.get(self.broker_id)
+        own = self.registry.image.brokers.get(self.broker_id)
         if own is None or own.broker_epoch != self.controller.broker_epoch:
             return
         for item in self.directories.online:

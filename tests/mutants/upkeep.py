@@ -29,8 +29,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("collected-before-the-wait", "a directory is listed only when its turn comes",
      MAINTENANCE,
      "        for log_dir in self._manager.directories.online:\n            if not log_dir.is_offline:\n"
-     "                yield log_dir, [r for r in self._manager.with_files() if r.log_dir is log_dir]\n",
-     "        listed = list(self._manager.with_files())\n"
+     "                yield log_dir, [r for r in self._registry.with_files() if r.log_dir is log_dir]\n",
+     "        listed = list(self._registry.with_files())\n"
      "        for home in self._manager.directories.online:\n"
      "            yield log_dir, [r for r in listed if r.log_dir is log_dir]\n", OF_MAINTENANCE),
     ("damage-ends-the-broker", "a flush that cannot begin costs its replica", MAINTENANCE,

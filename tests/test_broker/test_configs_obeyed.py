@@ -237,7 +237,7 @@ def test_the_least_index_that_kafka_allows_leaves_the_broker_alive(
 def test_producers_are_forgotten_by_the_new_time(client: RawClient, harness: Harness) -> None:
     alter(client, BROKER, "", producer_id_expiration_ms="5")
     for broker in harness.cluster.brokers.values():
-        for replica in broker.manager.all():
+        for replica in broker.manager.registry.all():
             assert replica.log.config.producer_id_expiration_ms == 5
 
 
