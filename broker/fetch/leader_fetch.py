@@ -136,7 +136,7 @@ def start_fetch(
         state,
         respond,
         min_bytes=request.min_bytes,
-        bytes_max=min(request.bytes_max, manager.config.fetch_max_bytes),
+        bytes_max=min(request.bytes_max, manager.configs.broker.fetch_max_bytes),
         is_full=is_full,
     )
     answers, size, is_urgent = collect(manager, parked, objections)

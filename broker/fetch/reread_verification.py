@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple, Protocol
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
+from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.partition.follower_state import FollowerState
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import CorruptData
@@ -33,7 +33,7 @@ class FetchedReplicas(Protocol):
     """The replica manager, as a check needs it."""
 
     @property
-    def config(self) -> BrokerConfig: ...
+    def configs(self) -> CurrentConfigs: ...
 
     def now_ms(self) -> int: ...
 
@@ -68,7 +68,7 @@ class RereadVerification:
             return
         remote.checked = (asked.fetch_offset, now_ms)
         # At most this much was sent to the follower.
-        bytes_max = min(asked.bytes_max, self._manager.config.fetch_max_bytes)
+        bytes_max = min(asked.bytes_max, self._manager.configs.broker.fetch_max_bytes)
         self._waiting.append(
             _Suspect(replica, replica.core.leader_epoch, asked.fetch_offset, bytes_max)
         )

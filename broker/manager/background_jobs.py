@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Protocol
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
 from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory
+from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
@@ -37,7 +37,7 @@ class TimedReplicas(Protocol):
     """The replica manager, as periodic jobs see it."""
 
     @property
-    def config(self) -> BrokerConfig: ...
+    def configs(self) -> CurrentConfigs: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -72,7 +72,7 @@ class BackgroundJobs:
         self._flushing = asyncio.Lock()
 
     def start(self) -> None:
-        config = self._manager.config
+        config = self._manager.configs.broker
         jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_isr),
             (

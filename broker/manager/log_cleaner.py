@@ -12,8 +12,8 @@ import errno
 import logging
 from typing import Protocol
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
+from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
@@ -38,7 +38,7 @@ class CleanedReplicas(Protocol):
     """The replica manager, as the log cleaner sees it."""
 
     @property
-    def config(self) -> BrokerConfig: ...
+    def configs(self) -> CurrentConfigs: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -64,7 +64,7 @@ class LogCleaner:
         self.failures = 0
 
     def start(self) -> None:
-        if self._manager.config.log_cleaner_enable:
+        if self._manager.configs.broker.log_cleaner_enable:
             self._tasks.spawn(self._run(), "log-cleaner")
 
     async def stop(self) -> None:
@@ -75,7 +75,7 @@ class LogCleaner:
     async def _run(self) -> None:
         while True:
             if not await self.clean_dirtiest():
-                pause_ms = max(self._manager.config.log_cleaner_backoff_ms, BACKOFF_MIN_MS)
+                pause_ms = max(self._manager.configs.broker.log_cleaner_backoff_ms, BACKOFF_MIN_MS)
                 await asyncio.sleep(pause_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
@@ -159,7 +159,7 @@ class LogCleaner:
         return None
 
     async def _clean(self, replica: Replica, plan: CleaningPlan) -> None:
-        config = self._manager.config
+        config = self._manager.configs.broker
         log = replica.log
         job = log_cleaning.begin(
             log,
@@ -203,7 +203,7 @@ class LogCleaner:
                 if job.pending is not None:
                     await self._swap(replica, job)
                 busy_s = loop.time() - started
-                limit = self._manager.config.log_cleaner_io_max_bytes_per_second
+                limit = self._manager.configs.broker.log_cleaner_io_max_bytes_per_second
                 due_s = max(busy_s / BUSY_SHARE, done_bytes / limit)
                 await asyncio.sleep(due_s - busy_s)
         finally:

@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.config.dynamic_config import with_dynamic
 from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
 from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.controller.controller_api import Controller
@@ -36,6 +35,7 @@ from kvorum.broker.log_dirs.log_directories import (
     is_disk_fault,
 )
 from kvorum.broker.manager.background_jobs import BackgroundJobs
+from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.manager.failure_handling import ReplicaFailures
 from kvorum.broker.manager.isolation import Isolation
 from kvorum.broker.manager.log_cleaner import LogCleaner
@@ -46,14 +46,11 @@ from kvorum.broker.network.purgatory import Deadlines, LoopTurn
 from kvorum.broker.partition.partition import Partition
 from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.partition.topic_config import TopicConfig, TopicConfigs
 from kvorum.broker.quotas.leader_throttle import LeaderThrottle
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import (
     EMPTY_IMAGE,
-    RESOURCE_BROKER,
-    RESOURCE_TOPIC,
     ClusterImage,
     PartitionImage,
 )
@@ -92,9 +89,7 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.clock = clock
         self.rng = rng
-        self.config = config
-        """The current settings: the static config with dynamic configs on top."""
-        self._static_config = config
+        self.configs = CurrentConfigs(broker_id, config)
         self.controller = controller
         self.registry = ReplicaRegistry()
         self.peer_brokers = PeerBrokers()
@@ -129,7 +124,6 @@ class ReplicaManager:
         self._disk = disk
         self._known_before: ClusterImage = EMPTY_IMAGE
         self.failures = ReplicaFailures(self, on_directory_failed)
-        self._topic_configs = TopicConfigs()
         self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
             self.fetchers.suspects.on_image,
         ]
@@ -200,14 +194,16 @@ class ReplicaManager:
         self.peer_brokers.brokers = image.brokers
         if delta is None or delta.changed_brokers:
             self.listing.observe(before, image, self.now_ms())
-        is_reconfigured = self._take_over_config(delta)  # before any log opens
+        is_reconfigured = self.configs.adopt(delta, image)  # before any log opens
+        if is_reconfigured:
+            self._set_rates()
         # Apply min.insync.replicas first. Bad sequence otherwise: 1. The minimum is raised.
         # 2. Follower B leaves the ISR and stays eligible. 3. One image brings both changes, and
         # this leader acknowledges alone by the old minimum. All other configs follow after the
         # roles, since this broker may no longer lead.
         reconfigured = self._configured_by(delta, is_all=is_reconfigured)
         for replica in reconfigured:
-            minimum = self._config_of(replica.core.topic).min_insync_replicas
+            minimum = self.configs.of_topic(replica.core.topic).min_insync_replicas
             replica.core.min_insync_replicas = minimum
         led: set[Key] = set()
         for action in plan(before, image, self.broker_id, delta):
@@ -289,7 +285,7 @@ class ReplicaManager:
             self.failures.report_missing_replica(key, image)
             return None
         self.registry.remove_broken(key)
-        config = self._config_of(topic)
+        config = self.configs.of_topic(topic)
         now_ms = self.clock.wall_ms()
         try:
             opened = log_dir.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
@@ -306,7 +302,7 @@ class ReplicaManager:
             topic_id=topic_id,
             partition_id=partition_id,
             peer_brokers=self.peer_brokers,
-            lag_time_max_ms=self.config.replica_lag_time_max_ms,
+            lag_time_max_ms=self.configs.broker.replica_lag_time_max_ms,
             min_insync_replicas=config.min_insync_replicas,
             end_offset=opened.log.end_offset,
             high_watermark=max(opened.high_watermark, opened.log.start_offset),
@@ -354,41 +350,22 @@ class ReplicaManager:
         """Handle a failed disk call that concerns no single replica: a checkpoint, a removal."""
         self.failures.on_directory_error(log_dir, failure, operation)
 
-    def _config_of(self, topic: str) -> TopicConfig:
-        return self._topic_configs.of(self.config, self.registry.image.topic_configs(topic))
-
-    def _take_over_config(self, delta: Delta | None) -> bool:
-        """Adopt dynamic configs; True if this broker's settings have changed."""
-        if delta is not None and all(kind != RESOURCE_BROKER for kind, _ in delta.changed_configs):
-            return False
-        before = self.config
-        self.config = with_dynamic(self._static_config, self.registry.image, self.broker_id)
-        if self.config == before:
-            return False
-        _log.info("broker=%d adopts changed configs", self.broker_id)
-        self._set_rates()
-        return True
-
     def _set_rates(self) -> None:
-        now_ms = self.now_ms()
-        self.leader_throttle.quota.set_rate(self.config.leader_replication_throttled_rate, now_ms)
-        self.follower_quota.set_rate(self.config.follower_replication_throttled_rate, now_ms)
+        now_ms, config = self.now_ms(), self.configs.broker
+        self.leader_throttle.quota.set_rate(config.leader_replication_throttled_rate, now_ms)
+        self.follower_quota.set_rate(config.follower_replication_throttled_rate, now_ms)
 
     def _configured_by(self, delta: Delta | None, *, is_all: bool) -> list[Replica]:
         """The replicas whose configs `delta` changed; all replicas if delta is None."""
         if delta is None or is_all:
             return self.registry.all()
-        # Look topics up by name instead of walking over all replicas: every topic created with its
-        # own configs causes this call.
-        found = []
-        for kind, name in sorted(delta.changed_configs):
-            topic = self.registry.image.topic(name) if kind == RESOURCE_TOPIC else None
-            if topic is not None:
-                found += self.registry.among((topic.topic_id, p) for p in topic.partitions)
-        return found
+        topics = self.configs.topics_changed_by(delta)
+        return self.registry.among(
+            (topic.topic_id, partition_id) for topic in topics for partition_id in topic.partitions
+        )
 
     def _reconfigure(self, replica: Replica) -> None:
-        config = self._config_of(replica.core.topic)
+        config = self.configs.of_topic(replica.core.topic)
         if config is not replica.config and not replica.is_closed:
             replica.reconfigure(config, self.now_ms())
 

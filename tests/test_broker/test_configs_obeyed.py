@@ -269,8 +269,8 @@ def test_what_cannot_be_obeyed_is_passed_over_and_the_level_below_holds(
             Config(BROKER, "1", "of.tomorrow", "1"),
         )
     )
-    assert manager.config.max_connections == 60
-    assert manager.config.num_partitions == 1
-    assert not manager.config.unclean_leader_election_enable
+    assert manager.configs.broker.max_connections == 60
+    assert manager.configs.broker.num_partitions == 1
+    assert not manager.configs.broker.unclean_leader_election_enable
     image = harness.cluster.controller.image
     assert with_dynamic(CONFIG, image, 2).max_connections == 60

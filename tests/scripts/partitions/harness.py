@@ -112,7 +112,8 @@ class Node:
 
         nothing = lambda *_: None  # noqa: E731
         return SimpleNamespace(
-            now_ms=self.world.monotonic_ms, config=CONFIG, registry=SimpleNamespace(watch=watch),
+            now_ms=self.world.monotonic_ms, configs=SimpleNamespace(broker=CONFIG),
+            registry=SimpleNamespace(watch=watch),
             peer_brokers=self.peer_brokers,
             isr=SimpleNamespace(propose_expand=nothing), deadlines=SimpleNamespace(remove=nothing),
             leader_throttle=SimpleNamespace(room=lambda *_: UNLIMITED, record=nothing),
