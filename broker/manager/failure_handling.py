@@ -22,7 +22,7 @@ from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.log.checkpoints import PARTITION_METADATA
-from kvorum.storage.log.file_names import LOG_SUFFIX, replica_of
+from kvorum.storage.log.file_names import LOG_SUFFIX
 
 _log = logging.getLogger(__name__)
 
@@ -117,12 +117,6 @@ class ReplicaFailures:
             for name in names[NAMES_SAID_MAX:]:
                 _log.debug("%s stays offline: %s", name, reason)
         self._unplaced.clear()
-
-    def opened_at(self, name: str) -> str | None:
-        """The folder of the open replica of that name; None if none is open."""
-        key = replica_of(name)
-        replica = None if key is None else self._manager.registry.find_by_name(*key)
-        return None if replica is None else replica.log.directory
 
     def on_directory_error(self, log_dir: LogDirectory, failure: OSError, operation: str) -> None:
         """Handle a failed disk call that concerns no single replica."""

@@ -30,8 +30,6 @@ from kvorum.broker.log_dirs.log_directories import (
     FoundDirectory,
     LogDirectories,
     LogDirectory,
-    PlacementRequest,
-    Unplaced,
     is_disk_fault,
 )
 from kvorum.broker.manager.background_jobs import BackgroundJobs
@@ -40,24 +38,23 @@ from kvorum.broker.manager.failure_handling import ReplicaFailures
 from kvorum.broker.manager.isolation import Isolation
 from kvorum.broker.manager.log_cleaner import LogCleaner
 from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
-from kvorum.broker.manager.replica_registry import ReplicaRegistry, ReplicaWithoutLog
+from kvorum.broker.manager.replica_opener import ReplicaOpener
+from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.metadata_answers.fenced_broker_visibility import FencedBrokerVisibility
 from kvorum.broker.network.purgatory import Deadlines, LoopTurn
-from kvorum.broker.partition.partition import Partition
 from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.leader_throttle import LeaderThrottle
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import (
-    EMPTY_IMAGE,
     ClusterImage,
     PartitionImage,
 )
 from kvorum.metadata.image.records import NO_LEADER
 from kvorum.runtime.clock import SYSTEM_CLOCK, Clock
 from kvorum.runtime.disk import Disk
-from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 
 _log = logging.getLogger(__name__)
@@ -90,7 +87,6 @@ class ReplicaManager:
         self.clock = clock
         self.rng = rng
         self.configs = CurrentConfigs(broker_id, config)
-        self.controller = controller
         self.registry = ReplicaRegistry()
         self.peer_brokers = PeerBrokers()
         self.peer_brokers.has_rack_readers = bool(config.replica_selector_class)
@@ -121,9 +117,19 @@ class ReplicaManager:
             connect=connect,
             starts=self._starts,
         )
-        self._disk = disk
-        self._known_before: ClusterImage = EMPTY_IMAGE
         self.failures = ReplicaFailures(self, on_directory_failed)
+        self._opener = ReplicaOpener(
+            broker_id=broker_id,
+            controller=controller,
+            configs=self.configs,
+            directories=self.directories,
+            registry=self.registry,
+            failures=self.failures,
+            peer_brokers=self.peer_brokers,
+            loop_turn=self.loop_turn,
+            disk=disk,
+            clock=clock,
+        )
         self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
             self.fetchers.suspects.on_image,
         ]
@@ -188,7 +194,6 @@ class ReplicaManager:
         If delta is None, or starts from another image, the images are compared whole.
         """
         before, self.registry.image = self.registry.image, image
-        self._known_before = before
         if delta is not None and delta.base is not before:
             delta = None
         self.peer_brokers.brokers = image.brokers
@@ -212,10 +217,10 @@ class ReplicaManager:
                 case Delete():
                     self._delete(key)
                 case Lead():
-                    self._lead(key, action.topic, action.image)
+                    self._lead(key, action.topic, action.image, before)
                     led.add(key)
                 case Follow():
-                    self._follow(key, action.topic, action.image)
+                    self._follow(key, action.topic, action.image, before)
         self.failures.log_offline()
         for replica in reconfigured:
             self._reconfigure(replica)
@@ -224,12 +229,12 @@ class ReplicaManager:
             for key, replica in self.registry.items():
                 if replica.core.is_leader:
                     self._on_brokers_changed(replica, is_settled=key in led)
-        self._drop_strays()
+        self._opener.drop_strays()
         for listener in self.image_listeners:
             listener(delta, image)
 
-    def _lead(self, key: Key, topic: str, image: PartitionImage) -> None:
-        replica = self._ensure(key, topic, image)
+    def _lead(self, key: Key, topic: str, image: PartitionImage, before: ClusterImage) -> None:
+        replica = self._opener.open(key, topic, image, before)
         if replica is None:
             return
         self.failures.report_directory_if_changed(key, replica, image)
@@ -242,8 +247,8 @@ class ReplicaManager:
         self.isr.reconsider(replica)
         self.registry.notify_observer(replica)
 
-    def _follow(self, key: Key, topic: str, image: PartitionImage) -> None:
-        replica = self._ensure(key, topic, image)
+    def _follow(self, key: Key, topic: str, image: PartitionImage, before: ClusterImage) -> None:
+        replica = self._opener.open(key, topic, image, before)
         if replica is None:
             return
         self.failures.report_directory_if_changed(key, replica, image)
@@ -266,78 +271,6 @@ class ReplicaManager:
             replica.close(gone if self.registry.image.partition(*key) is None else moved)
             self.registry.notify_observer(replica)
             self.failures.delete(replica)
-
-    def _ensure(self, key: Key, topic: str, image: PartitionImage) -> Replica | None:
-        """The replica, opened if needed; None if its log cannot be opened."""
-        replica = self.registry.get(key)
-        broken = self.registry.get_broken(key)
-        if replica is not None or (broken is not None and not broken.is_unplaced):
-            return replica
-        topic_id, partition_id = key
-        log_dir = self._place(key, topic, image)
-        if isinstance(log_dir, Unplaced):
-            if broken is None:
-                self.failures.note_offline(f"{topic}-{partition_id}", log_dir.reason)
-                self.registry.add_broken(
-                    key,
-                    ReplicaWithoutLog(f"{topic}-{partition_id}", log_dir.log_dir, is_unplaced=True),
-                )
-            self.failures.report_missing_replica(key, image)
-            return None
-        self.registry.remove_broken(key)
-        config = self.configs.of_topic(topic)
-        now_ms = self.clock.wall_ms()
-        try:
-            opened = log_dir.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
-        except (CorruptData, OSError) as failure:
-            # Damage is never repaired by guessing. The replica stays offline with an error in the
-            # broker's log, and its other replicas serve.
-            name = f"{topic}-{partition_id}"
-            self.registry.add_broken(key, ReplicaWithoutLog(name, log_dir))
-            self.failures.on_open_failed(key, name, log_dir, failure)
-            return None
-        core = Partition(
-            broker_id=self.broker_id,
-            topic=topic,
-            topic_id=topic_id,
-            partition_id=partition_id,
-            peer_brokers=self.peer_brokers,
-            lag_time_max_ms=self.configs.broker.replica_lag_time_max_ms,
-            min_insync_replicas=config.min_insync_replicas,
-            end_offset=opened.log.end_offset,
-            high_watermark=max(opened.high_watermark, opened.log.start_offset),
-        )
-        replica = Replica(
-            core=core,
-            log=opened.log,
-            config=config,
-            disk=self._disk,
-            loop_turn=self.loop_turn,
-            has_identity=opened.has_identity,
-            lower_checkpoints=log_dir.store.checkpoints.lower,
-            on_first_file=self.registry.note_files,
-            log_dir=log_dir,
-            on_failed=self.failures.on_failed,
-        )
-        log_dir.replicas += 1
-        self.registry.add(key, replica)
-        if opened.has_identity:
-            self.registry.note_files(replica)
-        return replica
-
-    def _place(self, key: Key, topic: str, image: PartitionImage) -> LogDirectory | Unplaced:
-        """The directory of a replica, or the reason why it has none."""
-        before = self._known_before.partition(*key)
-        was_ours = before is not None and self.broker_id in before.replicas
-        return self.directories.place(
-            PlacementRequest(
-                name=f"{topic}-{key[1]}",
-                topic_id=key[0],
-                told=image.directory_of(self.broker_id),
-                is_new=not was_ours and self._known_before is not EMPTY_IMAGE,
-                is_in_sync=self.broker_id in (*image.isr, *image.elr),
-            )
-        )
 
     def on_file_failed(self, path: str, failure: OSError) -> None:
         """Handle a log's file that could not be read while it was sent."""
@@ -380,23 +313,3 @@ class ReplicaManager:
             if replica.core.raise_high_watermark(self.now_ms()):
                 replica.on_high_watermark()
         replica.on_low_watermark()
-
-    def _drop_strays(self) -> None:
-        """Remove folders of deleted topics, once the image is certainly newer than the folders.
-
-        An image with this process's own registration has everything that earlier processes of this
-        broker can have seen. So a folder whose topic is not in it was deleted, and a folder whose
-        partition has other replicas was moved away.
-        """
-        stores = [item.store for item in self.directories.online if item.store.has_strays]
-        if not stores:
-            return
-        own = self.registry.image.brokers.get(self.broker_id)
-        if own is None or own.broker_epoch != self.controller.broker_epoch:
-            return
-        for item in self.directories.online:
-            if item.store in stores:
-                try:
-                    item.store.drop_unclaimed(self.failures.opened_at)
-                except OSError as failure:
-                    self.on_directory_error(item, failure, "removal")
