@@ -16,6 +16,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
 from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.fetch.fetch_services import FetchServices
 from kvorum.broker.fetch.fetch_sessions import SessionCache
 from kvorum.broker.fetch.follower_fetch import (
     Connect,
@@ -24,8 +25,6 @@ from kvorum.broker.fetch.follower_fetch import (
     ReplicaFetcherManager,
     connect_tcp,
 )
-from kvorum.broker.fetch.log_start_ack import LogStartAcks
-from kvorum.broker.fetch.reread_verification import RereadVerification
 from kvorum.broker.log_dirs.log_directories import (
     FoundDirectory,
     LogDirectories,
@@ -40,12 +39,10 @@ from kvorum.broker.manager.log_cleaner import LogCleaner
 from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
 from kvorum.broker.manager.replica_opener import ReplicaOpener
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
-from kvorum.broker.metadata_answers.fenced_broker_visibility import FencedBrokerVisibility
 from kvorum.broker.network.purgatory import Deadlines, LoopTurn
 from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.leader_throttle import LeaderThrottle
-from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import (
     ClusterImage,
@@ -90,33 +87,37 @@ class ReplicaManager:
         self.registry = ReplicaRegistry()
         self.peer_brokers = PeerBrokers()
         self.peer_brokers.has_rack_readers = bool(config.replica_selector_class)
-        self.listing = FencedBrokerVisibility()
         self.deadlines = Deadlines(clock.monotonic_ms)
         self.loop_turn = LoopTurn()
         self.peer_address = peer_address
         self.connect = connect
-        self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
         self.isr = AlterPartitionManager(
             broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms
         )
-        self.leader_throttle = LeaderThrottle(self.loop_turn, clock.monotonic_ms)
-        self.follower_quota = ReplicationQuota(clock.monotonic_ms())
-        self._set_rates()
+        self.fetch_services = FetchServices(
+            registry=self.registry,
+            configs=self.configs,
+            peer_brokers=self.peer_brokers,
+            deadlines=self.deadlines,
+            isr=self.isr,
+            sessions=SessionCache(config.max_incremental_fetch_session_cache_slots, rng),
+            throttle=LeaderThrottle(self.loop_turn, clock.monotonic_ms),
+            now_ms=clock.monotonic_ms,
+        )
         self.directories = LogDirectories(
             disk, data_directories, rng, lambda: self.registry.image.topics
         )
         self.assignments = AssignmentsManager(broker_id=broker_id, controller=controller)
-        self._starts = LogStartAcks(self.on_directory_error)
         self.fetchers = ReplicaFetcherManager(
             broker_id=broker_id,
             config=config,
             controller=controller,
             peer_address=peer_address,
-            quota=self.follower_quota,
             clock=clock,
             connect=connect,
-            starts=self._starts,
+            on_directory_error=self.on_directory_error,
         )
+        self._set_rates()
         self.failures = ReplicaFailures(self, on_directory_failed)
         self._opener = ReplicaOpener(
             broker_id=broker_id,
@@ -136,7 +137,6 @@ class ReplicaManager:
         """Called with (delta, image) after the replicas have adopted an image."""
         self._background_jobs = BackgroundJobs(self)
         self.cleaner = LogCleaner(self)
-        self.reread_verification = RereadVerification(self)
         self.isolation = Isolation(
             self.registry.all, clock.monotonic_ms, config, self.registry.notify_observer
         )
@@ -171,15 +171,14 @@ class ReplicaManager:
         await self.assignments.stop()
         self.isolation.stop()
         await self.cleaner.stop()
-        await self.reread_verification.stop()
-        await self._starts.stop()
+        await self.fetch_services.reread_verification.stop()
         await self._background_jobs.stop()
         replicas = self.registry.all()
         for replica in replicas:
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.loop_turn.run()
         self.deadlines.close()
-        self.leader_throttle.close()
+        self.fetch_services.throttle.close()
         self.registry.clear()
         await self.failures.close_all(replicas, self.registry.broken)
 
@@ -197,8 +196,6 @@ class ReplicaManager:
         if delta is not None and delta.base is not before:
             delta = None
         self.peer_brokers.brokers = image.brokers
-        if delta is None or delta.changed_brokers:
-            self.listing.observe(before, image, self.now_ms())
         is_reconfigured = self.configs.adopt(delta, image)  # before any log opens
         if is_reconfigured:
             self._set_rates()
@@ -285,8 +282,10 @@ class ReplicaManager:
 
     def _set_rates(self) -> None:
         now_ms, config = self.now_ms(), self.configs.broker
-        self.leader_throttle.quota.set_rate(config.leader_replication_throttled_rate, now_ms)
-        self.follower_quota.set_rate(config.follower_replication_throttled_rate, now_ms)
+        self.fetch_services.throttle.quota.set_rate(
+            config.leader_replication_throttled_rate, now_ms
+        )
+        self.fetchers.quota.set_rate(config.follower_replication_throttled_rate, now_ms)
 
     def _configured_by(self, delta: Delta | None, *, is_all: bool) -> list[Replica]:
         """The replicas whose configs `delta` changed; all replicas if delta is None."""

@@ -370,7 +370,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if self.state is State.LOADING:\n            return ErrorCode.COORDINATOR_LOAD",
      "        if self.state is None:\n            return ErrorCode.COORDINATOR_LOAD", OF_HOST),
     ("damage-served-for-ever", "a leader verifies batches that a follower fetches twice", FETCHING,
-     "        manager.reread_verification.suspect(replica, remote, asked)\n", "        pass\n", OF_CHECKS),
+     "        services.reread_verification.suspect(replica, remote, asked)\n", "        pass\n", OF_CHECKS),
     ("damage-forgotten", "a damaged replica is offline at later starts too", STORE,
      "        if self._disk.exists(mark):", "        if False:", OF_CHECKS),
     ("refusal-without-a-pause", "a follower that refuses records fetches at growing intervals", SESSION,

@@ -331,7 +331,7 @@ def test_thousands_of_idle_partitions_cost_nothing_per_fetch(harness: Harness) -
     def states():
         # Looked up each time: a follower may not have opened its session yet, or another one over
         # a new connection; the old one then stays until it is pushed out.
-        sessions = [s for s in leader.sessions._sessions.values() if s.is_replica]
+        sessions = [s for s in leader.fetch_services.sessions._sessions.values() if s.is_replica]
         return list({s.replica_id: s for s in sessions}.values())
 
     eventually(
