@@ -56,6 +56,8 @@ from kvorum.runtime.ids import UUID_ZERO
 
 _log = logging.getLogger(__name__)
 
+ImageListener = Callable[[Delta | None, ClusterImage], None]
+
 
 class ReplicaManager:
     """All replicas of a broker.
@@ -82,30 +84,28 @@ class ReplicaManager:
         has gone offline; the owner decides if the broker can go on."""
         self.broker_id = broker_id
         self.clock = clock
+        now_ms = clock.monotonic_ms
         self.rng = rng
         self.configs = CurrentConfigs(broker_id, config)
-        self.registry = ReplicaRegistry()
-        self.peer_brokers = PeerBrokers()
-        self.peer_brokers.has_rack_readers = bool(config.replica_selector_class)
-        self.deadlines = Deadlines(clock.monotonic_ms)
+        registry = self.registry = ReplicaRegistry()
+        self.peer_brokers = PeerBrokers(has_rack_readers=bool(config.replica_selector_class))
+        self.deadlines = Deadlines(now_ms)
         self.loop_turn = LoopTurn()
         self.peer_address = peer_address
         self.connect = connect
-        self.isr = AlterPartitionManager(
-            broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms
-        )
+        self.isr = AlterPartitionManager(broker_id=broker_id, controller=controller, now_ms=now_ms)
         self.fetch_services = FetchServices(
-            registry=self.registry,
+            registry=registry,
             configs=self.configs,
             peer_brokers=self.peer_brokers,
             deadlines=self.deadlines,
             isr=self.isr,
             sessions=SessionCache(config.max_incremental_fetch_session_cache_slots, rng),
-            throttle=LeaderThrottle(self.loop_turn, clock.monotonic_ms),
-            now_ms=clock.monotonic_ms,
+            throttle=LeaderThrottle(self.loop_turn, now_ms),
+            now_ms=now_ms,
         )
         self.directories = LogDirectories(
-            disk, data_directories, rng, lambda: self.registry.image.topics
+            disk, data_directories, rng, lambda: registry.image.topics
         )
         self.assignments = AssignmentsManager(broker_id=broker_id, controller=controller)
         self.fetchers = ReplicaFetcherManager(
@@ -124,22 +124,18 @@ class ReplicaManager:
             controller=controller,
             configs=self.configs,
             directories=self.directories,
-            registry=self.registry,
+            registry=registry,
             failures=self.failures,
             peer_brokers=self.peer_brokers,
             loop_turn=self.loop_turn,
             disk=disk,
             clock=clock,
         )
-        self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
-            self.fetchers.suspects.on_image,
-        ]
+        self.image_listeners: list[ImageListener] = [self.fetchers.suspects.on_image]
         """Called with (delta, image) after the replicas have adopted an image."""
         self._background_jobs = BackgroundJobs(self)
-        self.cleaner = LogCleaner(self)
-        self.isolation = Isolation(
-            self.registry.all, clock.monotonic_ms, config, self.registry.notify_observer
-        )
+        self.cleaner = LogCleaner(registry, self.configs, clock)
+        self.isolation = Isolation(registry.all, now_ms, config, registry.notify_observer)
 
     # --- life --------------------------------------------------------------------------------
 
