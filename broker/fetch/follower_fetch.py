@@ -22,7 +22,7 @@ from contextlib import suppress
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
-from kvorum.broker.fetch.log_start_ack import LogStartAcks
+from kvorum.broker.fetch.log_start_ack import LogStartAcks, OnError
 from kvorum.broker.metadata_answers.suspects import Suspects
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.partition.replica import Replica
@@ -66,20 +66,20 @@ class ReplicaFetcherManager:
         config: BrokerConfig,
         controller: Controller,
         peer_address: PeerAddress,
-        quota: ReplicationQuota,
         clock: Clock,
         connect: Connect,
-        starts: LogStartAcks,
+        on_directory_error: OnError,
     ) -> None:
-        """quota: for all throttled partitions that this broker follows."""
+        """on_directory_error: see `LogStartAcks`."""
+        self.quota = ReplicationQuota(clock.monotonic_ms())
+        """For all throttled partitions that this broker follows."""
         self._broker_id = broker_id
         self._config = config
         self._controller = controller
         self._peer_address = peer_address
-        self._quota = quota
         self._clock = clock
         self._connect = connect
-        self._starts = starts
+        self._starts = LogStartAcks(on_directory_error)
         self._by_leader: dict[int, ReplicaFetcher] = {}
         self._leader_of: dict[Key, int] = {}
         self.suspects = Suspects(clock.monotonic_ms)
@@ -98,6 +98,7 @@ class ReplicaFetcherManager:
             fetcher.close()
         self._by_leader.clear()
         self._leader_of.clear()
+        await self._starts.stop()
 
     def follow(self, key: Key, replica: Replica, leader: int) -> None:
         """Fetch for `replica` from `leader` from now on, with the replica's current leader
@@ -113,7 +114,7 @@ class ReplicaFetcherManager:
                 config=self._config,
                 controller=self._controller,
                 peer_address=self._peer_address,
-                quota=self._quota,
+                quota=self.quota,
                 clock=self._clock,
                 connect=self._connect,
                 starts=self._starts,

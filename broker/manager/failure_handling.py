@@ -11,21 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory, is_disk_fault
+from kvorum.broker.manager.replica_registry import Key, ReplicaRegistry, ReplicaWithoutLog
 from kvorum.broker.partition.replica import Replica
-from kvorum.metadata.image.image import ClusterImage, PartitionImage
+from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.log.checkpoints import PARTITION_METADATA
-from kvorum.storage.log.file_names import LOG_SUFFIX, replica_of
+from kvorum.storage.log.file_names import LOG_SUFFIX
 
 _log = logging.getLogger(__name__)
-
-Key = tuple[bytes, int]
 
 NAMES_SAID_MAX = 5
 """Replicas that a log line names; the others are counted."""
@@ -38,7 +37,7 @@ class FailingReplicas(Protocol):
     def broker_id(self) -> int: ...
 
     @property
-    def image(self) -> ClusterImage: ...
+    def registry(self) -> ReplicaRegistry: ...
 
     @property
     def directories(self) -> LogDirectories: ...
@@ -48,22 +47,6 @@ class FailingReplicas(Protocol):
 
     @property
     def fetchers(self) -> ReplicaFetcherManager: ...
-
-    def all(self) -> list[Replica]: ...
-
-    def find_by_name(self, topic: str, partition_id: int) -> Replica | None: ...
-
-
-class ReplicaWithoutLog(NamedTuple):
-    """A replica whose log is not open.
-
-    name: of its folder. log_dir: the data directory of that folder, None if it is unknown.
-    is_unplaced: the next image of the partition may give it a directory (`LogDirectories.place`).
-    """
-
-    name: str
-    log_dir: LogDirectory | None
-    is_unplaced: bool = False
 
 
 class ReplicaFailures:
@@ -135,12 +118,6 @@ class ReplicaFailures:
                 _log.debug("%s stays offline: %s", name, reason)
         self._unplaced.clear()
 
-    def opened_at(self, name: str) -> str | None:
-        """The folder of the open replica of that name; None if none is open."""
-        key = replica_of(name)
-        replica = None if key is None else self._manager.find_by_name(*key)
-        return None if replica is None else replica.log.directory
-
     def on_directory_error(self, log_dir: LogDirectory, failure: OSError, operation: str) -> None:
         """Handle a failed disk call that concerns no single replica."""
         if is_disk_fault(failure):
@@ -192,7 +169,7 @@ class ReplicaFailures:
         manager = self._manager
         if not manager.directories.fail(log_dir, failure, operation):
             return
-        for replica in manager.all():
+        for replica in manager.registry.all():
             if replica.log_dir is not log_dir:
                 continue
             core = replica.core
@@ -200,7 +177,7 @@ class ReplicaFailures:
             manager.fetchers.unfollow(key)
             if not replica.is_offline:
                 replica.go_offline()
-            image = manager.image.partition(*key)
+            image = manager.registry.image.partition(*key)
             if image is not None:
                 # Report a replica that the metadata places elsewhere: otherwise the controller
                 # would keep it as the leader.
