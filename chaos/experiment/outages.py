@@ -9,12 +9,15 @@ faults that can have caused it:
   3. else those of which a milestone lies within it: a struck broker is fenced, unfenced, or joins
      or leaves the partition's ISR, up to LATE_MS after the fault's end
 
+A group's readers also wait while the group rebalances, which its members may have caused.
+
 An outage that fits none has no owner: the cluster stopped by itself. A client's first connection
 is none of the cluster's outages, up to START_MS after its first operation.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -34,6 +37,9 @@ PARTITION: Final = "partition"
 CLUSTER: Final = "cluster"
 ADMINISTRATION: Final = "administration"
 CONSUMER: Final = "consumer"
+
+#: The owner of what a group's readers miss while partitions move between them.
+REBALANCE: Final = "rebalance of the group"
 
 #: An outage of this length without an owner fails the run.
 UNOWNED_MS_MAX = 1_000.0
@@ -77,7 +83,8 @@ def outages_of(timeline: Timeline) -> list[Outage]:
     admin = timeline.administration
     found += _of(ADMINISTRATION, "topic creation and deletion", admin.waits.spans, timeline)
     for (group, topic, partition), lag in timeline.consumers.items():
-        found += _of(CONSUMER, f"{group} of {topic}/{partition}", lag.spans, timeline)
+        moved_ms = timeline.rebalances.get(group, ())
+        found += _of(CONSUMER, f"{group} of {topic}/{partition}", lag.spans, timeline, moved_ms)
     return sorted(found, key=lambda outage: (outage.begin_ms, outage.subject))
 
 
@@ -86,11 +93,19 @@ def unowned(outages: Iterable[Outage]) -> list[Outage]:
     return [item for item in outages if item.is_unowned and item.longest_ms > UNOWNED_MS_MAX]
 
 
-def _of(kind: str, subject: str, spans: Sequence[Span], timeline: Timeline) -> list[Outage]:
+def _of(
+    kind: str,
+    subject: str,
+    spans: Sequence[Span],
+    timeline: Timeline,
+    rebalances: Sequence[float] = (),
+) -> list[Outage]:
     outages = []
     for run in _runs(spans):
         begin_ms, end_ms = run[0].begin_ms, run[-1].end_ms
         owners = owners_of(begin_ms, end_ms, timeline.faults, timeline.milestones)
+        if not owners and _is_any_between(rebalances, begin_ms - SKEW_MS, end_ms):
+            owners = (REBALANCE,)
         outages.append(
             Outage(
                 kind=kind,
@@ -105,6 +120,11 @@ def _of(kind: str, subject: str, spans: Sequence[Span], timeline: Timeline) -> l
             )
         )
     return outages
+
+
+def _is_any_between(times: Sequence[float], begin_ms: float, end_ms: float) -> bool:
+    start = bisect_left(times, begin_ms)
+    return start < len(times) and times[start] <= end_ms
 
 
 def _runs(spans: Iterable[Span]) -> list[list[Span]]:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kvorum.chaos.experiment.history import Event, details_of
+from kvorum.chaos.experiment.latencies import Latencies
 from kvorum.chaos.experiment.milestones import (
     ACTIVE_CONTROLLER,
     FENCED,
@@ -91,9 +92,11 @@ class FaultSpan:
 
 
 class Record:
-    """The first acknowledgements of one partition after elections and after faults began."""
+    """The acknowledgements of one partition: their latencies, and the first ones after elections
+    and after faults began."""
 
     def __init__(self) -> None:
+        self.latencies = Latencies()
         self._elections: list[float] = []
         self._begins: list[float] = []
         self.learnt: dict[float, float] = {}

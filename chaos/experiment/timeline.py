@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kvorum.chaos.experiment.history import (
+    ASSIGN,
     CREATE_TOPIC,
     DELETE_TOPIC,
     FAIL,
@@ -22,6 +23,7 @@ from kvorum.chaos.experiment.history import (
     OBSERVE,
     OK,
     POLL,
+    REVOKE,
     SEND,
     TRANSACTION,
     Event,
@@ -47,6 +49,10 @@ from kvorum.chaos.experiment.waits import Lag, Span, Waits
 ERRORS_KEPT_MAX = 50
 OTHER_ERRORS = "other errors"
 _FIRST_BUCKET_MS = 100.0
+#: A wait of so many usual latencies is no longer the load's own rhythm. The usual latency is the
+#: one that nine of ten operations exceed: an outage raises the median too.
+RHYTHM_FACTOR = 4
+RHYTHM_SHARE = 0.1
 #: Readers without a group share one position in each partition.
 READERS = "readers"
 
@@ -103,6 +109,8 @@ class Timeline:
     partitions: dict[Partition, Waits] = field(default_factory=dict)
     #: (group, topic, partition) -> the waits of its readers.
     consumers: dict[tuple[str, str, int], Lag] = field(default_factory=dict)
+    #: group -> when its members got or gave up partitions, ascending.
+    rebalances: dict[str, list[float]] = field(default_factory=dict)
     administration: Administration = field(default_factory=Administration)
     faults: list[FaultSpan] = field(default_factory=list)
     milestones: list[tuple[float, Milestone]] = field(default_factory=list)
@@ -173,6 +181,9 @@ class _Fold:
             for item in self._seen.add(event):
                 if event.time_ms < self._seen_until_ms:
                     self._milestone(event.time_ms, item)
+        elif f in (ASSIGN, REVOKE):
+            if event.group is not None:
+                self._timeline.rebalances.setdefault(event.group, []).append(event.time_ms)
         elif f == FAULT_BEGIN:
             self._begins.append(event)
             for record in self._records.values():
@@ -214,8 +225,10 @@ class _Fold:
         timeline.acknowledged += 1
         timeline.cluster.answered(event.time_ms, invoked_ms)
         self._waits(key).answered(event.time_ms, invoked_ms)
-        self._record(key).acknowledged(event.time_ms, invoked_ms)
         latency_ms = event.time_ms - invoked_ms
+        record = self._record(key)
+        record.acknowledged(event.time_ms, invoked_ms)
+        record.latencies.add(latency_ms)
         timeline.latencies.add(latency_ms)
         bucket = self._buckets.at(event.time_ms)
         bucket.acknowledged += 1
@@ -284,8 +297,10 @@ class _Fold:
             waits.end(end_ms)
         for waits in timeline.partitions.values():
             waits.end(end_ms)
-        for lag in timeline.consumers.values():
-            lag.end(end_ms)
+        for (group, _, _), lag in timeline.consumers.items():
+            # Members of a group may have been stopped before the load's end.
+            if group == READERS:
+                lag.end(end_ms)
         if timeline.acknowledged or timeline.invoked:
             timeline.buckets = self._buckets.finished(end_ms)
             timeline.bucket_ms = self._buckets.width_ms
@@ -310,20 +325,18 @@ class _Fold:
         return timeline
 
     def _check_rhythm(self) -> None:
-        """Drop spans that the load's own rhythm explains: four times its median latency."""
+        """Drop spans that the load's own rhythm explains: a partition of slow transactions has
+        another one than a partition of single records."""
         timeline = self._timeline
-        _drop_shorter(timeline.latencies, [timeline.cluster, *timeline.partitions.values()])
-        _drop_shorter(timeline.administration.latencies, [timeline.administration.waits])
+        _drop_shorter(timeline.latencies, timeline.cluster)
+        _drop_shorter(timeline.administration.latencies, timeline.administration.waits)
+        for key, waits in timeline.partitions.items():
+            _drop_shorter(self._record(key).latencies, waits)
 
 
-def _drop_shorter(latencies: Latencies, several: Iterable[Waits]) -> None:
-    limit_ms = RHYTHM_FACTOR * (latencies.percentile(0.5) or 0.0)
-    for waits in several:
-        waits.spans = [span for span in waits.spans if span.length_ms >= limit_ms]
-
-
-#: A wait of so many median latencies is no longer the load's own rhythm.
-RHYTHM_FACTOR = 4
+def _drop_shorter(latencies: Latencies, waits: Waits) -> None:
+    limit_ms = RHYTHM_FACTOR * (latencies.percentile(RHYTHM_SHARE) or 0.0)
+    waits.spans = [span for span in waits.spans if span.length_ms >= limit_ms]
 
 
 class _Buckets:

@@ -23,8 +23,10 @@ from typing import Any
 
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
 from kvorum.chaos.experiment.report import RUN_FILE, write_report
-from kvorum.chaos.experiment.scenario import Experiment, load_experiment
+from kvorum.chaos.experiment.scenario import Configuration, Experiment, load_experiment
+from kvorum.chaos.experiment.workloads import workload_name
 from kvorum.chaos.live.injector import Injector
+from kvorum.chaos.live.loads import Loads, prefixed
 from kvorum.chaos.live.nemesis import Nemesis
 from kvorum.chaos.live.observation.nodes import views_of
 from kvorum.chaos.live.observation.observer import Observer
@@ -53,9 +55,6 @@ from kvorum.chaos.live.systems.protocol import (
     node_named,
 )
 from kvorum.chaos.live.toxiproxy_server import find_server
-from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
-from kvorum.chaos.workloads.create_topics import CreateTopicsLoad
-from kvorum.chaos.workloads.produce import ProduceLoad
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 
@@ -64,7 +63,7 @@ _EXPORT_TIMEOUT_S = 60.0
 _THREAD_TIMEOUT_MS = 15_000
 _FINAL_READ_TIMEOUT_MS = 120_000
 _DEATH_WATCH_MS = 200
-_PATIENCE_MS = 15_000
+_WAIT_UNCONVERGED_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,24 +224,21 @@ class _Session:
         system = opened.system
         bootstrap = system.bootstrap()
         self._topic_name = system.topic_prefix + self._topic.name
-        watch = self._create_topic(bootstrap)
-        load = self._start_producer(stack, bootstrap, history)
-        creations = self._start_creations(stack, bootstrap, history)
-        consumer = ConsumeLoad(
-            bootstrap=bootstrap,
-            topic=self._topic_name,
-            partitions=self._topic.partitions,
-            history=history,
-        )
-        observer = Observer(views=views_of(system, topic=self._topic_name), history=history)
-        for reader in (consumer, observer):
-            reader.start()
-            stack.callback(reader.stop, timeout_ms=_THREAD_TIMEOUT_MS)
+        configuration = prefixed(self._configuration, system.topic_prefix)
+        loads = Loads(configuration=configuration, bootstrap=bootstrap, history=history)
+        loads.create_topics()
+        watch = self._watch_topic(bootstrap)
+        stack.callback(loads.abandon)
+        loads.start()
+        self._progress(_load_text(configuration))
+        observer = Observer(views=views_of(system, topics=loads.topics), history=history)
+        observer.start()
+        stack.callback(observer.stop, timeout_ms=_THREAD_TIMEOUT_MS)
 
         def check() -> None:
-            failure = load.failure or consumer.failure or observer.failure
-            if failure is not None:
-                raise KvorumError(f"the load or its observer ended early: {failure}") from failure
+            loads.check()
+            if observer.failure is not None:
+                raise KvorumError(f"the observer ended early: {observer.failure}")
             if not system.is_running():
                 raise KvorumError(f"the cluster ended: {system.log_tail()}")
             self._note_deaths(system)
@@ -250,7 +246,7 @@ class _Session:
         def view() -> Any:
             return view_of(system, self._topic.name, _state_or_none(watch))
 
-        probes = Probes(system=system, watch=watch, load=load)
+        probes = Probes(system=system, watch=watch, load=loads.produce)
         injector = Injector(
             system=system, toxiproxy=opened.toxiproxy, history=history, view=view, rng=self._rng
         )
@@ -274,14 +270,10 @@ class _Session:
         self._record["steady_state_after"] = _as_dicts(after)
         self._record["probes"] = _as_dicts(nemesis.measurements)
         self._record["steps"] = _as_dicts(nemesis.outcomes)
-        if creations is not None:
-            creations.stop()
-        load.stop()
+        loads.stop()
         check()
-        self._catch_up(bootstrap, consumer)
-        consumer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
+        self._read_to_the_end(loads)
         observer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
-        self._final_read(bootstrap, history)
         self._export_metadata(system)
 
     def _open_history(self) -> HistoryWriter:
@@ -302,65 +294,15 @@ class _Session:
         self._record["versions"] = _versions(self._choice, opened.toxiproxy_version)
         return opened
 
-    def _create_topic(self, bootstrap: str) -> TopicWatch:
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-        plan = self._topic
-        name = self._topic_name
-        topic = NewTopic(
-            name,
-            num_partitions=plan.partitions,
-            replication_factor=plan.replication_factor,
-            config={"min.insync.replicas": str(plan.min_insync_replicas)},
-        )
-        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-        try:
-            admin.create_topics([topic], request_timeout=_TOPIC_TIMEOUT_S)[name].result()
-        except KafkaException as error:
-            raise KvorumError(f"topic {name} cannot be created: {error}") from error
-        watch = TopicWatch(bootstrap=bootstrap, topic=name)
+    def _watch_topic(self, bootstrap: str) -> TopicWatch:
+        """Return when every partition of the topic is led and replicated."""
+        watch = TopicWatch(bootstrap=bootstrap, topic=self._topic_name)
         wait_until(
-            lambda: _is_whole(_state_or_none(watch), plan.partitions),
+            lambda: _is_whole(_state_or_none(watch), self._topic.partitions),
             timeout_ms=self._configuration.start_timeout_ms,
-            what=f"every partition of {name} is led and replicated",
+            what=f"every partition of {self._topic_name} is led and replicated",
         )
         return watch
-
-    def _start_producer(
-        self, stack: ExitStack, bootstrap: str, history: HistoryWriter
-    ) -> ProduceLoad:
-        load = ProduceLoad(
-            bootstrap=bootstrap,
-            topic=self._topic_name,
-            partitions=self._topic.partitions,
-            plan=self._configuration.workload,
-            history=history,
-        )
-        load.start()
-        stack.callback(load.abandon)
-        self._progress(
-            f"load: {self._configuration.workload.records_per_second} records/s, acks=all, "
-            f"idempotent, {self._topic.partitions} partitions"
-        )
-        return load
-
-    def _start_creations(
-        self, stack: ExitStack, bootstrap: str, history: HistoryWriter
-    ) -> CreateTopicsLoad | None:
-        per_second = self._configuration.workload.topic_creations_per_second
-        if not per_second:
-            return None
-        creations = CreateTopicsLoad(
-            bootstrap=bootstrap,
-            prefix=f"{self._topic_name}-side",
-            replication_factor=self._topic.replication_factor,
-            per_second=per_second,
-            history=history,
-        )
-        creations.start()
-        stack.callback(creations.stop)
-        return creations
 
     def _converge(self, watch: TopicWatch, check: Callable[[], None]) -> None:
         def is_converged() -> bool:
@@ -378,30 +320,22 @@ class _Session:
         self._record["is_converged"] = True
         self._progress("converged: every partition led, every ISR full")
 
-    def _catch_up(self, bootstrap: str, consumer: ConsumeLoad) -> None:
-        """Wait until the consumer reaches the end, so that a record that it never gets is the
-        cluster's fault."""
-        timeout_ms = self._patience_ms(self._configuration.convergence_timeout_ms)
-        partitions = self._topic.partitions
-        ends = end_offsets(
-            bootstrap=bootstrap,
-            topic=self._topic_name,
-            partitions=partitions,
-            timeout_ms=timeout_ms,
-        )
+    def _read_to_the_end(self, loads: Loads) -> None:
+        timeout_ms = self._wait_limit_ms(self._configuration.convergence_timeout_ms)
         try:
-            wait_until(
-                lambda: all(consumer.next_offsets[number] >= end for number, end in ends.items()),
-                timeout_ms=timeout_ms,
-                what="the consumer reaches the end of every partition",
-            )
+            loads.catch_up(timeout_ms=timeout_ms)
         except NotReached as error:
             self._note(str(error))
+        loads.stop_consumer()
+        timeout_ms = self._wait_limit_ms(_FINAL_READ_TIMEOUT_MS)
+        is_complete = loads.final_read(timeout_ms=timeout_ms)
+        self._record["is_final_read_complete"] = is_complete
+        self._progress("final read " + ("complete" if is_complete else "INCOMPLETE"))
 
-    def _patience_ms(self, timeout_ms: int) -> int:
+    def _wait_limit_ms(self, timeout_ms: int) -> int:
         """The time limit of a wait; shorter if the cluster did not recover, since more time would
         not help then."""
-        return timeout_ms if self._record["is_converged"] else min(timeout_ms, _PATIENCE_MS)
+        return timeout_ms if self._record["is_converged"] else min(timeout_ms, _WAIT_UNCONVERGED_MS)
 
     def _note_deaths(self, system: System) -> None:
         """A node that died although no fault killed it counts as a broken guarantee."""
@@ -414,17 +348,6 @@ class _Session:
                 self._record["died_unasked"].append(name)
                 log_file = node_named(system, name).log_file
                 self._note(f"{name} died though no fault killed it; its log: {log_file}")
-
-    def _final_read(self, bootstrap: str, history: HistoryWriter) -> None:
-        is_complete = final_read(
-            bootstrap=bootstrap,
-            topic=self._topic_name,
-            partitions=self._topic.partitions,
-            history=history,
-            timeout_ms=self._patience_ms(_FINAL_READ_TIMEOUT_MS),
-        )
-        self._record["is_final_read_complete"] = is_complete
-        self._progress("final read " + ("complete" if is_complete else "INCOMPLETE"))
 
     def _export_metadata(self, system: System) -> None:
         """Copy the metadata log into the run's folder. A failure is only noted and does not change
@@ -461,6 +384,15 @@ def _is_whole(state: TopicState | None, partitions: int) -> bool:
         and state.offline_partitions == 0
         and state.under_replicated_partitions == 0
     )
+
+
+def _load_text(configuration: Configuration) -> str:
+    others = [workload_name(plan) for plan in configuration.workloads]
+    text = (
+        f"load: {configuration.workload.records_per_second} records/s, acks=all, idempotent, "
+        f"{configuration.topic.partitions} partitions"
+    )
+    return f"{text}; workloads: {', '.join(others)}" if others else text
 
 
 def _as_dicts(items: Sequence[Measurement] | Sequence[Any]) -> list[dict[str, Any]]:

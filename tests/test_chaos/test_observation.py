@@ -90,7 +90,7 @@ class Node:
 
 
 def broker_view(node: Node) -> BrokerView:
-    return BrokerView(node="broker-101", address=node.address, topic="orders", timeout_ms=5_000)
+    return BrokerView(node="broker-101", address=node.address, topics=["orders"], timeout_ms=5_000)
 
 
 def looked(view: View) -> list[object]:
@@ -185,7 +185,7 @@ class Nodes:
     ],
 )
 def test_every_node_is_asked_on_its_own(system, witnesses, expected):
-    views = views_of(Nodes(system, witnesses=witnesses), topic="t")
+    views = views_of(Nodes(system, witnesses=witnesses), topics=["t"])
     for view in views:
         view.close()
     assert [(type(view).__name__, view.node) for view in views] == expected

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvorum.chaos.experiment.history import Poll
 from kvorum.chaos.experiment.milestones import Milestone, Source
 from kvorum.chaos.experiment.outages import Outage, outages_of, unowned
 from kvorum.chaos.experiment.timeline import build_timeline
@@ -150,3 +151,19 @@ def test_readers_that_get_nothing_although_the_log_goes_on_have_an_outage():
     assert (found.kind, found.subject) == ("consumer", f"readers of {TOPIC}/0")
     assert found.length_ms == pytest.approx(2_500, abs=15)
     assert unowned([found]) == [found]
+
+
+def test_a_group_that_rebalances_has_an_owner_for_its_wait():
+    history = HistoryBuilder()
+    for value in range(500):
+        history.written(0, value, value, at_ms=10 * value + 1)
+        if not 2_000 <= 10 * value < 4_500:
+            ops = (Poll(TOPIC, 0, (value,), (value,)),)
+            history.add("m-1", "ok", "poll", ops=ops, group="g", generation=1)
+    history.add(
+        "m-1", "ok", "revoke", group="g", generation=1, partitions=((TOPIC, 0),), at_ms=2_100
+    )
+    history.events.sort(key=lambda event: event.time_ms)
+    (found,) = outages_of(build_timeline(history.events))
+    assert (found.subject, found.owners) == (f"g of {TOPIC}/0", ("rebalance of the group",))
+    assert unowned([found]) == []

@@ -112,6 +112,17 @@ def test_a_load_with_a_slow_rhythm_of_its_own_has_no_outages():
     assert build_timeline(history.events).partitions[TOPIC, 0].spans == []
 
 
+def test_each_partition_has_a_rhythm_of_its_own_and_an_outage_does_not_set_it():
+    history = HistoryBuilder()
+    for value in range(20):
+        history.written(1, value, value, at_ms=1_000 + 400 * value, latency_ms=300)
+    pipelined(history, 0, 9_000, partitions=(0,), silent={0: (1_000, 8_000)})
+    history.events.sort(key=lambda event: event.time_ms)
+    partitions = build_timeline(history.events).partitions
+    assert partitions[TOPIC, 1].spans == []
+    assert len(partitions[TOPIC, 0].spans) == 1
+
+
 def test_a_transaction_acknowledges_what_it_sent_when_it_commits():
     history = HistoryBuilder()
     ops = (Send(TOPIC, 0, 1),)

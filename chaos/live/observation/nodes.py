@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvorum.chaos.live.observation.kvorum_controller import KvorumControllerView
 from kvorum.chaos.live.observation.observer import ANSWER_TIMEOUT_MS
 from kvorum.chaos.live.observation.views import BrokerView, QuorumView, View
@@ -10,8 +12,10 @@ from kvorum.chaos.live.systems.protocol import System
 _KVORUM = "kvorum"
 
 
-def views_of(system: System, *, topic: str, timeout_ms: int = ANSWER_TIMEOUT_MS) -> list[View]:
-    """A view of every node: each broker's own metadata of the topic, and the quorum as each node
+def views_of(
+    system: System, *, topics: Sequence[str], timeout_ms: int = ANSWER_TIMEOUT_MS
+) -> list[View]:
+    """A view of every node: each broker's own metadata of the topics, and the quorum as each node
     that can be asked about it answers. A Kvorum controller is asked over one channel that stays
     open, any other node as the system asks it."""
     witnesses = set(system.quorum_witnesses())
@@ -20,7 +24,7 @@ def views_of(system: System, *, topic: str, timeout_ms: int = ANSWER_TIMEOUT_MS)
         if not node.is_controller:
             views.append(
                 BrokerView(
-                    node=node.name, address=node.listener, topic=topic, timeout_ms=timeout_ms
+                    node=node.name, address=node.listener, topics=topics, timeout_ms=timeout_ms
                 )
             )
         if node.name not in witnesses:

@@ -32,18 +32,18 @@ class View(Protocol):
 
 
 class BrokerView:
-    """A broker's Metadata of one topic, with leader epochs (v12)."""
+    """A broker's Metadata of some topics, with leader epochs (v12)."""
 
-    def __init__(self, *, node: str, address: str, topic: str, timeout_ms: int) -> None:
+    def __init__(self, *, node: str, address: str, topics: Sequence[str], timeout_ms: int) -> None:
         self.node = node
-        self._topic = topic
+        self._topics = topics
         self._connection = KafkaConnection(address, timeout_ms=timeout_ms)
 
     def look(self) -> Sequence[Observation]:
         answer = self._connection.ask(
             METADATA,
             {
-                "topics": [{"topic_id": None, "name": self._topic}],
+                "topics": [{"topic_id": None, "name": name} for name in self._topics],
                 "allow_auto_topic_creation": False,
                 "include_topic_authorized_operations": False,
             },
