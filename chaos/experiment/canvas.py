@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+
+_STEPS_S = (1, 2, 5, 10, 30, 60, 300, 600, 3_600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +104,14 @@ class Canvas:
             self.line(self.shape.left, y(value), self._right, y(value), "grid")
             self.before(y(value) + 4, words)
 
-    def axis(self, y: float) -> None:
-        self.line(self.shape.left, y, self._right, y, "axis")
+    def time_axis(self, y: float) -> None:
+        """The axis below everything, in seconds of the history."""
+        length_s = (self.end_ms - self.begin_ms) / 1000
+        step_s = next((step for step in _STEPS_S if length_s / step <= self.shape.ticks), 14_400)
+        self.line(self.shape.left, y + 2, self._right, y + 2, "axis")
+        first, last = self.begin_ms / 1000, self.end_ms / 1000
+        for moment in range(math.ceil(first / step_s), int(last // step_s) + 1):
+            self.tick(self.x(moment * step_s * 1000), y + 2, f"{moment * step_s} s")
 
     def tick(self, x: float, y: float, words: str) -> None:
         """A mark on the axis. A label at the right end is moved in, so that it is not cut."""
@@ -113,3 +122,14 @@ class Canvas:
     def _cut(self, words: str, width: float) -> str:
         letters = int(width / self.shape.character)
         return words if len(words) <= letters else words[: max(0, letters - 1)] + "…"
+
+
+def round_up(value: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    power: float = 10.0 ** math.floor(math.log10(max(value, 1.0)))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
+
+
+def short(value: float) -> str:
+    """A value of a scale in few letters."""
+    return f"{value / 1000:g}k" if value >= 10_000 else f"{value:g}"

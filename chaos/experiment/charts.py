@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from kvorum.chaos.experiment.canvas import Canvas, Shape
+from kvorum.chaos.experiment.canvas import Canvas, Shape, round_up, short
 from kvorum.chaos.experiment.recovery import FaultSpan, Partition
 from kvorum.chaos.experiment.timeline import Bucket, Timeline, isr_changes, leader_changes
 from kvorum.chaos.experiment.wording import milliseconds
@@ -55,7 +55,7 @@ def draw(timeline: Timeline, shape: Shape) -> str:
     _latency(canvas, timeline.buckets, timeline.bucket_ms, latency_top)
     _churn(canvas, timeline, churn_top)
     _lanes(canvas, timeline, lanes, lanes_top)
-    _time_axis(canvas, bottom)
+    canvas.time_axis(bottom)
     words = "faults, controllers, throughput, latency, ISR churn and partitions over time"
     return canvas.element(bottom + 30, words)
 
@@ -96,13 +96,13 @@ def _epochs(canvas: Canvas, timeline: Timeline, top: float) -> None:
 def _throughput(canvas: Canvas, timeline: Timeline, top: float) -> None:
     per_second = 1000 / timeline.bucket_ms
     rates = [bucket.acknowledged * per_second for bucket in timeline.buckets]
-    high = _round_up(max(rates, default=1.0))
+    high = round_up(max(rates, default=1.0))
     canvas.heading(top - 7, "records acknowledged per second")
 
     def y(rate: float) -> float:
         return top + _PANEL_HEIGHT * (1 - rate / high)
 
-    canvas.scale([(0, "0"), (high / 2, _short(high / 2)), (high, _short(high))], y)
+    canvas.scale([(0, "0"), (high / 2, short(high / 2)), (high, short(high))], y)
     # The end of the load truncates the last bucket, which would show a drop that did not happen.
     points = list(zip(timeline.buckets, rates, strict=True))[: max(1, len(rates) - 1)]
     outline = [f"M{canvas.x(points[0][0].begin_ms):.1f},{y(0):.1f}"]
@@ -136,7 +136,7 @@ def _latency(canvas: Canvas, buckets: Sequence[Bucket], bucket_ms: float, top: f
         return top + _PANEL_HEIGHT * (1 - math.log10(max(value, low) / low) / decades)
 
     ticks = [low * 10**power for power in range(round(decades) + 1)]
-    canvas.scale([(tick, _short(tick)) for tick in ticks], y)
+    canvas.scale([(tick, short(tick)) for tick in ticks], y)
     pen = "M"
     line: list[str] = []
     for bucket, median, p99 in found:
@@ -197,28 +197,6 @@ def _lanes(canvas: Canvas, timeline: Timeline, lanes: Sequence[Partition], top: 
             who = f"broker {leader} leads" if leader >= 0 else "no leader"
             title = f"{key[0]}/{key[1]}: {who} from epoch {epoch}"
             canvas.rect(canvas.x(time_ms) - 1, y, 2.5, _LANE_HEIGHT - 1, "elected", title)
-
-
-def _time_axis(canvas: Canvas, bottom: float) -> None:
-    """Seconds since the start of the run, as in the table of faults; the load begins somewhat
-    later."""
-    length_s = (canvas.end_ms - canvas.begin_ms) / 1000
-    steps = (1, 2, 5, 10, 30, 60, 300, 600, 3_600)
-    step_s = next((step for step in steps if length_s / step <= canvas.shape.ticks), 14_400)
-    canvas.axis(bottom + 2)
-    first, last = canvas.begin_ms / 1000, canvas.end_ms / 1000
-    for tick in range(math.ceil(first / step_s), int(last // step_s) + 1):
-        canvas.tick(canvas.x(tick * step_s * 1000), bottom + 2, f"{tick * step_s} s")
-
-
-def _round_up(value: float) -> float:
-    """The next of 1, 2, 5 times a power of ten."""
-    power: float = 10.0 ** math.floor(math.log10(max(value, 1.0)))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
-
-
-def _short(value: float) -> str:
-    return f"{value / 1000:g}k" if value >= 10_000 else f"{value:g}"
 
 
 def _family(fault: str) -> str:

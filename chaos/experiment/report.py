@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from kvorum.chaos.experiment.charts import NARROW, WIDE, draw
@@ -23,6 +23,9 @@ from kvorum.chaos.experiment.timeline import Timeline, build_timeline
 from kvorum.chaos.experiment.verdict import PASSED
 from kvorum.chaos.experiment.wording import milliseconds, seconds, unavailable
 from kvorum.runtime.errors import ConfigError, CorruptData
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 RUN_FILE = "run.json"
 REPORT_JSON = "report.json"
@@ -100,25 +103,35 @@ def read_record(run_dir: str) -> dict[str, Any]:
     return record
 
 
-def _render(document: dict[str, Any], timeline: Timeline) -> str:
+def environment() -> Environment:
+    """The templates of the pages, with the filters that word figures."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
 
-    environment = Environment(
+    templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters.update(
+    templates.filters.update(
         ms=milliseconds, at=seconds, whole=lambda n: f"{n:,}", unavailable=unavailable
     )
+    return templates
+
+
+def _render(document: dict[str, Any], timeline: Timeline) -> str:
+    from markupsafe import Markup
+
     # The charts escape every text of the run that they contain.
-    return environment.get_template("report.html.j2").render(
-        report=document,
-        wide=Markup(draw(timeline, WIDE)),
-        narrow=Markup(draw(timeline, NARROW)),
-        splits=[split_of(fault) for fault in document["faults"]],
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            report=document,
+            wide=Markup(draw(timeline, WIDE)),
+            narrow=Markup(draw(timeline, NARROW)),
+            splits=[split_of(fault) for fault in document["faults"]],
+        )
     )
 
 
