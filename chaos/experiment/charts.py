@@ -25,7 +25,7 @@ _CHURN_HEIGHT = 60
 _LANE_HEIGHT = 14
 _LANES_MAX = 64
 _MARKS_MAX = 200
-_GAP = 36
+_GAP = 40
 _TOP = 22
 
 
@@ -61,7 +61,7 @@ def draw(timeline: Timeline, shape: Shape) -> str:
 
 
 def _fault_bars(canvas: Canvas, faults: Sequence[FaultSpan], left_out: int) -> None:
-    canvas.heading(_TOP - 7, "faults" + (f" (and {left_out} more)" if left_out else ""))
+    canvas.heading(_TOP - 8, "faults" + (f" (and {left_out} more)" if left_out else ""))
     for row, fault in enumerate(faults):
         y = _TOP + row * _BAR_HEIGHT
         x = canvas.x(fault.begin_ms)
@@ -80,7 +80,7 @@ def _epochs(canvas: Canvas, timeline: Timeline, top: float) -> None:
     epochs = timeline.controller_epochs()
     shown = epochs[-_MARKS_MAX:]
     more = f" (the last {len(shown)} of {len(epochs)})" if len(epochs) > len(shown) else ""
-    canvas.heading(top - 7, f"active controller, by epoch{more}")
+    canvas.heading(top - 12, f"active controller, by epoch{more}")
     for at, (time_ms, epoch, leader) in enumerate(shown):
         until_ms = shown[at + 1][0] if at + 1 < len(shown) else canvas.end_ms
         x, end_x = canvas.x(time_ms), canvas.x(until_ms)
@@ -97,7 +97,7 @@ def _throughput(canvas: Canvas, timeline: Timeline, top: float) -> None:
     per_second = 1000 / timeline.bucket_ms
     rates = [bucket.acknowledged * per_second for bucket in timeline.buckets]
     high = round_up(max(rates, default=1.0))
-    canvas.heading(top - 7, "records acknowledged per second")
+    canvas.heading(top - 12, "records acknowledged per second")
 
     def y(rate: float) -> float:
         return top + _PANEL_HEIGHT * (1 - rate / high)
@@ -121,7 +121,7 @@ def _throughput(canvas: Canvas, timeline: Timeline, top: float) -> None:
 
 
 def _latency(canvas: Canvas, buckets: Sequence[Bucket], bucket_ms: float, top: float) -> None:
-    canvas.heading(top - 7, "latency, ms: median (line), 99th percentile (dots)")
+    canvas.heading(top - 12, "latency, ms: median (line), 99th percentile (dots)")
     found = [
         (bucket, bucket.latencies.percentile(0.5), bucket.latencies.percentile(0.99))
         for bucket in buckets
@@ -152,7 +152,7 @@ def _latency(canvas: Canvas, buckets: Sequence[Bucket], bucket_ms: float, top: f
 
 def _churn(canvas: Canvas, timeline: Timeline, top: float) -> None:
     """Bars above the line: members that joined an ISR; below it: members that left."""
-    canvas.heading(top - 7, "ISR churn: members joined (up), left (down)")
+    canvas.heading(top - 12, "ISR churn: members joined (up), left (down)")
     joined = [0] * len(timeline.buckets)
     left = [0] * len(timeline.buckets)
     for changes in isr_changes(timeline).values():
@@ -180,7 +180,7 @@ def _churn(canvas: Canvas, timeline: Timeline, top: float) -> None:
 def _lanes(canvas: Canvas, timeline: Timeline, lanes: Sequence[Partition], top: float) -> None:
     left_out = len(timeline.partitions) - len(lanes)
     more = f" (and {left_out} more)" if left_out else ""
-    canvas.heading(top - 7, f"partitions{more}; red: unavailable; tick: new leader")
+    canvas.heading(top - 12, f"partitions{more}; red: unavailable; tick: new leader")
     elected = leader_changes(timeline)
     topics = {topic for topic, _ in lanes}
     for row, key in enumerate(lanes):

@@ -127,7 +127,7 @@ def names_of(
     systems = tuple(_system(report) for report in reports)
     folders = (Path(run_a).resolve().name, Path(run_b).resolve().name)
     for first, second in (systems, folders):
-        if first != second:
+        if first and second and first != second:
             return first, second
     return f"{folders[0]} (1)", f"{folders[1]} (2)"
 
@@ -241,6 +241,13 @@ def _of_fault(pair: tuple[dict[str, Any], dict[str, Any]]) -> list[Figure]:
 
         return value
 
+    def of_worst(key: str) -> Value:
+        def value(fault: dict[str, Any]) -> float | None:
+            found: float | None = fault["recoveries"][0][key] if fault["recoveries"] else None
+            return found
+
+        return value
+
     figures = [
         _figure(words, pair, value, is_time=True, is_less_better=True)
         for words, value in (
@@ -248,8 +255,8 @@ def _of_fault(pair: tuple[dict[str, Any], dict[str, Any]]) -> list[Figure]:
             ("detected", largest("detect_ms")),
             ("fenced", largest("fence_ms")),
             ("leader elected", largest("elect_ms")),
-            ("first acknowledgement", largest("ack_ms")),
-            ("client writes to the new leader", largest("learn_ms")),
+            ("first acknowledgement there", of_worst("ack_ms")),
+            ("client writes to the new leader there", of_worst("learn_ms")),
             ("new controller", lambda fault: fault["controller_elect_ms"]),
             ("no topic created for", lambda fault: fault["controller_unavailable_ms"]),
         )
@@ -299,7 +306,7 @@ def _charts(difference: Difference, shape: Shape) -> str:
         return ""
     length_ms = max(entry["bucket_ms"] * len(entry["acknowledged"]) for entry in series)
     canvas = Canvas(shape, 0.0, length_ms)
-    bottom = draw_rates(canvas, series, top=22)
+    bottom = draw_rates(canvas, series, top=26)
     bottom = draw_latencies(canvas, series, top=bottom)
     words = "throughput and latency of both runs over time"
     return canvas.element(bottom, words)

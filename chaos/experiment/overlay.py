@@ -12,7 +12,7 @@ from typing import Any
 from kvorum.chaos.experiment.canvas import Canvas, round_up, short
 
 _PANEL_HEIGHT = 120
-_GAP = 40
+_GAP = 44
 #: The class of each run's marks; the page's style sheet has their colours.
 _STYLES = ("first", "second")
 
@@ -21,7 +21,7 @@ Series = dict[str, Any]
 
 def draw_rates(canvas: Canvas, series: Sequence[Series], *, top: float) -> float:
     """Records acknowledged per second. Returns the top of the next panel."""
-    canvas.heading(top - 7, "records acknowledged per second")
+    canvas.heading(top - 12, "records acknowledged per second")
     rates = [
         [count * 1000 / entry["bucket_ms"] for count in entry["acknowledged"]] for entry in series
     ]
@@ -44,7 +44,7 @@ def draw_rates(canvas: Canvas, series: Sequence[Series], *, top: float) -> float
 
 def draw_latencies(canvas: Canvas, series: Sequence[Series], *, top: float) -> float:
     """The 99th percentile of the latency, and the time axis. Returns the height of the whole."""
-    canvas.heading(top - 7, "latency, 99th percentile, ms")
+    canvas.heading(top - 12, "latency, 99th percentile, ms")
     key = "latency_p99_ms"
     known = [value for entry in series for value in entry[key] if value]
     low = 10 ** math.floor(math.log10(max(min(known, default=1.0), 0.01)))

@@ -155,6 +155,7 @@ class _Fold:
         self._wall_start_ms = wall_start_ms
         self._buckets = _Buckets(buckets_max)
         self._records: dict[Partition, Record] = {}
+        self._lags: dict[Partition, list[Lag]] = {}
         self._last_ms: float | None = None
         self._begins: list[Event] = []
         self._ends: dict[int, float] = {}
@@ -233,9 +234,8 @@ class _Fold:
         bucket = self._buckets.at(event.time_ms)
         bucket.acknowledged += 1
         bucket.latencies.add(latency_ms)
-        for (_, topic, partition), lag in timeline.consumers.items():
-            if (topic, partition) == key:
-                lag.written(event.time_ms, offset)
+        for lag in self._lags.get(key, ()):
+            lag.written(event.time_ms, offset)
 
     def _gave_up(self, key: Partition) -> None:
         self._timeline.cluster.gave_up()
@@ -250,6 +250,7 @@ class _Fold:
                 lag = self._timeline.consumers.get(key)
                 if lag is None:
                     lag = self._timeline.consumers[key] = Lag()
+                    self._lags.setdefault((op.topic, op.partition), []).append(lag)
                 lag.read(event.time_ms, op.offsets[-1])
 
     def _administer(self, event: Event) -> None:

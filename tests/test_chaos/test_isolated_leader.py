@@ -15,6 +15,7 @@ from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy import Toxic
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.chaos.targets import CLIENTS
 from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
@@ -88,6 +89,17 @@ def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> 
                 return bool(read)
 
             eventually(read_on, "the first is read")
+            # An administrator who knows this broker alone, and takes it for the controller.
+            address = plan.link(CLIENTS, f"broker-{old}").listen
+            administrator = AdminClient({"bootstrap.servers": address, "log_level": 0})
+            creations = iter(range(1_000))
+
+            def creates_a_topic() -> bool:
+                name = f"side-{next(creations)}"
+                created = administrator.create_topics([NewTopic(name, 1, 2)], request_timeout=5)
+                return created[name].exception(10) is None
+
+            eventually(creates_a_topic, "a topic is created through it")
             cut_off_from_the_controllers(old, plan, server)
             sent = 1
 
@@ -105,6 +117,7 @@ def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> 
                 lambda: [producer.poll(0.05), len(written) == sent + 1][1], "all are written"
             )
             assert written == [None] * (sent + 1)
+            eventually(creates_a_topic, "the administrator asks another broker while the cut lasts")
             # librdkafka asks for the metadata only once in five minutes.
             eventually(
                 lambda: [read_on(), len(read) == sent + 1][1], "all are read, from the new leader"
