@@ -10,7 +10,7 @@ from kvorum.chaos.experiment.report import write_report
 from kvorum.runtime.errors import ConfigError, CorruptData
 
 from .histories import HistoryBuilder, pipelined
-from .test_report import References, write_run
+from .runs import References, write_run
 
 
 def a_run(folder: Path, silent_ms: int, *, faults: tuple[str, ...] = ("hang",), **changes) -> str:
