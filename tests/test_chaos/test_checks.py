@@ -2,22 +2,22 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.experiment.checks import run_checks
+from kvorum.chaos.experiment.checks import run_checks_of
 from kvorum.chaos.experiment.checks.model import CheckResult
 
 from .histories import HistoryBuilder, good_history
 
 
 def outcome(history: HistoryBuilder, check: str) -> CheckResult:
-    return next(result for result in run_checks(history.events) if result.check == check)
+    return next(result for result in run_checks_of(history.events) if result.check == check)
 
 
 def broken(history: HistoryBuilder) -> set[str]:
-    return {result.check for result in run_checks(history.events) if result.count}
+    return {result.check for result in run_checks_of(history.events) if result.count}
 
 
 def test_good_history_breaks_nothing_and_every_check_examined_something():
-    results = run_checks(good_history().events)
+    results = run_checks_of(good_history().events)
     assert [result.check for result in results if result.count] == []
     assert [result.check for result in results if not result.examined] == []
 
@@ -27,7 +27,7 @@ def test_acknowledged_record_missing_from_the_final_read_is_lost():
     for value in range(3):
         history.written(0, value, value)
     history.final(0, [(0, 0), (2, 2)])
-    found = outcome(history, "lost")
+    found = outcome(history, "lost-write")
     assert found.count == 1
     assert (found.findings[0].value, found.findings[0].offset) == (1, 1)
 
@@ -100,7 +100,7 @@ def test_two_values_at_one_offset_are_inconsistent(reader):
     history.written(0, 0, 0)
     history.written(0, 1, 1)
     history.consumed(0, [(1, 0)], process=reader)
-    assert outcome(history, "inconsistent-offset").count == 1
+    assert outcome(history, "inconsistent-offsets").count == 1
 
 
 def test_consumer_that_goes_back_is_nonmonotonic():
@@ -115,7 +115,7 @@ def test_consumer_that_jumps_over_a_record_skipped_it_and_never_saw_it():
         history.written(0, value, value)
     history.consumed(0, [(0, 0), (2, 2)])
     history.final(0, [(0, 0), (1, 1), (2, 2)])
-    assert broken(history) == {"skipped-poll", "unseen"}
+    assert broken(history) == {"int-poll-skip", "unseen"}
 
 
 def test_offset_gap_in_the_log_itself_is_no_skip():
@@ -170,6 +170,6 @@ def test_findings_are_bounded_and_the_count_is_not():
     for value in range(100):
         history.written(0, value, value)
     history.final(0, [(100, 100)])
-    found = outcome(history, "lost")
+    found = outcome(history, "lost-write")
     assert found.count == 100
     assert len(found.findings) == 20

@@ -114,10 +114,10 @@ def test_broken_promise_fails_the_run_in_every_format(tmp_path):
     ],
 )  # fmt: skip
 def test_verdict_follows_the_run(changes, verdict, words):
-    from kvorum.chaos.experiment.checks import run_checks
+    from kvorum.chaos.experiment.checks import run_checks_of
 
     events = run_history().events
-    document = build_report(record(**changes), build_timeline(events), run_checks(events))
+    document = build_report(record(**changes), build_timeline(events), run_checks_of(events))
     assert document["verdict"] == verdict
     assert words in " ".join(document["reasons"])
 

@@ -1,0 +1,202 @@
+"""One partition's records, read back from the columns of a history as numpy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kvorum.chaos.experiment.checks.columns import Bools, Ints
+from kvorum.chaos.experiment.checks.gather import IS_OK, IS_TRANSACTION, Gathered, Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """The reads of one process while it kept its position: from one assignment of the partition to
+    the next. starts: True where a record is the first of its poll or transaction; ok: False for
+    records of an aborted transaction or one of unknown outcome."""
+
+    process: str
+    offsets: Ints
+    values: Ints
+    events: Ints
+    ok: Bools
+
+
+class PartitionEvidence:
+    """One partition's records in a history. The arrays of one kind have the same length.
+
+    is_compacted: only the newest value of a key must stay; is_trimmed: records below the log's
+    start may be gone, by retention or DeleteRecords.
+    """
+
+    def __init__(self, gathered: Gathered, key: Key) -> None:
+        self.topic, self.number = key
+        self.is_compacted = self.topic in gathered.compacted_topics
+        self.is_trimmed = self.topic in gathered.trimmed_topics
+        self.final_read = gathered.final_reads.get(key)
+        self._gathered = gathered
+        self._columns = gathered.columns[key]
+        acked = self._columns.acked.rows()
+        self.acked_values, self.acked_offsets = acked[:, 0], acked[:, 1]
+        self.acked_processes, self.acked_events = acked[:, 2], acked[:, 3]
+        self.acked_us, self.acked_latency_us = acked[:, 4], acked[:, 5]
+        self.failed = np.unique(self._columns.failed.values())
+        self.polls = self._columns.polls.rows()
+        self.read_offsets = self._columns.read_offsets.values()
+        self.read_values = self._columns.read_values.values()
+        self.final_offsets = self._columns.final_offsets.values()
+        self.final_values = self._columns.final_values.values()
+        self.written = self._columns.written.rows()
+        self.committed = self._columns.committed.rows()
+
+    @property
+    def name(self) -> str:
+        """As Kafka names its folders."""
+        return f"{self.topic}-{self.number}"
+
+    @cached_property
+    def known_values(self) -> Ints:
+        """Every value that a producer wrote or tried to write, sorted."""
+        parts = [self._columns.invoked.values(), self.acked_values, self.failed]
+        elsewhere = self._gathered.columns.get((self.topic, -1))
+        if elsewhere is not None:
+            parts += [elsewhere.invoked.values(), elsewhere.failed.values()]
+        return np.unique(np.concatenate(parts))
+
+    @cached_property
+    def failed_values(self) -> Ints:
+        """Every value whose write certainly had no effect, sorted."""
+        elsewhere = self._gathered.columns.get((self.topic, -1))
+        if elsewhere is None:
+            return self.failed
+        return np.unique(np.concatenate((self.failed, elsewhere.failed.values())))
+
+    @cached_property
+    def sightings(self) -> tuple[Ints, Ints]:
+        """(offsets, values) of every record seen anywhere: acknowledged, polled, or in the final
+        read. Each pair is there once; sorted by offset, then by value."""
+        placed = self.acked_offsets >= 0
+        offsets = np.concatenate(
+            (self.acked_offsets[placed], self.read_offsets, self.final_offsets)
+        )
+        values = np.concatenate((self.acked_values[placed], self.read_values, self.final_values))
+        order = np.lexsort((values, offsets))
+        offsets, values = offsets[order], values[order]
+        first = np.ones(len(offsets), dtype=np.bool_)
+        first[1:] = (offsets[1:] != offsets[:-1]) | (values[1:] != values[:-1])
+        return offsets[first], values[first]
+
+    @cached_property
+    def must_be_polled(self) -> Ints:
+        """The offsets that certainly held a record whenever a consumer passed them, sorted."""
+        if self.is_compacted:
+            return np.unique(self.final_offsets)
+        offsets = self.sightings[0]
+        if self.is_trimmed and self.final_read is not None:
+            offsets = offsets[offsets >= self.final_read.start_offset]
+        return np.unique(offsets)
+
+    @cached_property
+    def present(self) -> Ints:
+        """The values of the final read; without one, of all polls. Sorted."""
+        if self.final_read is not None or len(self.final_values):
+            return np.unique(self.final_values)
+        return np.unique(self.read_values)
+
+    @property
+    def read_to(self) -> int:
+        """The offset below which every record of the log was read."""
+        if self.final_read is not None:
+            return self.final_read.next_offset
+        return int(self.read_offsets.max(initial=-1)) + 1
+
+    @cached_property
+    def keys(self) -> tuple[Ints, Ints]:
+        """(values, keys) of a compacted topic's records, sorted by value, each value once."""
+        rows = self._columns.keyed.rows()
+        values, first = np.unique(rows[:, 0], return_index=True)
+        return values, rows[first, 1]
+
+    def process(self, number: int) -> str:
+        """The name of a process."""
+        return self._gathered.processes[number]
+
+    def group(self, number: int) -> str:
+        """The name of a group."""
+        return self._gathered.groups[number]
+
+    @property
+    def is_topic_polled(self) -> bool:
+        """True if a consumer polled the topic during the run, any of its partitions."""
+        return self.topic in self._gathered.polled_topics
+
+    def reader_at(self, place: int) -> str:
+        """The process that polled the record at this place of `read_values`."""
+        poll = int(np.searchsorted(np.cumsum(self.polls[:, 4]), place, side="right"))
+        return self.process(int(self.polls[poll, 0]))
+
+    def readers(self) -> Iterator[Reader]:
+        """The readers of the partition, the final read left out."""
+        counts = self.polls[:, 4]
+        if not len(counts):
+            return
+        ends = np.cumsum(counts)
+        poll_of = np.repeat(np.arange(len(counts)), counts)
+        tenures = self.polls[:, 0] * (int(self.polls[:, 1].max()) + 1) + self.polls[:, 1]
+        for tenure in np.unique(tenures):
+            mine = np.flatnonzero(tenures == tenure)
+            if len(mine) == len(counts):
+                chosen = np.arange(len(self.read_offsets))
+            else:
+                chosen = _ranges(ends[mine] - counts[mine], counts[mine])
+            polls = self.polls[poll_of[chosen]]
+            yield Reader(
+                process=self.process(int(self.polls[mine[0], 0])),
+                offsets=self.read_offsets[chosen],
+                values=self.read_values[chosen],
+                events=polls[:, 2],
+                ok=(polls[:, 5] & IS_OK) != 0,
+            )
+
+    def seers(self) -> Iterator[tuple[str, Ints]]:
+        """(name, values seen, sorted) of each group, and of each process without a group."""
+        counts = self.polls[:, 4]
+        ends = np.cumsum(counts)
+        processes: dict[str, list[int]] = {}
+        for process in np.unique(self.polls[:, 0]):
+            processes.setdefault(self._gathered.seer(int(process)), []).append(int(process))
+        for name, numbers in sorted(processes.items()):
+            mine = np.flatnonzero(np.isin(self.polls[:, 0], numbers))
+            chosen = _ranges(ends[mine] - counts[mine], counts[mine])
+            yield name, np.unique(self.read_values[chosen])
+
+    def reads_of_transactions(self) -> tuple[Ints, Ints, Ints]:
+        """(events, values, offsets) of the records that committed transactions polled."""
+        counts, marks = self.polls[:, 4], self.polls[:, 5]
+        mine = np.flatnonzero(marks == (IS_OK | IS_TRANSACTION))
+        ends = np.cumsum(counts)
+        chosen = _ranges(ends[mine] - counts[mine], counts[mine])
+        events = np.repeat(self.polls[mine, 2], counts[mine])
+        return events, self.read_values[chosen], self.read_offsets[chosen]
+
+
+def _ranges(starts: Ints, counts: Ints) -> Ints:
+    """The numbers start, start + 1, ... of each range, one after the other."""
+    if not len(starts):
+        return np.zeros(0, dtype=np.int64)
+    ends = np.cumsum(counts)
+    numbers: Ints = np.arange(int(ends[-1])) + np.repeat(starts - (ends - counts), counts)
+    return numbers
+
+
+def is_in(values: Ints, known: Ints) -> Bools:
+    """For each value if it is among the sorted, unique known ones."""
+    if not len(known):
+        return np.zeros(len(values), dtype=np.bool_)
+    at = np.searchsorted(known, values)
+    at[at == len(known)] = 0
+    found: Bools = known[at] == values
+    return found
