@@ -63,4 +63,4 @@ rpc: setup
 	PYTHON=$(PYTHON) sh deploy/generate_rpc.sh
 
 clean:
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-data chaos-runs
+	rm -rf build kvorum.egg-info .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-data chaos-runs

@@ -16,6 +16,12 @@ from bench.cluster import BROKERS, CONTROLLERS, HOST, BenchFailed
 from bench.figures import KAFKA
 from bench.processes import BROKER, CONTROLLER, ClusterProcess
 from kvorum.chaos.live.processes import start_process, stop_process
+from kvorum.chaos.live.systems.kafka_jars import (
+    SERVER,
+    format_storage,
+    java_command,
+    properties_text,
+)
 
 VERSION = "4.3.1"
 HEAP = "-Xmx512m"
@@ -35,7 +41,6 @@ _JVM_FLAGS = (
     "-Dlog4j2.StatusLogger.level=OFF",
 )
 _MAVEN_TIMEOUT_S = 900.0
-_FORMAT_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_MS = 5_000
 _LAST_WORDS_BYTES = 1_500
 _CLUSTER_ID = "Yk3vR2p1S9ORbV1xWqLz0g"
@@ -135,13 +140,10 @@ class KafkaCluster:
         return "\n".join(words)
 
     def _start(self, node: _Node) -> None:
-        command = self._java("kafka.Kafka", str(self._properties_file(node)))
+        command = java_command(
+            self._library, SERVER, str(self._properties_file(node)), flags=_JVM_FLAGS
+        )
         self._running[node.name] = start_process(command, log_file=str(self._log_file(node)))
-
-    def _java(
-        self, main_class: str, *arguments: str, flags: tuple[str, ...] = _JVM_FLAGS
-    ) -> list[str]:
-        return ["java", *flags, "-cp", f"{self._library}/*", main_class, *arguments]
 
     def _format(self, node: _Node) -> None:
         """Run StorageTool once for each node; later rounds start from a copy of its files.
@@ -153,16 +155,7 @@ class KafkaCluster:
         template = self._directory / "formatted" / node.name
         shutil.rmtree(data, ignore_errors=True)
         if not template.exists():
-            command = self._java(
-                "kafka.tools.StorageTool",
-                *("format", "-t", _CLUSTER_ID, "-c", str(self._properties_file(node))),
-                flags=("-Xmx256m", "-XX:TieredStopAtLevel=1", *_JVM_FLAGS[-2:]),
-            )
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=_FORMAT_TIMEOUT_S
-            )
-            if done.returncode != 0:
-                raise BenchFailed(f"{node.name} could not be formatted: {done.stdout}{done.stderr}")
+            format_storage(self._library, _CLUSTER_ID, str(self._properties_file(node)))
             shutil.copytree(data, template)
             return
         shutil.copytree(template, data)
@@ -193,7 +186,7 @@ class KafkaCluster:
             "share.coordinator.state.topic.min.isr": "2",
             **self._settings,
         }
-        return "".join(f"{key}={value}\n" for key, value in lines.items())
+        return properties_text(lines)
 
 
 def fetch_jars(library: Path) -> None:

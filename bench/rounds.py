@@ -172,7 +172,7 @@ class Round:
         try:
             self._cluster.prepare()
             self._start()
-            self._take("warm-up", self._warm)
+            self._measure("warm-up", self._warm)
             # In this order: memory is read after the produce and consume load, idle CPU before
             # thousands of topics are created and deleted, and faults that kill nodes come last.
             for group, take in (
@@ -191,7 +191,7 @@ class Round:
                 ("broker-gap", self._broker_gap),
             ):
                 if group in self._groups:
-                    self._take(group, take)
+                    self._measure(group, take)
         finally:
             self._cluster.stop()
 
@@ -200,7 +200,7 @@ class Round:
         seconds = seconds_to_first_write(self._cluster)
         self._sample("start_s", seconds)
 
-    def _take(self, group: str, take: Callable[[], None]) -> None:
+    def _measure(self, group: str, take: Callable[[], None]) -> None:
         # Writes of the previous figures that are still under way to the disk must not slow this
         # one.
         os.sync()

@@ -96,7 +96,8 @@ class ClusterView:
     partitions: Mapping[tuple[str, int], PartitionView] = field(default_factory=dict)
 
     def nodes(self) -> tuple[str, ...]:
-        return self.controllers + self.brokers
+        """Every node once: a node may be both controller and broker."""
+        return tuple(dict.fromkeys(self.controllers + self.brokers))
 
 
 def parse_target(text: str) -> Target:

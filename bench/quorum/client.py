@@ -149,9 +149,9 @@ class StoreClient:
             await asyncio.sleep(_RECONNECT_S)
 
     def _hear(self, member: _Member, message: bytes) -> None:
-        self._take(member, protocol.decode_answer(message))
+        self._note_outcomes(member, protocol.decode_answer(message))
 
-    def _take(self, member: _Member, answer: protocol.Answer) -> None:
+    def _note_outcomes(self, member: _Member, answer: protocol.Answer) -> None:
         for outcome in answer.outcomes:
             offset = outcome.base_offset
             if offset == protocol.NO_OFFSET:

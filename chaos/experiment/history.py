@@ -84,7 +84,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Send(msgspec.Struct, frozen=True, array_like=True, tag="send", gc=False):
-    """One record written. value: unique in its topic; offset: -1 until it is acknowledged;
+    """One record written. value: unique in its partition; offset: -1 until it is acknowledged;
     partition: -1 if the client's partitioner chooses it and has not told."""
 
     topic: str

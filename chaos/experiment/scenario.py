@@ -18,6 +18,7 @@ from typing import Any
 
 from kvorum.chaos.experiment.document import Document, Path, Section, parse_document
 from kvorum.chaos.experiment.faults import build_fault, why_not_live
+from kvorum.chaos.experiment.workloads import WORKLOADS, WorkloadKind, build_workload
 from kvorum.chaos.faults import LIVE_FAULTS, LiveFault
 
 #: Probe name -> what it returns.
@@ -46,6 +47,7 @@ _CONFIGURATION_KEYS = (
     "seed",
     "topic",
     "workload",
+    "workloads",
     "settings",
     "warm_up_ms",
     "cool_down_ms",
@@ -99,6 +101,7 @@ class Configuration:
     seed: int
     topic: TopicPlan
     workload: WorkloadPlan
+    workloads: tuple[WorkloadKind, ...]
     settings: tuple[tuple[str, str], ...]
     warm_up_ms: int
     cool_down_ms: int
@@ -236,6 +239,7 @@ def _configuration(top: Section, seed: int | None) -> Configuration:
             linger_ms=load.integer("linger_ms", 2, 0, 1_000),
             topic_creations_per_second=load.integer("topic_creations_per_second", 0, 0, 50),
         ),
+        workloads=_workloads(section, topic.text("name", "orders")),
         settings=tuple(
             (key, str(value).lower() if isinstance(value, bool) else str(value))
             for key, value in section.mapping("settings").items()
@@ -245,6 +249,33 @@ def _configuration(top: Section, seed: int | None) -> Configuration:
         start_timeout_ms=section.integer("start_timeout_ms", 60_000, 1_000, 600_000),
         convergence_timeout_ms=section.integer("convergence_timeout_ms", 60_000, 1_000, 600_000),
     )
+
+
+def _workloads(section: Section, load_topic: str) -> tuple[WorkloadKind, ...]:
+    plans: list[WorkloadKind] = []
+    topics = {load_topic}
+    for where, item in section.items("workloads"):
+        if not isinstance(item, dict) or len(item) != 1:
+            known = ", ".join(WORKLOADS)
+            section.document.problem(where, f"must be one kind with its arguments, of: {known}")
+            continue
+        ((kind, arguments),) = item.items()
+        if arguments is not None and not isinstance(arguments, dict):
+            section.document.problem((*where, kind), "must be a mapping of arguments")
+            continue
+        try:
+            plan = build_workload(str(kind), arguments or {})
+        except ValueError as error:
+            section.document.problem((*where, kind), str(error))
+            continue
+        topic = getattr(plan, "topic", None)
+        if topic in topics:
+            section.document.problem((*where, kind), f"the topic {topic!r} has a load already")
+            continue
+        if topic is not None:
+            topics.add(topic)
+        plans.append(plan)
+    return tuple(plans)
 
 
 def _method_steps(document: Document, where: Path, item: Any, rng: random.Random) -> list[Step]:

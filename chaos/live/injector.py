@@ -35,8 +35,8 @@ from kvorum.chaos.faults import (
     duration_of,
     fault_name,
 )
-from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.links import Link, Stream
+from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
 from kvorum.chaos.targets import (
     CLIENTS,
@@ -45,7 +45,7 @@ from kvorum.chaos.targets import (
     UnresolvableTarget,
     resolve,
 )
-from kvorum.runtime.errors import KvorumError
+from kvorum.runtime.errors import KvorumError, required
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,13 +69,13 @@ class Injector:
     def __init__(
         self,
         *,
-        cluster: LiveCluster,
-        toxiproxy: Toxiproxy,
+        system: System,
+        toxiproxy: Toxiproxy | None,
         history: HistoryWriter,
         view: Callable[[], ClusterView],
         rng: random.Random,
     ) -> None:
-        self._cluster = cluster
+        self._system = system
         self._toxiproxy = toxiproxy
         self._history = history
         self._view = view
@@ -134,7 +134,8 @@ class Injector:
     def end_all(self) -> None:
         """Undo everything and reset every proxy."""
         self._end_all(lambda _: True)
-        self._toxiproxy.reset()
+        if self._toxiproxy is not None:
+            self._toxiproxy.reset()
 
     def _end_all(self, chosen: Callable[[Injected], bool]) -> None:
         for injected in self.active():
@@ -143,7 +144,7 @@ class Injector:
 
     def _reverse(self, fault: RestartNode | ResumeNode) -> None:
         is_for_all = fault.target.kind in (TargetKind.KILLED, TargetKind.PAUSED)
-        if is_for_all and not self._cluster.killed | self._cluster.paused:
+        if is_for_all and not self._system.killed | self._system.paused:
             return
         names = resolve(fault.target, self._view(), self._rng)
         kind = KillNode if isinstance(fault, RestartNode) else PauseNode
@@ -157,15 +158,20 @@ class Injector:
         able = tuple(node for node in names if node not in view.killed | view.paused)
         if not able:
             raise UnresolvableTarget(f"{', '.join(names)} is already killed or paused")
+        self._refuse_too_many(able)
         injected = self._new(name, fault, able)
         begun_ms = self._history.now_ms()
-        for node in able:
-            if isinstance(fault, KillNode):
-                self._cluster.kill(node)
-                injected.undo.append(_call(self._cluster.restart, node))
-            else:
-                self._cluster.pause(node)
-                injected.undo.append(_call(self._cluster.resume, node))
+        try:
+            for node in able:
+                if isinstance(fault, KillNode):
+                    self._system.kill(node)
+                    injected.undo.append(_call(self._system.restart, node))
+                else:
+                    self._system.pause(node)
+                    injected.undo.append(_call(self._system.resume, node))
+        except BaseException:
+            self._take_back(injected)
+            raise
         self._begin(injected, view, begun_ms, links=())
         return injected
 
@@ -175,7 +181,7 @@ class Injector:
         both_ways = isinstance(fault, NetworkPartition) or fault.both_ways
         streams: list[tuple[Link, Stream]] = []
         for source, destination in pairs:
-            for stream in self._cluster.plan.streams(source, destination, both_ways=both_ways):
+            for stream in self._system.plan.streams(source, destination, both_ways=both_ways):
                 if stream not in streams:
                     streams.append(stream)
         if not streams:
@@ -191,12 +197,24 @@ class Injector:
         try:
             self._apply(injected, fault, streams)
         except BaseException:
-            self._active.pop(injected.fault_id)
-            for undo in injected.undo:
-                undo()
+            self._take_back(injected)
             raise
         self._begin(injected, view, begun_ms, links=[link.name for link, _ in streams])
         return injected
+
+    def _refuse_too_many(self, nodes: Sequence[str]) -> None:
+        limit = self._system.max_nodes_down
+        down = self._system.killed | self._system.paused | set(nodes)
+        if limit is not None and len(down) > limit:
+            raise UnresolvableTarget(
+                f"{', '.join(sorted(down))} would be down at once; max_nodes_down is {limit}"
+            )
+
+    def _take_back(self, injected: Injected) -> None:
+        """Undo the part of a fault that was done before it failed."""
+        self._active.pop(injected.fault_id)
+        for undo in injected.undo:
+            undo()
 
     def _pairs(self, fault: LinkFault, view: ClusterView) -> list[tuple[str, str]]:
         if isinstance(fault, NetworkPartition):
@@ -213,11 +231,12 @@ class Injector:
     def _apply(
         self, injected: Injected, fault: LinkFault, streams: Sequence[tuple[Link, Stream]]
     ) -> None:
+        toxiproxy = required(self._toxiproxy, "a cluster without a toxiproxy has no links")
         if isinstance(fault, LinkDown):
             for link in {link.name: link for link, _ in streams}.values():
-                self._toxiproxy.set_enabled(link, enabled=False)
+                toxiproxy.set_enabled(link, enabled=False)
                 injected.undo.append(
-                    lambda link=link: self._toxiproxy.set_enabled(link, enabled=True)  # type: ignore[misc]
+                    lambda link=link: toxiproxy.set_enabled(link, enabled=True)  # type: ignore[misc]
                 )
             return
         kind, attributes = _toxic_of(fault)
@@ -228,8 +247,8 @@ class Injector:
                 stream=stream,
                 attributes=attributes,
             )
-            injected.undo.append(_remove(self._toxiproxy, link, toxic.name))
-            self._toxiproxy.add_toxic(link, toxic)
+            injected.undo.append(_remove(toxiproxy, link, toxic.name))
+            toxiproxy.add_toxic(link, toxic)
 
     def _new(self, name: str, fault: Fault, nodes: tuple[str, ...]) -> Injected:
         injected = Injected(fault_id=self._next_id, name=name, fault=fault, nodes=nodes)

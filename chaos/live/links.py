@@ -27,17 +27,19 @@ class Stream(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Connections that `source` opens to `destination`; addresses are host:port."""
+    """Connections that `source` opens to `destination`; addresses are host:port. `proxy`: a name
+    that someone else gave the proxy, empty for the run's own."""
 
     source: str
     destination: str
     listen: str
     upstream: str
+    proxy: str = ""
 
     @property
     def name(self) -> str:
         """The proxy's name, safe within a URL path."""
-        return f"{self.source}.{self.destination}"
+        return self.proxy or f"{self.source}.{self.destination}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvorum.chaos.experiment.scenario import Probe
-from kvorum.chaos.live.cluster import LiveCluster
-from kvorum.chaos.live.observe import NotObservable, TopicWatch, quorum_status
+from kvorum.chaos.live.observe import TopicWatch
+from kvorum.chaos.live.systems.protocol import NotObservable, System
 from kvorum.chaos.workloads.produce import ProduceLoad
 from kvorum.runtime.errors import invariant
 
@@ -30,8 +30,8 @@ class Measurement:
 class Probes:
     """Measures what `chaos.experiment.scenario.PROBES` lists."""
 
-    def __init__(self, *, cluster: LiveCluster, watch: TopicWatch, load: ProduceLoad) -> None:
-        self._cluster = cluster
+    def __init__(self, *, system: System, watch: TopicWatch, load: ProduceLoad) -> None:
+        self._system = system
         self._watch = watch
         self._load = load
         self._functions: dict[str, Callable[[], float]] = {
@@ -68,14 +68,14 @@ class Probes:
         return [self.measure(probe) for probe in probes]
 
     def _active_controllers(self) -> float:
-        """The number of distinct leaders that controllers name in the highest epoch; 0 if none is
+        """The number of distinct leaders that nodes name in the highest epoch; 0 if none is
         named."""
         statuses = []
-        for listener in self._cluster.controller_listeners():
+        for name in self._system.quorum_witnesses():
             try:
-                statuses.append(quorum_status(listener))
+                statuses.append(self._system.quorum_status(name))
             except NotObservable:
-                # A controller without an answer names no leader.
+                # A node without an answer names no leader.
                 continue
         newest = max((status.leader_epoch for status in statuses), default=-1)
         named = {status.leader_id for status in statuses if status.leader_epoch == newest}

@@ -53,13 +53,17 @@ def _is_free(host: str, port: int) -> bool:
 
 
 def start_process(
-    command: Sequence[str], *, log_file: str, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    *,
+    log_file: str,
+    environment: Mapping[str, str] | None = None,
+    death_signal: signal.Signals = signal.SIGTERM,
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, with both outputs appended to a file.
 
     In its own session the process does not get a Ctrl-C at the terminal before the run has undone
-    its faults. On Linux the process also gets SIGTERM if this process dies without a chance to
-    clean up.
+    its faults. On Linux the process also gets death_signal if this process dies without a chance to
+    clean up, or if the thread that called this function ends.
     """
     output: IO[bytes]
     with open(log_file, "ab") as output:
@@ -69,19 +73,19 @@ def start_process(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent(),
+            preexec_fn=_die_with_parent(death_signal),
             env={**os.environ, **(environment or {})},
         )
 
 
-def _die_with_parent() -> Callable[[], None] | None:
+def _die_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
     if not sys.platform.startswith("linux"):
         return None
     # Loaded before the fork: after a fork in a threaded parent few calls are safe.
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def set_signal() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
 
     return set_signal
 

@@ -23,37 +23,46 @@ from typing import Any
 
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
 from kvorum.chaos.experiment.report import RUN_FILE, write_report
-from kvorum.chaos.experiment.scenario import Experiment, load_experiment
-from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.experiment.scenario import Configuration, Experiment, load_experiment
+from kvorum.chaos.experiment.workloads import workload_name
 from kvorum.chaos.live.injector import Injector
-from kvorum.chaos.live.links import link_count, plan_links
+from kvorum.chaos.live.loads import Loads, prefixed
 from kvorum.chaos.live.nemesis import Nemesis
 from kvorum.chaos.live.observe import (
-    NotObservable,
     Observer,
     TopicState,
     TopicWatch,
-    metadata_history,
     view_of,
 )
 from kvorum.chaos.live.probes import Measurement, Probes
-from kvorum.chaos.live.processes import NotReached, free_ports, wait_until
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
-from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
-from kvorum.chaos.workloads.create_topics import CreateTopicsLoad
-from kvorum.chaos.workloads.produce import ProduceLoad
-from kvorum.metadata.inspect.export import export_history
+from kvorum.chaos.live.processes import NotReached, wait_until
+from kvorum.chaos.live.systems.kvorum import kvorum_version
+from kvorum.chaos.live.systems.opening import (
+    CLUSTER,
+    LOGS,
+    Opened,
+    SystemChoice,
+    choose_system,
+    configuration_for,
+    open_system,
+    refuse_what_cannot_be,
+)
+from kvorum.chaos.live.systems.protocol import (
+    Capability,
+    NotObservable,
+    System,
+    node_named,
+)
+from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 
-_CLUSTER = "cluster"
-_LOGS = "logs"
 _TOPIC_TIMEOUT_S = 20.0
 _EXPORT_TIMEOUT_S = 60.0
 _THREAD_TIMEOUT_MS = 15_000
 _FINAL_READ_TIMEOUT_MS = 120_000
 _DEATH_WATCH_MS = 200
-_PATIENCE_MS = 15_000
+_WAIT_UNCONVERGED_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,23 +87,33 @@ def run(
     output_dir: str,
     progress: Callable[[str], None] | None = None,
     seed: int | None = None,
+    system: str = "kvorum",
+    kafka_libs: str | None = None,
+    is_owned: bool = False,
 ) -> RunResult:
     """Run an experiment on a fresh cluster and write everything into output_dir.
 
-    seed: replaces the file's own seed. Raises ConfigError for an invalid experiment or an
+    seed: replaces the file's own seed. system, kafka_libs, is_owned: see `choose_system`. Raises
+    ConfigError for an invalid experiment, an experiment that the system cannot carry out, or an
     output_dir that already has a run, and KvorumError if the run could not be carried out. A broken
     guarantee of the cluster is not an exception but a verdict.
     """
     experiment = load_experiment(experiment_path, seed=seed)
+    choice = choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned)
+    refuse_what_cannot_be(experiment, choice)
+    experiment = dataclasses.replace(
+        experiment, configuration=configuration_for(choice, experiment.configuration)
+    )
     run_dir = Path(output_dir)
     # Checked before the folder is created: without a toxiproxy server the run cannot begin.
-    find_server()
+    if choice.has_own_toxiproxy:
+        find_server()
     _make_room(run_dir)
-    (run_dir / _LOGS).mkdir(parents=True, exist_ok=True)
+    (run_dir / LOGS).mkdir(parents=True, exist_ok=True)
     shutil.copyfile(experiment_path, run_dir / f"experiment{Path(experiment_path).suffix}")
     chosen = experiment.configuration.seed
-    rerun = f"kvorum chaos run {shlex.quote(experiment_path)} --seed {chosen}"
-    session = _Session(experiment, run_dir, progress or _no_progress, rerun)
+    rerun = f"kvorum chaos run {shlex.quote(experiment_path)} --seed {chosen}{choice.option}"
+    session = _Session(experiment, choice, run_dir, progress or _no_progress, rerun)
     with _orderly_termination():
         session.execute()
     return finish(str(run_dir))
@@ -110,7 +129,7 @@ def _make_room(run_dir: Path) -> None:
         return
     if has_events(str(history)):
         raise ConfigError(f"{run_dir} already holds a run; name another folder")
-    for name in (_CLUSTER, _LOGS):
+    for name in (CLUSTER, LOGS):
         shutil.rmtree(run_dir / name, ignore_errors=True)
     history.unlink()
 
@@ -145,13 +164,17 @@ class _Session:
     def __init__(
         self,
         experiment: Experiment,
+        choice: SystemChoice,
         run_dir: Path,
         progress: Callable[[str], None],
         rerun: str,
     ) -> None:
         self._experiment = experiment
+        self._choice = choice
         self._configuration = experiment.configuration
         self._topic = experiment.configuration.topic
+        #: As the cluster knows it; targets have the experiment's own name.
+        self._topic_name = self._topic.name
         self._run_dir = run_dir
         self._progress = progress
         self._rng = random.Random(f"{experiment.configuration.seed}/targets")
@@ -175,6 +198,7 @@ class _Session:
             "died_unasked": [],
             "notes": [],
             "error": None,
+            "system": {"name": choice.name, "version": choice.version},
             "versions": {},
         }
 
@@ -195,36 +219,35 @@ class _Session:
 
     def _run(self, stack: ExitStack) -> None:
         history = stack.enter_context(self._open_history())
-        cluster, toxiproxy = self._start_cluster(stack)
-        bootstrap = cluster.plan.bootstrap()
-        watch = self._create_topic(cluster, bootstrap)
-        load = self._start_producer(stack, bootstrap, history)
-        creations = self._start_creations(stack, bootstrap, history)
-        consumer = ConsumeLoad(
-            bootstrap=bootstrap,
-            topic=self._topic.name,
-            partitions=self._topic.partitions,
-            history=history,
-        )
-        observer = Observer(cluster=cluster, watch=watch, history=history)
-        for reader in (consumer, observer):
-            reader.start()
-            stack.callback(reader.stop, timeout_ms=_THREAD_TIMEOUT_MS)
+        opened = self._start_system(stack)
+        system = opened.system
+        bootstrap = system.bootstrap()
+        self._topic_name = system.topic_prefix + self._topic.name
+        configuration = prefixed(self._configuration, system.topic_prefix)
+        loads = Loads(configuration=configuration, bootstrap=bootstrap, history=history)
+        loads.create_topics()
+        watch = self._watch_topic(bootstrap)
+        stack.callback(loads.abandon)
+        loads.start()
+        self._progress(_load_text(configuration))
+        observer = Observer(system=system, watch=watch, history=history)
+        observer.start()
+        stack.callback(observer.stop, timeout_ms=_THREAD_TIMEOUT_MS)
 
         def check() -> None:
-            failure = load.failure or consumer.failure or observer.failure
-            if failure is not None:
-                raise KvorumError(f"the load or its observer ended early: {failure}") from failure
-            if not cluster.is_running():
-                raise KvorumError(f"the cluster's launcher ended: {cluster.log_tail()}")
-            self._note_deaths(cluster)
+            loads.check()
+            if observer.failure is not None:
+                raise KvorumError(f"the observer ended early: {observer.failure}")
+            if not system.is_running():
+                raise KvorumError(f"the cluster ended: {system.log_tail()}")
+            self._note_deaths(system)
 
         def view() -> Any:
-            return view_of(cluster, self._topic.name, _state_or_none(watch))
+            return view_of(system, self._topic.name, _state_or_none(watch))
 
-        probes = Probes(cluster=cluster, watch=watch, load=load)
+        probes = Probes(system=system, watch=watch, load=loads.produce)
         injector = Injector(
-            cluster=cluster, toxiproxy=toxiproxy.api, history=history, view=view, rng=self._rng
+            system=system, toxiproxy=opened.toxiproxy, history=history, view=view, rng=self._rng
         )
         nemesis = Nemesis(
             injector=injector, probes=probes, progress=self._timed(history), check=check
@@ -246,118 +269,39 @@ class _Session:
         self._record["steady_state_after"] = _as_dicts(after)
         self._record["probes"] = _as_dicts(nemesis.measurements)
         self._record["steps"] = _as_dicts(nemesis.outcomes)
-        if creations is not None:
-            creations.stop()
-        load.stop()
+        loads.stop()
         check()
-        self._catch_up(bootstrap, consumer)
-        consumer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
+        self._read_to_the_end(loads)
         observer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
-        self._final_read(bootstrap, history)
-        self._export_metadata(cluster)
+        self._export_metadata(system)
 
     def _open_history(self) -> HistoryWriter:
         return HistoryWriter(
             str(self._run_dir / HISTORY_FILE),
             run_id=f"{self._record['started_wall_ms']}-{self._record['seed']}",
-            system="kvorum",
+            system=self._choice.name,
         )
 
-    def _start_cluster(self, stack: ExitStack) -> tuple[LiveCluster, ToxiproxyServer]:
-        controllers, brokers = self._configuration.controllers, self._configuration.brokers
-        links = link_count(controllers, brokers)
-        # Free ports differ from machine to machine, so they are not drawn from the seed.
-        first = free_ports(controllers + brokers + links + 1, random.Random())
-        plan = plan_links(
-            controllers,
-            brokers,
-            client_port=first,
-            controller_port=first + brokers,
-            proxy_port=first + brokers + controllers,
+    def _start_system(self, stack: ExitStack) -> Opened:
+        opened = open_system(
+            stack,
+            self._choice,
+            shape=self._configuration,
+            run_dir=self._run_dir,
+            progress=self._progress,
         )
-        toxiproxy = ToxiproxyServer(
-            port=first + brokers + controllers + links,
-            log_file=str(self._run_dir / _LOGS / "toxiproxy.log"),
-        )
-        stack.enter_context(toxiproxy)
-        toxiproxy.api.populate(plan.links)
-        self._record["versions"] = _versions(toxiproxy.version)
-        self._progress(f"toxiproxy {toxiproxy.version}: {len(plan.links)} proxies")
-        cluster = LiveCluster(
-            configuration=self._configuration,
-            plan=plan,
-            data_dir=str(self._run_dir / _CLUSTER),
-            log_file=str(self._run_dir / _LOGS / "cluster.log"),
-            client_port=first,
-            controller_port=first + brokers,
-        )
-        stack.callback(cluster.stop)
-        began_ms = wall_ms()
-        cluster.start()
-        took_s = (wall_ms() - began_ms) / 1000
-        self._progress(
-            f"cluster of {controllers} controllers and {brokers} brokers ready in {took_s:.2f} s"
-        )
-        return cluster, toxiproxy
+        self._record["versions"] = _versions(self._choice, opened.toxiproxy_version)
+        return opened
 
-    def _create_topic(self, cluster: LiveCluster, bootstrap: str) -> TopicWatch:
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-        plan = self._topic
-        topic = NewTopic(
-            plan.name,
-            num_partitions=plan.partitions,
-            replication_factor=plan.replication_factor,
-            config={"min.insync.replicas": str(plan.min_insync_replicas)},
-        )
-        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-        try:
-            admin.create_topics([topic], request_timeout=_TOPIC_TIMEOUT_S)[plan.name].result()
-        except KafkaException as error:
-            raise KvorumError(f"topic {plan.name} cannot be created: {error}") from error
-        watch = TopicWatch(bootstrap=bootstrap, topic=plan.name)
+    def _watch_topic(self, bootstrap: str) -> TopicWatch:
+        """Return when every partition of the topic is led and replicated."""
+        watch = TopicWatch(bootstrap=bootstrap, topic=self._topic_name)
         wait_until(
-            lambda: _is_whole(_state_or_none(watch), plan.partitions),
+            lambda: _is_whole(_state_or_none(watch), self._topic.partitions),
             timeout_ms=self._configuration.start_timeout_ms,
-            what=f"every partition of {plan.name} is led and replicated",
+            what=f"every partition of {self._topic_name} is led and replicated",
         )
         return watch
-
-    def _start_producer(
-        self, stack: ExitStack, bootstrap: str, history: HistoryWriter
-    ) -> ProduceLoad:
-        load = ProduceLoad(
-            bootstrap=bootstrap,
-            topic=self._topic.name,
-            partitions=self._topic.partitions,
-            plan=self._configuration.workload,
-            history=history,
-        )
-        load.start()
-        stack.callback(load.abandon)
-        self._progress(
-            f"load: {self._configuration.workload.records_per_second} records/s, acks=all, "
-            f"idempotent, {self._topic.partitions} partitions"
-        )
-        return load
-
-    def _start_creations(
-        self, stack: ExitStack, bootstrap: str, history: HistoryWriter
-    ) -> CreateTopicsLoad | None:
-        per_second = self._configuration.workload.topic_creations_per_second
-        if not per_second:
-            return None
-        creations = CreateTopicsLoad(
-            bootstrap=bootstrap,
-            prefix=f"{self._topic.name}-side",
-            replication_factor=self._topic.replication_factor,
-            per_second=per_second,
-            history=history,
-        )
-        creations.start()
-        stack.callback(creations.stop)
-        return creations
 
     def _converge(self, watch: TopicWatch, check: Callable[[], None]) -> None:
         def is_converged() -> bool:
@@ -375,62 +319,47 @@ class _Session:
         self._record["is_converged"] = True
         self._progress("converged: every partition led, every ISR full")
 
-    def _catch_up(self, bootstrap: str, consumer: ConsumeLoad) -> None:
-        """Wait until the consumer reaches the end, so that a record that it never gets is the
-        cluster's fault."""
-        timeout_ms = self._patience_ms(self._configuration.convergence_timeout_ms)
-        partitions = self._topic.partitions
-        ends = end_offsets(
-            bootstrap=bootstrap,
-            topic=self._topic.name,
-            partitions=partitions,
-            timeout_ms=timeout_ms,
-        )
+    def _read_to_the_end(self, loads: Loads) -> None:
+        timeout_ms = self._wait_limit_ms(self._configuration.convergence_timeout_ms)
         try:
-            wait_until(
-                lambda: all(consumer.next_offsets[number] >= end for number, end in ends.items()),
-                timeout_ms=timeout_ms,
-                what="the consumer reaches the end of every partition",
-            )
+            loads.catch_up(timeout_ms=timeout_ms)
         except NotReached as error:
             self._note(str(error))
+        loads.stop_consumer()
+        timeout_ms = self._wait_limit_ms(_FINAL_READ_TIMEOUT_MS)
+        is_complete = loads.final_read(timeout_ms=timeout_ms)
+        self._record["is_final_read_complete"] = is_complete
+        self._progress("final read " + ("complete" if is_complete else "INCOMPLETE"))
 
-    def _patience_ms(self, timeout_ms: int) -> int:
+    def _wait_limit_ms(self, timeout_ms: int) -> int:
         """The time limit of a wait; shorter if the cluster did not recover, since more time would
         not help then."""
-        return timeout_ms if self._record["is_converged"] else min(timeout_ms, _PATIENCE_MS)
+        return timeout_ms if self._record["is_converged"] else min(timeout_ms, _WAIT_UNCONVERGED_MS)
 
-    def _note_deaths(self, cluster: LiveCluster) -> None:
+    def _note_deaths(self, system: System) -> None:
         """A node that died although no fault killed it counts as a broken guarantee."""
         now_ms = monotonic_ms()
         if now_ms < self._next_death_watch_ms:
             return
         self._next_death_watch_ms = now_ms + _DEATH_WATCH_MS
-        for name in cluster.died_unasked():
+        for name in system.died_unasked():
             if name not in self._record["died_unasked"]:
                 self._record["died_unasked"].append(name)
-                log_file = cluster.node(name).log_file
+                log_file = node_named(system, name).log_file
                 self._note(f"{name} died though no fault killed it; its log: {log_file}")
 
-    def _final_read(self, bootstrap: str, history: HistoryWriter) -> None:
-        is_complete = final_read(
-            bootstrap=bootstrap,
-            topic=self._topic.name,
-            partitions=self._topic.partitions,
-            history=history,
-            timeout_ms=self._patience_ms(_FINAL_READ_TIMEOUT_MS),
-        )
-        self._record["is_final_read_complete"] = is_complete
-        self._progress("final read " + ("complete" if is_complete else "INCOMPLETE"))
-
-    def _export_metadata(self, cluster: LiveCluster) -> None:
-        """Export the metadata log as Parquet, for the Spark job. A failure is only noted and does
-        not change the verdict."""
+    def _export_metadata(self, system: System) -> None:
+        """Copy the metadata log into the run's folder. A failure is only noted and does not change
+        the verdict."""
+        if Capability.METADATA_EXPORT not in system.capabilities:
+            return
+        folder = str(self._run_dir / "metadata")
         try:
-            history = metadata_history(cluster, timeout_s=_EXPORT_TIMEOUT_S)
-            export_history(history, str(self._run_dir / "metadata"))
+            copied = system.export_metadata(folder, timeout_s=_EXPORT_TIMEOUT_S)
         except (KvorumError, OSError, ImportError) as error:
             self._note(f"metadata export failed: {error}")
+            return
+        self._progress(f"exported: {copied}")
 
     def _note(self, text: str) -> None:
         self._record["notes"].append(text)
@@ -456,27 +385,31 @@ def _is_whole(state: TopicState | None, partitions: int) -> bool:
     )
 
 
+def _load_text(configuration: Configuration) -> str:
+    others = [workload_name(plan) for plan in configuration.workloads]
+    text = (
+        f"load: {configuration.workload.records_per_second} records/s, acks=all, idempotent, "
+        f"{configuration.topic.partitions} partitions"
+    )
+    return f"{text}; workloads: {', '.join(others)}" if others else text
+
+
 def _as_dicts(items: Sequence[Measurement] | Sequence[Any]) -> list[dict[str, Any]]:
     return [dataclasses.asdict(item) for item in items]
 
 
-def _versions(toxiproxy: str) -> dict[str, str]:
-    from importlib import metadata
-
+def _versions(choice: SystemChoice, toxiproxy: str) -> dict[str, str]:
     import confluent_kafka
 
-    try:
-        kvorum = metadata.version("kvorum")
-    except metadata.PackageNotFoundError:
-        kvorum = "not installed"
-    return {
-        "kvorum": kvorum,
+    versions = {
+        choice.name: choice.version,
+        "kvorum": kvorum_version(),
         "python": platform.python_version(),
-        "toxiproxy": toxiproxy,
         "confluent-kafka": str(confluent_kafka.version()),
         "librdkafka": str(confluent_kafka.libversion()[0]),
-        "system": platform.platform(terse=True),
+        "platform": platform.platform(terse=True),
     }
+    return versions | ({"toxiproxy": toxiproxy} if toxiproxy else {})
 
 
 @contextmanager

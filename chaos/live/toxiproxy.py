@@ -126,6 +126,19 @@ class Toxiproxy:
         if bool(have[link.name].enabled) is not enabled:
             raise ToxiproxyError(f"proxy {link.name} did not become enabled={enabled}")
 
+    def clear(self, name: str) -> None:
+        """Enable one proxy and remove every toxic from it; raises ToxiproxyError if it is gone."""
+
+        def act(_: Any) -> None:
+            proxy = _server().get_proxy(name)
+            if proxy is None:
+                raise ToxiproxyError(f"toxiproxy has no proxy {name}")
+            for toxic in list(proxy.toxics()):
+                proxy.destroy_toxic(toxic)
+            proxy.enable()
+
+        self._call(act)
+
     def reset(self) -> None:
         """Enable every proxy and remove every toxic."""
         self._call(lambda api: api.post("/reset"))

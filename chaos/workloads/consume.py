@@ -45,9 +45,10 @@ class ConsumeLoad(threading.Thread):
             while not self._stop_wanted.is_set():
                 messages = consumer.consume(_BATCH_RECORDS_MAX, timeout=_POLL_S)
                 if messages:
-                    batches, errors = _sorted_out(messages)
-                    self._note(batches, errors)
-                    self._note_watermarks(consumer, batches)
+                    polls = _note(self._history, CONSUMER, messages)
+                    for poll in polls:
+                        self.next_offsets[poll.partition] = poll.offsets[-1] + 1
+                    self._note_watermarks(consumer, polls)
         except (KvorumError, OSError, ValueError, RuntimeError) as error:
             # Reported by the runner.
             self.failure = error
@@ -59,15 +60,10 @@ class ConsumeLoad(threading.Thread):
         self._stop_wanted.set()
         self.join(timeout_ms / 1000)
 
-    def _note(self, batches: dict[int, _Batch], errors: list[str]) -> None:
-        _write(self._history, CONSUMER, self._topic, batches, errors)
-        for partition, batch in batches.items():
-            self.next_offsets[partition] = batch.offsets[-1] + 1
-
-    def _note_watermarks(self, consumer: Any, batches: dict[int, _Batch]) -> None:
+    def _note_watermarks(self, consumer: Any, polls: list[Poll]) -> None:
         from confluent_kafka import TopicPartition
 
-        for partition in batches:
+        for partition in (poll.partition for poll in polls):
             place = TopicPartition(self._topic, partition)
             _, high_watermark = consumer.get_watermark_offsets(place, cached=True)
             if high_watermark > self._watermarks[partition]:
@@ -97,16 +93,21 @@ def final_read(
     any case, so that the checks can distinguish a lost record from one that was not read.
     """
     deadline_ms = monotonic_ms() + timeout_ms
-    consumer = _open(bootstrap)
+    consumer = _open(bootstrap, **{"enable.partition.eof": True})
     try:
         bounds = _bounds(consumer, topic, partitions, deadline_ms)
         reached = {partition: start for partition, (start, _) in bounds.items()}
         consumer.assign(_assignment(topic, reached))
         while monotonic_ms() < deadline_ms and _is_behind(reached, bounds):
-            batches, errors = _sorted_out(consumer.consume(_BATCH_RECORDS_MAX, timeout=_POLL_S))
-            _write(history, FINAL_READ, topic, batches, errors)
-            for partition, batch in batches.items():
-                reached[partition] = batch.offsets[-1] + 1
+            messages = consumer.consume(_BATCH_RECORDS_MAX, timeout=_POLL_S)
+            for poll in _note(history, FINAL_READ, messages):
+                reached[poll.partition] = poll.offsets[-1] + 1
+            for message in messages:
+                # The last offsets may be those of aborted records and transaction markers, which
+                # are never delivered.
+                if _is_end(message) and message.partition() in reached:
+                    at = message.partition()
+                    reached[at] = max(reached[at], message.offset())
     finally:
         consumer.close()
     for partition in range(partitions):
@@ -164,7 +165,7 @@ def _is_behind(reached: dict[int, int], bounds: dict[int, tuple[int, int]]) -> b
     return any(reached[partition] < end for partition, (_, end) in bounds.items())
 
 
-def _open(bootstrap: str) -> Any:
+def _open(bootstrap: str, **settings: object) -> Any:
     from confluent_kafka import Consumer
 
     return Consumer(
@@ -183,6 +184,7 @@ def _open(bootstrap: str) -> Any:
             "socket.timeout.ms": 5_000,
             "topic.metadata.refresh.fast.interval.ms": 50,
             "log_level": 2,
+            **settings,
         }
     )
 
@@ -193,31 +195,32 @@ def _assignment(topic: str, offsets: dict[int, int]) -> list[Any]:
     return [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
 
 
-def _sorted_out(messages: list[Any]) -> tuple[dict[int, _Batch], list[str]]:
-    batches: dict[int, _Batch] = {}
-    errors: list[str] = []
+def polls_of(messages: list[Any]) -> list[Poll]:
+    """Messages without errors as polls, one of each partition, in the order of the partitions."""
+    found: dict[tuple[str, int], _Batch] = {}
     for message in messages:
-        if message.error() is not None:
-            errors.append(str(message.error()))
-            continue
-        batch = batches.setdefault(message.partition(), _Batch())
+        batch = found.setdefault((message.topic(), message.partition()), _Batch())
         batch.values.append(decode(message.value()))
         batch.offsets.append(message.offset())
-    return batches, errors
+    return [
+        Poll(topic, partition, tuple(batch.offsets), tuple(batch.values))
+        for (topic, partition), batch in sorted(found.items())
+    ]
 
 
-def _write(
-    history: HistoryWriter,
-    process: str,
-    topic: str,
-    batches: dict[int, _Batch],
-    errors: list[str],
-) -> None:
-    if batches:
-        ops = [
-            Poll(topic, partition, tuple(batch.offsets), tuple(batch.values))
-            for partition, batch in sorted(batches.items())
-        ]
-        history.append(process=process, type=OK, f=POLL, ops=ops)
-    for error in errors:
-        history.append(process=process, type=INFO, f=POLL, error=error)
+def _is_end(message: Any) -> bool:
+    from confluent_kafka import KafkaError
+
+    error = message.error()
+    return error is not None and bool(error.code() == KafkaError._PARTITION_EOF)
+
+
+def _note(history: HistoryWriter, process: str, messages: list[Any]) -> list[Poll]:
+    """Write what one call of consume returned. Returns the polls."""
+    polls = polls_of([message for message in messages if message.error() is None])
+    if polls:
+        history.append(process=process, type=OK, f=POLL, ops=polls)
+    for message in messages:
+        if message.error() is not None and not _is_end(message):
+            history.append(process=process, type=INFO, f=POLL, error=str(message.error()))
+    return polls

@@ -27,7 +27,7 @@ _FLUSH_SLICE_S = 0.5
 _ABANDON_TIMEOUT_S = 5.0
 
 #: Errors that are decided before a record leaves the client, or that refuse the batch for good.
-_CERTAIN_FAILURES = ("MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_PURGE_QUEUE")
+CERTAIN_FAILURES = ("MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_PURGE_QUEUE")
 
 
 class ProduceLoad(threading.Thread):
@@ -165,7 +165,7 @@ class ProduceLoad(threading.Thread):
         return delivered
 
     def _failed(self, process: str, send: Send, invoked_ms: float, error: str) -> None:
-        is_certain = error in _CERTAIN_FAILURES
+        is_certain = error in CERTAIN_FAILURES
         self.unknown += not is_certain
         self._history.append(
             process=process,

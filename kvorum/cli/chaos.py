@@ -41,9 +41,35 @@ def chaos() -> None:
     help="Folder of the run.  [default: ./chaos-runs/NAME-TIME]",
 )
 @click.option("--seed", type=int, default=None, help="In place of the file's own seed.")
+@click.option(
+    "--system",
+    default="kvorum",
+    show_default=True,
+    help="The system under test: kvorum, kafka, or FILE.toml of a cluster that runs already.",
+)
+@click.option(
+    "--kafka-libs",
+    type=click.Path(file_okay=False),
+    default=None,
+    help="Folder of Apache Kafka's jars.  [default: KAFKA_HOME/libs]",
+)
+@click.option(
+    "--i-own-this-cluster",
+    "is_owned",
+    is_flag=True,
+    help="The cluster in FILE.toml may be broken.",
+)
 @output_option
-def run(file: str, out: str | None, seed: int | None, output: str) -> None:
-    """Run the experiment in FILE on a fresh cluster behind toxiproxy; ends in a verdict."""
+def run(
+    file: str,
+    out: str | None,
+    seed: int | None,
+    system: str,
+    kafka_libs: str | None,
+    is_owned: bool,
+    output: str,
+) -> None:
+    """Run the experiment in FILE on a cluster behind toxiproxy; ends in a verdict."""
     if out is None:
         name = os.path.splitext(os.path.basename(file))[0]
         out = f"chaos-runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -52,7 +78,13 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
 
     try:
         result = run_experiment(
-            file, output_dir=out, progress=lambda line: click.echo(line, err=True), seed=seed
+            file,
+            output_dir=out,
+            progress=lambda line: click.echo(line, err=True),
+            seed=seed,
+            system=system,
+            kafka_libs=kafka_libs,
+            is_owned=is_owned,
         )
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error

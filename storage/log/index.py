@@ -61,7 +61,8 @@ class OffsetIndex:
         return self.positions[at] if at >= 0 else 0
 
     def upper_offset(self, position: int) -> int | None:
-        """An offset that no batch before `position` exceeds; None if none is known."""
+        """The base offset of the first indexed batch at or after `position`: every batch before
+        `position` ends below it. None if no such batch is indexed."""
         at = bisect_left(self.positions, position)
         if at == len(self.positions):
             return None

@@ -259,8 +259,8 @@ class Log:
         """Append batches as the leader stored them, with their offsets and epochs.
 
         A batch cut off at the end is left for the next fetch. A base offset may be above
-        `end_offset`, after a compaction gap; below it, only as in `base_below_start`. Otherwise
-        raises OutOfOrderAppend, or BatchError if a CRC does not match; then nothing is appended.
+        `end_offset`, after a compaction gap; below it only in an empty log whose start lies inside
+        the batch. Raises OutOfOrderAppend, or BatchError if a CRC does not match.
         """
         base_offset = self.base_below_start(batches)
         placed = place_as_follower(
@@ -335,8 +335,8 @@ class Log:
         """The segment that takes the batch; rolls first if one of Kafka's limits requires it."""
         segments = self.segments
         if not segments.items:
-            # After a restart the log begins at the first segment's name. A follower of a compacted
-            # log may get its first batch from far above the log start.
+            # Named after the log start: a restarted log begins at the first segment's name. Named
+            # after the batch if relative offsets cannot reach that far (compacted logs).
             is_near = item.last_offset - self._start_offset <= RELATIVE_OFFSET_MAX
             if not is_near:
                 self._forget_epochs_below(item.base_offset)

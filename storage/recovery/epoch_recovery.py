@@ -36,7 +36,8 @@ def load_epochs(
     """The epochs of the segments before `first`; the walk from there on assigns the others.
 
     resumed: the recovery state of segment `first`; the walk then begins after the records that this
-    state covers. A flush wrote the checkpoint before the recovery point rose that far.
+    state covers. The checkpoint has their epochs: a flush writes it before the recovery point rises
+    above them.
 
     A checkpoint that the batches contradict is not used. It has no checksum, and an epoch above the
     cluster's would keep the replica from leading.

@@ -19,9 +19,9 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.links import LinkPlan, Stream, link_count, plan_links
 from kvorum.chaos.live.processes import free_ports
+from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.runtime.errors import ConfigError
@@ -247,8 +247,8 @@ def behind_proxies(folder: Path) -> Iterator[tuple[LinkPlan, Toxiproxy]]:
     port = first + 6 + link_count(3, 3)
     with ToxiproxyServer(port=port, log_file=str(folder / "toxiproxy.log")) as server:
         server.api.populate(plan.links)
-        cluster = LiveCluster(
-            configuration=configuration, plan=plan, data_dir=str(folder / "cluster"),
+        cluster = KvorumSystem(
+            shape=configuration, plan=plan, data_dir=str(folder / "cluster"),
             log_file=str(folder / "cluster.log"), client_port=first, controller_port=first + 3,
         )  # fmt: skip
         try:

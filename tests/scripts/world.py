@@ -88,7 +88,7 @@ class World:
     # --- nodes -------------------------------------------------------------------------------
 
     def create(self, node_ids: list[int]) -> None:
-        """The first voters."""
+        """Create the nodes that are voters from the beginning."""
         self.initial = (
             VoterSet.of(describe.voter(i) for i in node_ids)
             if self.is_dynamic

@@ -329,8 +329,8 @@ def test_thousands_of_idle_partitions_cost_nothing_per_fetch(harness: Harness) -
     leader = harness.cluster.brokers[1].manager
 
     def states():
-        # Looked up each time: a follower may not have opened its session yet, or another one over
-        # a new connection; the old one then stays until it is pushed out.
+        # Looked up each time. A follower may not have opened its session yet. One that connected
+        # again has opened a second session; its first stays until the cache needs the place.
         sessions = [s for s in leader.sessions._sessions.values() if s.is_replica]
         return list({s.replica_id: s for s in sessions}.values())
 

@@ -62,7 +62,7 @@ def topic(harness: Harness) -> str:
     return name
 
 
-#: Key, value, and where an open replica must show it.
+#: Config key, its new value, the attribute of an open replica that must follow, and its value.
 _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
     ("cleanup.policy", "compact", "log.config.compaction", CompactionConfig()),
     ("compression.type", "zstd", "config.target_compression", TargetCompression(Codec.ZSTD, 3)),

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.live import processes
-from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.links import link_count, plan_links
+from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy import Toxic
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from tests.polling import eventually
@@ -47,8 +47,8 @@ def cut_off_from_the_controllers(broker_id: int, plan: Any, server: ToxiproxySer
 def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> None:
     first = processes.free_ports(6 + link_count(3, 3) + 1, random.Random())
     plan = plan_links(3, 3, client_port=first, controller_port=first + 3, proxy_port=first + 6)
-    cluster = LiveCluster(
-        configuration=parse_experiment("x.yaml", EXPERIMENT).configuration,
+    cluster = KvorumSystem(
+        shape=parse_experiment("x.yaml", EXPERIMENT).configuration,
         plan=plan,
         data_dir=str(tmp_path / "cluster"),
         log_file=str(tmp_path / "cluster.log"),

@@ -15,9 +15,9 @@ from kvorum.chaos.experiment.export import HISTORY_PARQUET
 from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.live import processes
-from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.runner import run
+from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
@@ -93,8 +93,8 @@ def test_clients_never_leave_the_proxies_after_bootstrap(tmp_path):
     configuration = parse_experiment("x.yaml", EXPERIMENT).configuration
     first = processes.free_ports(6 + link_count(3, 3) + 1, random.Random())
     plan = plan_links(3, 3, client_port=first, controller_port=first + 3, proxy_port=first + 6)
-    cluster = LiveCluster(
-        configuration=configuration,
+    cluster = KvorumSystem(
+        shape=configuration,
         plan=plan,
         data_dir=str(tmp_path / "cluster"),
         log_file=str(tmp_path / "cluster.log"),

@@ -42,7 +42,7 @@ def test_a_run_that_ended_before_its_first_event_does_not_refuse_the_next(
         raise KvorumError("the cluster does not start")
 
     monkeypatch.setattr(runner, "find_server", lambda: "")
-    monkeypatch.setattr(runner._Session, "_start_cluster", no_cluster)
+    monkeypatch.setattr(runner._Session, "_start_system", no_cluster)
     for _ in range(2):
         with pytest.raises(KvorumError, match="the cluster does not start"):
             run(experiment, output_dir=str(tmp_path / "run"))

@@ -26,9 +26,9 @@ from kvorum.chaos.faults import (
     ResumeNode,
 )
 from kvorum.chaos.live import processes
-from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.links import Link, Stream, plan_links
+from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.chaos.targets import (
@@ -79,8 +79,8 @@ class Lab:
         self.children: list[subprocess.Popen[bytes]] = []
         self.data_dir = tmp_path / "cluster"
         self.data_dir.mkdir()
-        self.cluster = LiveCluster(
-            configuration=parse_experiment("x", MINIMAL).configuration,
+        self.cluster = KvorumSystem(
+            shape=parse_experiment("x", MINIMAL).configuration,
             plan=self.plan,
             data_dir=str(self.data_dir),
             log_file=str(tmp_path / "cluster.log"),
@@ -90,7 +90,7 @@ class Lab:
         self.history_file = str(tmp_path / "history.jsonl")
         self.history = HistoryWriter(self.history_file)
         self.injector = Injector(
-            cluster=self.cluster,
+            system=self.cluster,
             toxiproxy=api,
             history=self.history,
             view=self.view,

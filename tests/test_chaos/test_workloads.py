@@ -8,7 +8,8 @@ from confluent_kafka import Producer
 from kvorum.chaos.experiment.checks import run_checks_of
 from kvorum.chaos.experiment.history import HistoryWriter, read_history
 from kvorum.chaos.experiment.scenario import WorkloadPlan
-from kvorum.chaos.live.observe import NotObservable, TopicWatch
+from kvorum.chaos.live.observe import TopicWatch
+from kvorum.chaos.live.systems.protocol import NotObservable
 from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
 from kvorum.chaos.workloads.produce import ProduceLoad
 from tests.polling import eventually

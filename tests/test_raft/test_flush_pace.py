@@ -1,4 +1,4 @@
-"""When a follower may wait for its disk in place."""
+"""The disks that are quick enough for a voter to call fsync on its event loop."""
 
 from __future__ import annotations
 

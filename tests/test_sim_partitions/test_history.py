@@ -218,7 +218,8 @@ def test_an_unclean_leader_that_never_begins_and_knew_of_more():
 
 
 def test_an_unclean_leader_that_has_not_begun_yet_is_not_held_against_the_old_truth():
-    # Seed 103107: it ended before it led, and came back as a follower of nobody.
+    # Seed 103107: the process of the unclean leader ended before it began to lead, and came back as
+    # a follower without a leader.
     made = history()
     committed(made, log_of(1, 1))
     made.look(view(2, log_of(1, 1), epoch=1, hw=2), 4)

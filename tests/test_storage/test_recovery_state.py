@@ -236,7 +236,8 @@ def test_a_cut_log_is_not_taken_for_what_it_was() -> None:
 
 
 def test_a_start_after_a_cut_reads_what_lies_past_it() -> None:
-    # A broker that comes back from a kill is cut, and is killed again within a minute.
+    # A broker comes back from a kill, truncates its log, and is killed again before the next
+    # checkpoint.
     disk = CountingDisk(random.Random(1))
     log = opened(disk)
     append(log, 1000)

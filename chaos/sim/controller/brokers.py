@@ -327,7 +327,7 @@ class SimBrokerProcess:
         self._broker.epoch_before = self.broker_epoch
 
     def _look_at_followers(self) -> None:
-        self._isr.look()
+        self._isr.propose()
         self.later(self._world.scenario.isr_interval_ms, self._look_at_followers)
 
     def _want_producer_ids(self) -> None:

@@ -84,7 +84,7 @@ class IsrProposals:
         self._in_flight: set[Key] = set()
         self._sent: deque[AlterPartition] = deque(maxlen=REMEMBERED_MAX)
 
-    def look(self) -> None:
+    def propose(self) -> None:
         """Propose the changes that are due."""
         process, rng = self._process, self._rng
         image, own_id = process.image, process.node.node_id
@@ -97,7 +97,8 @@ class IsrProposals:
             if epoch < 0 or (is_rough and rng.random() < FALSE_ALARMS):
                 continue
             if is_rough and rng.random() < OLD_FOLLOWERS:
-                # The follower's last fetch came from its previous process.
+                # Pretends that the last fetch that the leader saw came from the follower's previous
+                # process: the proposal names a broker epoch that is over.
                 epoch = max(process.world.brokers[broker_id].epoch_before, -1)
             reachable[broker_id] = epoch
         proposals = []

@@ -81,7 +81,7 @@ class ControllerWorld(QuorumWorld):
         return self.administrators
 
     def broker_of(self, node_id: int) -> SimBroker:
-        """The broker of a node."""
+        """A new simulated broker for a node."""
         return SimBroker(self, node_id, self._generator(f"broker-{node_id}"))
 
     def broker_machine_of(self, node: SimNode, state: ListState) -> BrokerMachine:

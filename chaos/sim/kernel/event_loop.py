@@ -118,8 +118,9 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.call_soon(self._read, descriptor)
 
     def stop_all(self) -> None:
-        """End the process. The last actions of its tasks have no effect any more. Without this call
-        the garbage collector would end the tasks at some later time."""
+        """End the process: cancel its tasks. What they write meanwhile has no effect, as after a
+        kill. Without this call the garbage collector would end them at some later time.
+        """
         disk = self._node.disk
         disk.is_withdrawn = True
         events._set_running_loop(self)

@@ -131,11 +131,11 @@ class Deleter:
     def _note(
         self, history: PartitionHistory, leader: Leader, partition_id: int, offset: int
     ) -> None:
-        """Note that the deletion binds the leader, and every replica that has reported its log
-        start to the leader.
+        """Note the deletion for the leader, and for every replica that has reported its log start
+        to the leader: none of them may serve an offset below it again.
 
-        The request names the topic without its id. If the topic was created again, the leader that
-        answered has no replica of this one.
+        The request names the topic without its id. If the topic was deleted and created again, the
+        answering leader has a replica of the new topic only, and nothing is noted.
         """
         replica = self._world.replica(leader.broker_id, leader.topic_id, partition_id)
         if replica is None or not replica.core.is_leader or replica.log.start_offset < offset:

@@ -100,8 +100,8 @@ def examine(
     kept_end = min(found.end_offset, durable_end_offset)
     digest = durable.digest_at(kept_end)
     if found.start_offset >= durable_end_offset:
-        # A snapshot that had been received before the stop replaced the log: the checks of the
-        # start cover it.
+        # A snapshot that had been received before the stop replaced the log. The checks that every
+        # start of a node passes compare that snapshot with the committed state.
         return Damage.HARMLESS
     check(
         found.digest_at(kept_end) == digest,

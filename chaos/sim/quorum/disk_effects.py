@@ -88,11 +88,11 @@ def _deliver_to(node: NodeProcess) -> Any:
 
 
 def _after(node: NodeProcess, effect: DropSnapshots | None = None) -> Any:
-    def look(task: SimTask[None]) -> None:
+    def check_folder(task: SimTask[None]) -> None:
         if _is_well(node, task):
             node.world.snapshot_checks.on_folder_changed(node, effect)
 
-    return look
+    return check_folder
 
 
 def _is_well(node: NodeProcess, task: SimTask[Any]) -> bool:

@@ -1,5 +1,4 @@
-"""The replicated state of a simulated node, and voter sets and their changes in the form of the
-checks.
+"""The replicated state of a simulated node, and voter sets as the checks compare them.
 
 The state is the list that clients append to, stored as its length, its last value and a running
 digest of every record, so that equal digests mean equal histories. A snapshot has this as its

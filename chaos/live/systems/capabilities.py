@@ -1,0 +1,130 @@
+"""Which fault needs which capability, and which system has it. Pure.
+
+A fault that a system cannot carry out is refused before a run begins: half a method would be a
+verdict about another experiment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from kvorum.chaos.experiment.scenario import Action, Step
+from kvorum.chaos.faults import (
+    Bandwidth,
+    CutLink,
+    Fault,
+    HealLinks,
+    KillNode,
+    Latency,
+    LimitData,
+    LinkDown,
+    NetworkPartition,
+    PauseNode,
+    ResetPeer,
+    RestartNode,
+    ResumeNode,
+    Slice,
+    SlowClose,
+    describe,
+)
+from kvorum.chaos.live.systems.protocol import Capability
+from kvorum.chaos.targets import Target, TargetKind
+from kvorum.runtime.errors import KvorumError
+
+_OF_PROCESSES = frozenset(
+    {Capability.KILL, Capability.PAUSE, Capability.STOP, Capability.RESTART, Capability.WIPE}
+)
+_OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS})
+
+#: Of the back ends that start their own clusters; an attached cluster's follow from its file.
+KVORUM_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | {Capability.METADATA_EXPORT}
+KAFKA_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | {Capability.METADATA_EXPORT}
+_BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
+    "kvorum": KVORUM_CAPABILITIES,
+    "kafka": KAFKA_CAPABILITIES,
+}
+
+#: How a cluster's file gives an attached system a capability.
+_WAY_TO_ATTACH: Mapping[Capability, str] = {
+    Capability.KILL: "the commands kill and start",
+    Capability.PAUSE: "the commands pause and resume",
+    Capability.STOP: "the commands stop and start",
+    Capability.RESTART: "the command start",
+    Capability.WIPE: "the commands wipe and start",
+    Capability.LINKS: "links between nodes, behind a toxiproxy",
+    Capability.CLIENT_LINKS: "links from clients, behind a toxiproxy",
+}
+
+
+class HasCapabilities(Protocol):
+    """A system, or the choice of one before it is started."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> frozenset[Capability]: ...
+
+
+def missing_capabilities(steps: Iterable[Step], system: HasCapabilities) -> list[str]:
+    """One sentence for each fault that the system cannot carry out; empty if it can do all.
+
+    A fault that occurs in several steps is named once. The sentence names the fault, the system
+    and the systems that can.
+    """
+    problems: dict[str, str] = {}
+    for step in steps:
+        if not isinstance(step, Action):
+            continue
+        for capability in sorted(needs_of(step.fault), key=lambda needed: needed.name):
+            if capability not in system.capabilities:
+                text = f"{describe(step.fault)!r} needs {capability.value}"
+                problems.setdefault(text, f"{text}, {_who_can(capability, system.name)}")
+    return list(problems.values())
+
+
+def needs_of(fault: Fault) -> frozenset[Capability]:
+    """The capabilities that a live run needs to carry out a fault and to undo it.
+
+    Raises KvorumError for a fault that no live run carries out.
+    """
+    match fault:
+        case KillNode():
+            # A killed node is started again at the end of the method at the latest.
+            return frozenset({Capability.KILL, Capability.RESTART})
+        case RestartNode():
+            return frozenset({Capability.RESTART})
+        case PauseNode() | ResumeNode():
+            return frozenset({Capability.PAUSE})
+        case HealLinks():
+            return frozenset()
+        case NetworkPartition():
+            return _of_ends(fault.target, fault.away_from)
+        case (
+            CutLink()
+            | Latency()
+            | Bandwidth()
+            | Slice()
+            | LimitData()
+            | ResetPeer()
+            | SlowClose()
+            | LinkDown()
+        ):
+            return _of_ends(fault.source, fault.destination)
+        case _:
+            raise KvorumError(f"no live run carries out {describe(fault)!r}: it is simulated only")
+
+
+def _of_ends(*ends: Target) -> frozenset[Capability]:
+    is_of_clients = any(end.kind is TargetKind.CLIENTS for end in ends)
+    return frozenset({Capability.CLIENT_LINKS if is_of_clients else Capability.LINKS})
+
+
+def _who_can(capability: Capability, name: str) -> str:
+    able = [system for system, has in _BY_SYSTEM.items() if capability in has]
+    way = _WAY_TO_ATTACH.get(capability)
+    if way is not None:
+        able.append(f"an attached cluster whose file has {way}")
+    systems = " or ".join(able) if able else "no system"
+    return f"which the system {name} does not have; use {systems}"

@@ -1,0 +1,331 @@
+"""Apache Kafka under test: one JVM for each controller and broker, every link through a proxy."""
+
+from __future__ import annotations
+
+import base64
+import random
+import shutil
+import signal
+import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kvorum.chaos.live.links import LinkPlan
+from kvorum.chaos.live.processes import ProcessFailed, start_process, stop_process, wait_until
+from kvorum.chaos.live.systems.capabilities import KAFKA_CAPABILITIES
+from kvorum.chaos.live.systems.kafka_jars import (
+    SERVER,
+    format_storage,
+    java_command,
+    library_version,
+    properties_text,
+)
+from kvorum.chaos.live.systems.kafka_plan import (
+    KafkaNode,
+    hosts_file,
+    plan_kafka_links,
+    plan_nodes,
+    properties_of,
+)
+from kvorum.chaos.live.systems.protocol import (
+    DEAD,
+    RUNNING,
+    Capability,
+    ClusterShape,
+    Node,
+    QuorumStatus,
+    active_controller,
+)
+from kvorum.chaos.live.systems.quorum_requests import ask_controller
+from kvorum.runtime.errors import KvorumError, required
+
+#: Six JVMs must fit on two cores: a small heap, one collector thread, and C1 alone.
+_JVM_FLAGS = (
+    "-Xms128m",
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Djava.awt.headless=true",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dlog4j2.level=INFO",
+)
+_STATUS_TIMEOUT_S = 5.0
+_METADATA_TIMEOUT_S = 2.0
+_STOP_NODE_TIMEOUT_MS = 60_000
+_KILL_TIMEOUT_MS = 5_000
+_LOG_TAIL_BYTES = 2_000
+_METADATA_FOLDER = "__cluster_metadata-0"
+
+
+class KafkaSystem:
+    """The JVMs of one run. Implements `systems.protocol.System`.
+
+    library: the folder with the jars. directory: of data and configuration. log_dir: one log file
+    for each node. Ports: `kafka_plan.port_count` in a row from first_port.
+    """
+
+    name = "kafka"
+    topic_prefix = ""
+    max_nodes_down: int | None = None
+
+    def __init__(
+        self,
+        *,
+        shape: ClusterShape,
+        library: Path,
+        directory: Path,
+        log_dir: Path,
+        first_port: int,
+        rng: random.Random,
+    ) -> None:
+        controllers, brokers = shape.controllers, shape.brokers
+        self._nodes = plan_nodes(controllers, brokers, first_port=first_port)
+        proxies = first_port + controllers + 2 * brokers
+        self.plan: LinkPlan = plan_kafka_links(self._nodes, first_proxy_port=proxies)
+        self._shape = shape
+        self._library = library
+        self._directory = directory
+        self._log_dir = log_dir
+        self._rng = rng
+        self._cluster_id = _uuid_text(rng)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._killed: set[str] = set()
+        self._paused: set[str] = set()
+        # On Linux a child gets its death signal when the THREAD that started it ends, so one thread
+        # starts all of them and lives until `stop`.
+        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafka-starter")
+
+    @property
+    def version(self) -> str:
+        return library_version(self._library)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return KAFKA_CAPABILITIES
+
+    @property
+    def killed(self) -> frozenset[str]:
+        return frozenset(self._killed)
+
+    @property
+    def paused(self) -> frozenset[str]:
+        return frozenset(self._paused)
+
+    def start(self) -> None:
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        settings = dict(self._shape.settings)
+        for node in self._nodes:
+            folder = self._folder(node)
+            folder.mkdir(parents=True, exist_ok=True)
+            properties = properties_of(
+                node, self._nodes, self.plan, data_dir=str(folder / "data"), settings=settings
+            )
+            self._properties_file(node).write_text(properties_text(properties), encoding="utf-8")
+            hosts = hosts_file(self._nodes, node, machine=socket.gethostname())
+            (folder / "hosts").write_text(hosts, encoding="utf-8")
+        self._format_all()
+        for node in self._nodes:
+            self._launch(node)
+        wait_until(
+            self._is_ready, timeout_ms=self._shape.start_timeout_ms, what="every broker serves"
+        )
+
+    def stop(self) -> None:
+        """SIGKILL for all: their data is not needed again, and a paused JVM ends by nothing
+        else."""
+        processes, self._processes = self._processes, {}
+        for process in processes.values():
+            process.kill()
+        for process in processes.values():
+            stop_process(process, timeout_ms=_KILL_TIMEOUT_MS)
+        self._starter.shutdown()
+
+    def is_running(self) -> bool:
+        return bool(self._processes)
+
+    def nodes(self) -> list[Node]:
+        return [self._describe(node) for node in self._nodes]
+
+    def bootstrap(self) -> str:
+        return self.plan.bootstrap()
+
+    def kill(self, name: str) -> None:
+        process = self._running(name, "be killed")
+        self._killed.add(name)
+        self._paused.discard(name)
+        process.kill()
+        process.wait()
+
+    def pause(self, name: str) -> None:
+        self._running(name, "be paused").send_signal(signal.SIGSTOP)
+        self._paused.add(name)
+
+    def resume(self, name: str) -> None:
+        self._paused.discard(name)
+        self._running(name, "be resumed").send_signal(signal.SIGCONT)
+
+    def stop_node(self, name: str) -> None:
+        if name in self._paused:
+            raise KvorumError(f"{name} is paused, it cannot be stopped; resume it first")
+        process = self._running(name, "be stopped")
+        self._killed.add(name)
+        process.terminate()
+        wait_until(
+            lambda: process.poll() is not None,
+            timeout_ms=_STOP_NODE_TIMEOUT_MS,
+            what=f"{name} has shut down",
+        )
+
+    def restart(self, name: str) -> None:
+        node = self._dead(name, "be started")
+        self._launch(node)
+        self._killed.discard(name)
+
+    def wipe(self, name: str) -> None:
+        """Remove the node's data directory and format an empty one with a new directory id."""
+        node = self._dead(name, "be wiped")
+        shutil.rmtree(self._folder(node) / "data")
+        self._format(node)
+
+    def died_unasked(self) -> list[str]:
+        return [
+            name
+            for name, process in self._processes.items()
+            if process.poll() is not None and name not in self._killed
+        ]
+
+    def log_tail(self, name: str = "") -> str:
+        chosen = [node for node in self._nodes if name in ("", node.name)]
+        tails = []
+        for node in chosen:
+            log_file = self._log_file(node)
+            if log_file.exists():
+                text = log_file.read_text(encoding="utf-8", errors="replace")
+                tails.append(f"[{node.name}] {text[-_LOG_TAIL_BYTES // len(chosen) :]}")
+        return "\n".join(tails)
+
+    def quorum_witnesses(self) -> list[str]:
+        """The running controllers."""
+        return [
+            node.name
+            for node in self.nodes()
+            if node.is_controller and node.state == RUNNING and node.name not in self._paused
+        ]
+
+    def quorum_status(self, name: str) -> QuorumStatus:
+        return ask_controller(self._node(name).listener, timeout_s=_STATUS_TIMEOUT_S)
+
+    def export_metadata(self, directory: str, *, timeout_s: float) -> str:
+        """Kafka's own files of the active controller: log segments and snapshots, undecoded."""
+        name = active_controller(self)
+        source = self._folder(self._node(name)) / "data" / _METADATA_FOLDER
+        shutil.copytree(source, Path(directory) / _METADATA_FOLDER)
+        return f"the metadata log of {name}, Kafka's files as they are; Parquet is made of Kvorum's"
+
+    def _describe(self, node: KafkaNode) -> Node:
+        process = self._processes.get(node.name)
+        is_alive = process is not None and process.poll() is None
+        return Node(
+            name=node.name,
+            node_id=node.node_id,
+            is_controller=node.is_controller,
+            pid=process.pid if process is not None and is_alive else None,
+            state=RUNNING if is_alive else DEAD,
+            listener=node.listener,
+            log_file=str(self._log_file(node)),
+        )
+
+    def _is_ready(self) -> bool:
+        dead = self.died_unasked()
+        if dead:
+            raise ProcessFailed(f"{', '.join(dead)} ended while starting: {self.log_tail(dead[0])}")
+        return _live_brokers(self.bootstrap()) == self._shape.brokers
+
+    def _launch(self, node: KafkaNode) -> None:
+        folder = self._folder(node)
+        flags = (*_JVM_FLAGS, f"-Djdk.net.hosts.file={folder / 'hosts'}")
+        command = java_command(self._library, SERVER, str(self._properties_file(node)), flags=flags)
+        # SIGTERM would not end a broker without controllers: it waits for a controlled shutdown.
+        started = self._starter.submit(
+            start_process,
+            command,
+            log_file=str(self._log_file(node)),
+            death_signal=signal.SIGKILL,
+        )
+        self._processes[node.name] = started.result()
+
+    def _format_all(self) -> None:
+        """Run kafka-storage once; the other nodes get the same files under their own ids."""
+        first, *others = self._nodes
+        shutil.rmtree(self._folder(first) / "data", ignore_errors=True)
+        format_storage(self._library, self._cluster_id, str(self._properties_file(first)))
+        template = self._directory / "formatted"
+        shutil.rmtree(template, ignore_errors=True)
+        shutil.copytree(self._folder(first) / "data", template)
+        for node in others:
+            shutil.rmtree(self._folder(node) / "data", ignore_errors=True)
+            self._format(node)
+
+    def _format(self, node: KafkaNode) -> None:
+        data = self._folder(node) / "data"
+        shutil.copytree(self._directory / "formatted", data)
+        identity = {
+            "version": "1",
+            "cluster.id": self._cluster_id,
+            "node.id": str(node.node_id),
+            "directory.id": _uuid_text(self._rng),
+        }
+        (data / "meta.properties").write_text(properties_text(identity), encoding="utf-8")
+
+    def _node(self, name: str) -> KafkaNode:
+        found = [node for node in self._nodes if node.name == name]
+        if not found:
+            known = ", ".join(node.name for node in self._nodes)
+            raise KvorumError(f"no node is named {name!r} (nodes: {known})")
+        return found[0]
+
+    def _running(self, name: str, what: str) -> subprocess.Popen[bytes]:
+        process = self._processes.get(self._node(name).name)
+        if process is None or process.poll() is not None:
+            raise KvorumError(f"{name} is not running, it cannot {what}")
+        return process
+
+    def _dead(self, name: str, what: str) -> KafkaNode:
+        node = self._node(name)
+        process = required(self._processes.get(name), "`start` has started every node")
+        if process.poll() is None:
+            raise KvorumError(f"{name} is running (pid {process.pid}), it cannot {what}")
+        return node
+
+    def _folder(self, node: KafkaNode) -> Path:
+        return self._directory / node.name
+
+    def _properties_file(self, node: KafkaNode) -> Path:
+        return self._folder(node) / "server.properties"
+
+    def _log_file(self, node: KafkaNode) -> Path:
+        return self._log_dir / f"{node.name}.log"
+
+
+def _live_brokers(bootstrap: str) -> int:
+    """The number of brokers in a client's metadata, 0 if no broker answers."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        return len(admin.list_topics(timeout=_METADATA_TIMEOUT_S).brokers)
+    except KafkaException:
+        return 0
+
+
+def _uuid_text(rng: random.Random) -> str:
+    """A uuid as Kafka writes it: URL-safe base64 of 16 bytes. Kafka refuses a leading dash."""
+    while True:
+        text = base64.urlsafe_b64encode(rng.randbytes(16)).decode("ascii").rstrip("=")
+        if not text.startswith("-"):
+            return text

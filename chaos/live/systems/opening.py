@@ -1,0 +1,265 @@
+"""From the word after `--system` to a running system behind its proxies."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvorum.chaos.experiment.scenario import Configuration, Experiment
+from kvorum.chaos.live.links import link_count, plan_links
+from kvorum.chaos.live.processes import free_ports
+from kvorum.chaos.live.systems.attached import AttachedSystem, SharedToxiproxy, attached_plan
+from kvorum.chaos.live.systems.attached_file import AttachedFile, parse_attached_file
+from kvorum.chaos.live.systems.capabilities import (
+    KAFKA_CAPABILITIES,
+    KVORUM_CAPABILITIES,
+    missing_capabilities,
+)
+from kvorum.chaos.live.systems.kafka import KafkaSystem
+from kvorum.chaos.live.systems.kafka_jars import (
+    broker_config_names,
+    find_java,
+    find_library,
+    library_version,
+)
+from kvorum.chaos.live.systems.kafka_plan import port_count, refused_settings
+from kvorum.chaos.live.systems.kvorum import KvorumSystem, kvorum_version
+from kvorum.chaos.live.systems.protocol import Capability, ClusterShape, System
+from kvorum.chaos.live.toxiproxy import Toxiproxy
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import ConfigError
+
+CLUSTER = "cluster"
+LOGS = "logs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemChoice:
+    """The system that a run will test, before anything is started.
+
+    option: the command's options that name it, for the line that runs the same again. library: the
+    folder of Apache Kafka's jars, for Kafka alone. attached: the cluster's file, for an attached
+    cluster alone.
+    """
+
+    name: str
+    version: str
+    capabilities: frozenset[Capability]
+    option: str
+    library: Path | None = None
+    attached: AttachedFile | None = None
+
+    @property
+    def has_own_toxiproxy(self) -> bool:
+        """True if the run starts a toxiproxy server of its own."""
+        return self.attached is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A running system, and the toxiproxy in front of it (None without proxies)."""
+
+    system: System
+    toxiproxy: Toxiproxy | None
+    toxiproxy_version: str
+
+
+def choose_system(
+    text: str, *, kafka_libs: str | None = None, is_owned: bool = False
+) -> SystemChoice:
+    """The system of that name, or of that TOML file. Raises ConfigError, also if its software is
+    not there.
+
+    kafka_libs: the folder of Apache Kafka's jars; without it they are looked for. is_owned: the
+    user says that an attached cluster may be broken.
+    """
+    if kafka_libs is not None and text != "kafka":
+        raise ConfigError(f"--kafka-libs goes with --system kafka, not with {text!r}")
+    if text.endswith(".toml"):
+        return _choose_attached(text, is_owned=is_owned)
+    if is_owned:
+        raise ConfigError(
+            f"--i-own-this-cluster goes with --system FILE.toml; {text!r} is started by the run"
+        )
+    if text == "kvorum":
+        return SystemChoice(
+            name="kvorum", version=kvorum_version(), capabilities=KVORUM_CAPABILITIES, option=""
+        )
+    if text == "kafka":
+        return _choose_kafka(kafka_libs)
+    raise ConfigError(f"unknown system {text!r}; known: kvorum, kafka, FILE.toml")
+
+
+def _choose_attached(path: str, *, is_owned: bool) -> SystemChoice:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    file = parse_attached_file(path, text)
+    if not is_owned:
+        raise ConfigError(
+            f"{path} describes a cluster that runs already, and an experiment takes its nodes "
+            "down; add --i-own-this-cluster if it is yours to break"
+        )
+    return SystemChoice(
+        name="attached",
+        version=file.version,
+        capabilities=file.capabilities,
+        option=f" --system {shlex.quote(path)} --i-own-this-cluster",
+        attached=file,
+    )
+
+
+def _choose_kafka(kafka_libs: str | None) -> SystemChoice:
+    if not sys.platform.startswith("linux"):
+        raise ConfigError("the system kafka needs Linux: its proxies listen within 127.0.0.0/8")
+    find_java()
+    library = find_library(kafka_libs)
+    named = f" --kafka-libs {shlex.quote(kafka_libs)}" if kafka_libs is not None else ""
+    return SystemChoice(
+        name="kafka",
+        version=library_version(library),
+        capabilities=KAFKA_CAPABILITIES,
+        option=f" --system kafka{named}",
+        library=library,
+    )
+
+
+def refuse_what_cannot_be(experiment: Experiment, choice: SystemChoice) -> None:
+    """Raise ConfigError, one line for each part of the experiment that the system cannot do."""
+    steps = (*experiment.method, *experiment.rollbacks)
+    problems = missing_capabilities(steps, choice)
+    settings = experiment.configuration.settings
+    if choice.library is not None and settings:
+        problems += refused_settings(settings, broker_config_names(choice.library))
+    if choice.attached is not None:
+        problems += _misfits(experiment.configuration, choice.attached)
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def _misfits(configuration: Configuration, file: AttachedFile) -> list[str]:
+    problems = [
+        f"setting {key!r} cannot be given to a cluster that runs already; set it there and remove "
+        "it from the experiment"
+        for key, _ in configuration.settings
+    ]
+    copies = configuration.topic.replication_factor
+    if copies > len(file.brokers):
+        problems.append(
+            f"replication_factor {copies} needs as many brokers; {file.path} names "
+            f"{len(file.brokers)}"
+        )
+    return problems
+
+
+def configuration_for(choice: SystemChoice, configuration: Configuration) -> Configuration:
+    """An experiment's configuration, with the size that an attached cluster has."""
+    file = choice.attached
+    if file is None:
+        return configuration
+    return dataclasses.replace(
+        configuration, controllers=len(file.controllers), brokers=len(file.brokers)
+    )
+
+
+def open_system(
+    stack: ExitStack,
+    choice: SystemChoice,
+    *,
+    shape: ClusterShape,
+    run_dir: Path,
+    progress: Callable[[str], None],
+) -> Opened:
+    """Start toxiproxy, the proxies and the cluster, or attach to a cluster; the stack stops all of
+    it in reverse order.
+
+    Raises KvorumError if one of them does not start, ConfigError if an attached cluster does not
+    fit its file.
+    """
+    if choice.attached is not None:
+        return _attach(stack, choice.attached, run_dir=run_dir, progress=progress)
+    # Bound before the plan looks for free ports, so that none of them is chosen twice.
+    server = ToxiproxyServer(
+        port=free_ports(1, random.Random()), log_file=str(run_dir / LOGS / "toxiproxy.log")
+    )
+    stack.enter_context(server)
+    system = _built(choice, shape, run_dir)
+    server.api.populate(system.plan.links)
+    progress(f"toxiproxy {server.version}: {len(system.plan.links)} proxies")
+    stack.callback(system.stop)
+    began_ms = monotonic_ms()
+    system.start()
+    took_s = (monotonic_ms() - began_ms) / 1000
+    progress(
+        f"{choice.name} {choice.version}: {shape.controllers} controllers and {shape.brokers} "
+        f"brokers ready in {took_s:.2f} s"
+    )
+    return Opened(system=system, toxiproxy=server.api, toxiproxy_version=server.version)
+
+
+def _attach(
+    stack: ExitStack, file: AttachedFile, *, run_dir: Path, progress: Callable[[str], None]
+) -> Opened:
+    toxiproxy: SharedToxiproxy | None = None
+    version = ""
+    proxies: dict[str, tuple[str, str]] = {}
+    if file.toxiproxy:
+        host, _, port = file.toxiproxy.rpartition(":")
+        toxiproxy = SharedToxiproxy(host, int(port))
+        version = toxiproxy.version()
+        proxies = toxiproxy.proxies()
+    plan = attached_plan(file, proxies)
+    if toxiproxy is not None:
+        toxiproxy.claim(tuple(link.name for link in plan.links))
+    system = AttachedSystem(file=file, plan=plan, toxiproxy=toxiproxy, folder=run_dir / "attached")
+    stack.callback(system.stop)
+    system.start()
+    progress(
+        f"attached to {file.bootstrap}: {len(file.controllers)} controllers, {len(file.brokers)} "
+        f"brokers, at most {file.max_nodes_down} down at once; the dead-man timer heals after "
+        f"{file.heal_after_ms / 1000:g} s"
+    )
+    return Opened(system=system, toxiproxy=toxiproxy, toxiproxy_version=version)
+
+
+def _built(choice: SystemChoice, shape: ClusterShape, run_dir: Path) -> System:
+    if choice.library is None:
+        return _kvorum(shape, run_dir)
+    rng = random.Random()
+    return KafkaSystem(
+        shape=shape,
+        library=choice.library,
+        directory=run_dir / CLUSTER,
+        log_dir=run_dir / LOGS,
+        first_port=free_ports(port_count(shape.controllers, shape.brokers), rng),
+        rng=rng,
+    )
+
+
+def _kvorum(shape: ClusterShape, run_dir: Path) -> KvorumSystem:
+    nodes = shape.controllers + shape.brokers
+    # Free ports differ from machine to machine, so they are not drawn from the seed.
+    first = free_ports(nodes + link_count(shape.controllers, shape.brokers), random.Random())
+    plan = plan_links(
+        shape.controllers,
+        shape.brokers,
+        client_port=first,
+        controller_port=first + shape.brokers,
+        proxy_port=first + nodes,
+    )
+    return KvorumSystem(
+        shape=shape,
+        plan=plan,
+        data_dir=str(run_dir / CLUSTER),
+        log_file=str(run_dir / LOGS / "cluster.log"),
+        client_port=first,
+        controller_port=first + shape.brokers,
+    )

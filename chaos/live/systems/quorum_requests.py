@@ -1,0 +1,109 @@
+"""Two requests of the Kafka protocol that ask one chosen node about the metadata quorum.
+
+librdkafka's AdminClient cannot choose the node that it asks. A broker answers DescribeQuorum with
+the active controller's view. A KRaft controller answers DescribeQuorum only as the leader; its own
+view is in the answer to a Fetch of the metadata log in an epoch that is over: the answer has an
+error, the leader, the epoch and the high watermark, and no records.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
+from kvorum.runtime.errors import WireError
+from kvorum.wire.kio_codec import encode_request, read_response
+
+_METADATA_TOPIC = "__cluster_metadata"
+_FETCH_KEY = 1
+_FETCH_VERSION = 13
+#: Fetch names topics by their ids; this one is fixed (Uuid.METADATA_TOPIC_ID).
+_METADATA_TOPIC_ID = bytes(15) + b"\x01"
+_DESCRIBE_QUORUM_KEY = 55
+_CLIENT_ID = b"kvorum-chaos"
+_ANSWER_BYTES_MAX = 1 << 20
+_CORRELATION_ID = 1
+_NO_EPOCH = 0
+
+
+def ask_controller(address: str, *, timeout_s: float) -> QuorumStatus:
+    """A KRaft controller's own view. Raises NotObservable."""
+    partition = {
+        "partition": 0,
+        "current_leader_epoch": _NO_EPOCH,
+        "fetch_offset": 0,
+        "last_fetched_epoch": _NO_EPOCH,
+        "log_start_offset": -1,
+        "partition_max_bytes": 0,
+    }
+    values = {
+        "replica_id": -1,
+        "max_wait": 0,
+        "min_bytes": 0,
+        "max_bytes": 0,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic_id": _METADATA_TOPIC_ID, "partitions": [partition]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    answer = _ask(address, "fetch", _FETCH_KEY, _FETCH_VERSION, values, timeout_s=timeout_s)
+    if not answer.responses or not answer.responses[0].partitions:
+        raise NotObservable(f"controller {address} gave no status: {answer.error_code!r}")
+    found = answer.responses[0].partitions[0]
+    leader = found.current_leader
+    return QuorumStatus(
+        leader_id=int(leader.leader_id),
+        leader_epoch=int(leader.leader_epoch),
+        high_watermark=int(found.high_watermark),
+    )
+
+
+def ask_broker(address: str, *, timeout_s: float) -> QuorumStatus:
+    """The active controller's view, by way of a broker. Raises NotObservable."""
+    values = {"topics": [{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]}
+    answer = _ask(address, "describe_quorum", _DESCRIBE_QUORUM_KEY, 0, values, timeout_s=timeout_s)
+    if not answer.topics or not answer.topics[0].partitions:
+        raise NotObservable(f"broker {address} gave no quorum status: {answer.error_code!r}")
+    found = answer.topics[0].partitions[0]
+    if int(found.error_code) != 0:
+        raise NotObservable(f"broker {address} gave no quorum status: {found.error_code!r}")
+    return QuorumStatus(
+        leader_id=int(found.leader_id),
+        leader_epoch=int(found.leader_epoch),
+        high_watermark=int(found.high_watermark),
+    )
+
+
+def _ask(
+    address: str, name: str, key: int, version: int, values: dict[str, Any], *, timeout_s: float
+) -> Any:
+    """Send one request on a connection of its own; returns kio's entity, whose type depends on
+    name and version."""
+    head = struct.pack(">hhih", key, version, _CORRELATION_ID, len(_CLIENT_ID)) + _CLIENT_ID
+    # Both versions are flexible: request and response headers end in tagged fields, here none.
+    message = head + b"\x00" + bytes(encode_request(name, version, values))
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(message)) + message)
+            (size,) = struct.unpack(">i", _receive(connection, 4))
+            if not 5 <= size <= _ANSWER_BYTES_MAX:
+                raise NotObservable(f"{address} answered with {size} bytes")
+            answer = _receive(connection, size)
+        return read_response(name, version, memoryview(answer)[5:])
+    except (OSError, WireError) as error:
+        raise NotObservable(f"{address} did not answer {name}: {error}") from error
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = connection.recv(size - len(parts))
+        if not part:
+            raise ConnectionError("the connection was closed")
+        parts += part
+    return bytes(parts)
