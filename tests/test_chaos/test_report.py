@@ -83,7 +83,11 @@ def test_json_tells_what_the_page_tells(tmp_path):
     assert document["faults"][0]["led"]["partitions"] == [0]
     assert document["faults"][0]["others"]["partitions"] == [1]
     assert document["faults"][0]["lasted_ms"] == 5
-    assert {check["check"] for check in document["checks"]} >= {"lost", "duplicate", "two-leaders"}
+    assert {check["check"] for check in document["checks"]} >= {
+        "lost-write",
+        "duplicate",
+        "two-leaders",
+    }
     assert document["rerun"] == "kvorum chaos run x.yaml --seed 4"
 
 

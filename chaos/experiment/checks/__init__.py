@@ -14,6 +14,7 @@ from kvorum.chaos.experiment.checks import (
     polls,
     records,
     sends,
+    topics,
     transactions,
 )
 from kvorum.chaos.experiment.checks.catalogue import CHECKS
@@ -74,8 +75,9 @@ def run_checks_of(
     rules = rules or Rules()
     board = Board(CHECKS)
     leaders, groups = leadership.Leadership(board), Groups(board)
+    administration = topics.Topics(board)
     folds: dict[str, list[Fold]] = {}
-    for fold in (leaders, groups):
+    for fold in (leaders, groups, administration):
         for function, take in fold.folds().items():
             folds.setdefault(function, []).append(take)
     gathered = Gathered(
@@ -84,6 +86,7 @@ def run_checks_of(
     with gathered:
         gathered.read(events, folds)
         _look_at_partitions(gathered, board, leaders, rules)
+    administration.finish()
     return board.results()
 
 

@@ -9,14 +9,20 @@ from functools import cached_property
 import numpy as np
 
 from kvorum.chaos.experiment.checks.columns import Bools, Ints
-from kvorum.chaos.experiment.checks.gather import IS_OK, IS_TRANSACTION, Gathered, Key
+from kvorum.chaos.experiment.checks.gather import (
+    IS_OK,
+    IS_POSITION,
+    IS_TRANSACTION,
+    Gathered,
+    Key,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """The reads of one process while it kept its position: from one assignment of the partition to
-    the next. starts: True where a record is the first of its poll or transaction; ok: False for
-    records of an aborted transaction or one of unknown outcome."""
+    the next. events: of the poll or transaction; ok: False for records after which the consumer may
+    not continue, because their transaction was aborted."""
 
     process: str
     offsets: Ints
@@ -129,8 +135,13 @@ class PartitionEvidence:
         return self._gathered.groups[number]
 
     @property
+    def is_polled(self) -> bool:
+        """True if a consumer polled the partition during the run, outside transactions."""
+        return bool(((self.polls[:, 5] & IS_TRANSACTION) == 0).any())
+
+    @property
     def is_topic_polled(self) -> bool:
-        """True if a consumer polled the topic during the run, any of its partitions."""
+        """True if a consumer polled any partition of the topic, outside transactions."""
         return self.topic in self._gathered.polled_topics
 
     def reader_at(self, place: int) -> str:
@@ -158,25 +169,29 @@ class PartitionEvidence:
                 offsets=self.read_offsets[chosen],
                 values=self.read_values[chosen],
                 events=polls[:, 2],
-                ok=(polls[:, 5] & IS_OK) != 0,
+                ok=(polls[:, 5] & IS_POSITION) != 0,
             )
 
-    def seers(self) -> Iterator[tuple[str, Ints]]:
-        """(name, values seen, sorted) of each group, and of each process without a group."""
-        counts = self.polls[:, 4]
+    def seers(self) -> Iterator[tuple[str, bool, Ints, int]]:
+        """(name, True for a group, values seen, sorted, and the highest offset) of each group and
+        of each process without a group. Clients that poll in transactions only now and then are
+        left out."""
+        counts, marks = self.polls[:, 4], self.polls[:, 5]
         ends = np.cumsum(counts)
-        processes: dict[str, list[int]] = {}
-        for process in np.unique(self.polls[:, 0]):
-            processes.setdefault(self._gathered.seer(int(process)), []).append(int(process))
-        for name, numbers in sorted(processes.items()):
+        processes: dict[tuple[str, bool], list[int]] = {}
+        for number in np.unique(self.polls[(marks & IS_TRANSACTION) == 0, 0]).tolist():
+            processes.setdefault(self._gathered.seer(number), []).append(number)
+        for (name, is_group), numbers in sorted(processes.items()):
             mine = np.flatnonzero(np.isin(self.polls[:, 0], numbers))
             chosen = _ranges(ends[mine] - counts[mine], counts[mine])
-            yield name, np.unique(self.read_values[chosen])
+            highest = int(self.read_offsets[chosen].max(initial=-1))
+            yield name, is_group, np.unique(self.read_values[chosen]), highest
 
     def reads_of_transactions(self) -> tuple[Ints, Ints, Ints]:
         """(events, values, offsets) of the records that committed transactions polled."""
         counts, marks = self.polls[:, 4], self.polls[:, 5]
-        mine = np.flatnonzero(marks == (IS_OK | IS_TRANSACTION))
+        both = IS_OK | IS_TRANSACTION
+        mine = np.flatnonzero((marks & both) == both)
         ends = np.cumsum(counts)
         chosen = _ranges(ends[mine] - counts[mine], counts[mine])
         events = np.repeat(self.polls[mine, 2], counts[mine])

@@ -35,8 +35,9 @@ Fold = Callable[[Event], None]
 #: States of a transaction's records.
 COMMITTED, UNKNOWN, ABORTED = 0, 1, 2
 _STATES = {OK: COMMITTED, INFO: UNKNOWN, FAIL: ABORTED}
-#: Marks of a poll.
-IS_OK, IS_TRANSACTION = 1, 2
+#: Marks of a poll: its records count for a committed transaction or a plain poll; a transaction's;
+#: the consumer continues after its records.
+IS_OK, IS_TRANSACTION, IS_POSITION = 1, 2, 4
 #: Events between two looks at the memory in use.
 _TRIM_EVERY = 1 << 14
 
@@ -103,7 +104,7 @@ class Gathered:
         self.final_reads: dict[Key, FinalRead] = {}
         self.processes: list[str] = []
         self.groups: list[str] = []
-        #: Topics that a consumer polled during the run.
+        #: Topics that a consumer polled during the run, outside transactions.
         self.polled_topics: set[str] = set()
         self._spool = Spool() if spool is None else spool
         self._process_numbers: dict[str, int] = {}
@@ -124,10 +125,10 @@ class Gathered:
         """The partitions, in order."""
         return sorted(key for key in self.columns if key[1] >= 0)
 
-    def seer(self, process: int) -> str:
-        """The name under which a process's reads count: its group's if it has one."""
+    def seer(self, process: int) -> tuple[str, bool]:
+        """The name under which a process's reads count: its group's, with True, if it has one."""
         group = self._group_of.get(process)
-        return self.processes[process] if group is None else f"group {group}"
+        return (self.processes[process], False) if group is None else (f"group {group}", True)
 
     def read(self, events: Iterable[Event], folds: dict[str, list[Fold]]) -> None:
         """Take in all events. folds: by the function of the events that they take."""
@@ -191,11 +192,17 @@ class Gathered:
                 columns.keyed.extend((op.value, self._keys.setdefault(op.key, len(self._keys))))
 
     def _poll(self, event: Event, marks: int) -> None:
-        if event.type == OK:
-            marks |= IS_OK
         process = self._number(event.process)
+        if event.type == OK:
+            marks |= IS_OK | IS_POSITION
         if event.group is not None:
             self._group_of[process] = event.group
+        elif event.type == FAIL:
+            # A member of a group goes back to the committed offsets when its transaction is
+            # aborted; a consumer that assigned itself reads on.
+            marks |= IS_POSITION
+        # Without its assignments nobody knows which polls of a member follow each other.
+        is_judged = event.type != INFO and (event.group is None or process in self._owned)
         for op in event.ops:
             if type(op) is not Poll:
                 continue
@@ -205,7 +212,8 @@ class Gathered:
                 columns.final_offsets.extend(op.offsets)
                 columns.final_values.extend(op.values)
                 continue
-            self.polled_topics.add(op.topic)
+            if not marks & IS_TRANSACTION:
+                self.polled_topics.add(op.topic)
             columns.read_offsets.extend(op.offsets)
             columns.read_values.extend(op.values)
             segment = self._segments.get((process, key), 0)
@@ -213,8 +221,7 @@ class Gathered:
             columns.polls.extend(
                 (process, segment, event.index, invoked_us, len(op.offsets), marks)
             )
-            if event.type == INFO:
-                # The consumer may continue after these records or read them again.
+            if not is_judged:
                 self._segments[process, key] = segment + 1
 
     def _transaction(self, event: Event) -> None:
@@ -243,17 +250,16 @@ class Gathered:
     # --- what says how to judge the records --------------------------------------------------
 
     def _assign(self, event: Event) -> None:
-        """A member that gives a partition up, or gets one, no longer continues its last poll."""
+        """A member that gets a partition, or gives it up, does not continue its last poll there."""
         process = self._number(event.process)
         if event.group is not None:
             self._group_of[process] = event.group
-        before = self._owned.get(process, set())
-        if event.f == ASSIGN:
-            now = set(event.partitions)
-        else:
-            now = before.difference(event.partitions)
-        self._owned[process] = now
-        for key in before ^ now:
+        owned = self._owned.setdefault(process, set())
+        for key in event.partitions:
+            if event.f == ASSIGN:
+                owned.add(key)
+            else:
+                owned.discard(key)
             self._segments[process, key] = self._segments.get((process, key), 0) + 1
 
     def _observe(self, event: Event) -> None:

@@ -1,18 +1,20 @@
 """Guarantees about consumer groups: one owner of a partition, and committed offsets that last.
 
-A fold over the events of members. A member's events are written by the client's own callbacks: an
-`assign` names all that it owns from then on, a `revoke` is written before the partitions are given
-up, and has type info if the assignment was lost (the coordinator had removed the member, and others
-may own the partitions by then).
+A fold over the events of members. A member's events are written by the client's own callbacks:
+- `assign` names the partitions that it gets, beside those that it has, and in `ops` the committed
+  offsets that it found there;
+- `revoke` is written before the partitions are given up. Its type is info if the assignment was
+  lost: the coordinator had removed the member, and others may own the partitions by then.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from kvorum.chaos.experiment.checks import catalogue
 from kvorum.chaos.experiment.checks.gather import Fold, Key
-from kvorum.chaos.experiment.checks.model import Board, whole
+from kvorum.chaos.experiment.checks.model import Board
 from kvorum.chaos.experiment.history import (
     ASSIGN,
     COMMIT,
@@ -31,7 +33,11 @@ from kvorum.chaos.experiment.history import (
 )
 
 _NO_OFFSET = -1
-_NEVER_MS = float("inf")
+#: A commit of unknown outcome takes effect within this time or never: brokers drop the requests of
+#: a connection that its client gave up.
+_LATE_EFFECT_MAX_MS = 10_000.0
+#: Commits that were replaced and may still be the answer to a read that began before.
+_SUPERSEDED_KEPT_MAX = 64
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,32 +54,45 @@ class _Tenure:
 class _Commits:
     """The committed offset of a group in a partition, as far as clients know it.
 
-    Each possible one is (offset, time of its acknowledgement, generation); a commit of unknown
-    outcome is never acknowledged, and may still take effect until a commit of a later generation
-    is, which fences it.
+    possible: (offset, time of its outcome, acknowledged) of each commit that may be in force.
+    superseded: (offset, time at which a later commit was acknowledged) of those that were.
     """
 
-    possible: list[tuple[int, float, int]] = field(default_factory=list)
+    possible: list[tuple[int, float, bool]] = field(default_factory=list)
+    superseded: deque[tuple[int, float]] = field(
+        default_factory=lambda: deque(maxlen=_SUPERSEDED_KEPT_MAX)
+    )
 
-    @property
-    def floor(self) -> int:
-        """The lowest offset at which the group may be."""
-        return min((offset for offset, _, _ in self.possible), default=_NO_OFFSET)
+    def floor(self, since_ms: float) -> int:
+        """The lowest offset that a read which began then may find now; -1 if it may find none."""
+        oldest = self.superseded[0][1] if self.superseded else since_ms
+        if len(self.superseded) == _SUPERSEDED_KEPT_MAX and oldest >= since_ms:
+            # So many commits happened during the read that the oldest are forgotten.
+            return _NO_OFFSET
+        replaced = [offset for offset, until_ms in self.superseded if until_ms >= since_ms]
+        is_certain = any(acked and at_ms < since_ms for _, at_ms, acked in self.possible)
+        if not replaced and not is_certain:
+            return _NO_OFFSET
+        return min([*replaced, *(offset for offset, _, _ in self.possible)])
 
     def acknowledged_before(self, time_ms: float) -> int:
-        """The highest offset that was acknowledged before this time."""
-        before = (offset for offset, acked_ms, _ in self.possible if acked_ms < time_ms)
+        """The highest offset in force that was acknowledged before this time."""
+        before = (offset for offset, at_ms, acked in self.possible if acked and at_ms < time_ms)
         return max(before, default=_NO_OFFSET)
 
-    def add(self, offset: int, generation: int, invoked_ms: float, acked_ms: float) -> None:
-        """Note a commit that has an outcome now."""
-        if acked_ms < _NEVER_MS:
-            self.possible = [
-                item
-                for item in self.possible
-                if item[1] >= invoked_ms and (item[1] < _NEVER_MS or item[2] >= generation)
-            ]
-        self.possible.append((offset, acked_ms, generation))
+    def add(self, offset: int, invoked_ms: float, at_ms: float, *, is_acked: bool) -> None:
+        """Note a commit that has an outcome now. An acknowledged one takes the place of those that
+        had an effect before it began."""
+        if is_acked:
+            kept: list[tuple[int, float, bool]] = []
+            for item in self.possible:
+                last_ms = item[1] if item[2] else item[1] + _LATE_EFFECT_MAX_MS
+                if last_ms >= invoked_ms:
+                    kept.append(item)
+                else:
+                    self.superseded.append((item[0], at_ms))
+            self.possible = kept
+        self.possible.append((offset, at_ms, is_acked))
 
 
 class Groups:
@@ -105,19 +124,12 @@ class Groups:
         if event.group is None or event.type in (INVOKE, FAIL):
             return
         group, member = event.group, event.process
-        now = set(event.partitions)
-        for (of_group, key), owners in self._owners.items():
-            if of_group == group and key not in now:
-                owners.pop(member, None)
         for key in event.partitions:
             owners = self._owners.setdefault((group, key), {})
             self._owned_twice.examined += 1
             mine = owners.get(member)
             if mine is None:
                 mine = owners[member] = _Tenure(member=member, generation=event.generation)
-                commits = self._commits.get((group, key))
-                if commits is not None:
-                    self._floors[group, member, key] = commits.floor
                 for other in owners.values():
                     if other is not mine:
                         other.others.append(member)
@@ -130,6 +142,33 @@ class Groups:
                         topic=key[0],
                         partition=key[1],
                     )
+        self._look_at_start(event, group)
+
+    def _look_at_start(self, event: Event, group: str) -> None:
+        """The committed offsets that a member found are no lower than what was acknowledged before
+        it asked."""
+        found_at = {
+            (op.topic, op.partition): op.offset for op in event.ops if isinstance(op, Commit)
+        }
+        for key in event.partitions:
+            commits = self._commits.get((group, key))
+            if commits is None:
+                continue
+            offset = found_at.get(key)
+            floor = commits.floor(event.invoked_ms)
+            if offset is None or floor == _NO_OFFSET:
+                # The first poll tells.
+                self._floors[group, event.process, key] = commits.floor(event.time_ms)
+                continue
+            self._lost.examined += 1
+            if offset < floor:
+                self._lost.add(
+                    f"{event.process} found committed offset {offset} of group {group} in "
+                    f"{key[0]}-{key[1]}, {floor} was acknowledged",
+                    topic=key[0],
+                    partition=key[1],
+                    offset=offset,
+                )
 
     def _revoke(self, event: Event) -> None:
         if event.group is None or event.type in (INVOKE, FAIL):
@@ -153,8 +192,6 @@ class Groups:
     def _commit(self, event: Event) -> None:
         if event.group is None or event.type not in (OK, INFO):
             return
-        acked_ms = event.time_ms if event.type == OK else _NEVER_MS
-        generation = -1 if event.generation is None else event.generation
         for op in event.ops:
             if not isinstance(op, Commit):
                 continue
@@ -170,7 +207,7 @@ class Groups:
                         partition=op.partition,
                         offset=op.offset,
                     )
-            commits.add(op.offset, generation, event.invoked_ms, acked_ms)
+            commits.add(op.offset, event.invoked_ms, event.time_ms, is_acked=event.type == OK)
 
     def _poll(self, event: Event) -> None:
         """The first poll of a new owner begins at the committed offset."""
@@ -181,7 +218,7 @@ class Groups:
                 continue
             key = (op.topic, op.partition)
             floor = self._floors.pop((event.group, event.process, key), None)
-            if floor is None:
+            if floor is None or floor == _NO_OFFSET:
                 continue
             self._lost.examined += 1
             if op.offsets[0] < floor:
@@ -198,21 +235,20 @@ class Groups:
         self._commit(event)
 
     def _observe(self, event: Event) -> None:
-        """An administrator read the committed offset."""
+        """The coordinator described a group: each member with what it owns."""
         details = details_of(event)
-        group = details.get("group")
-        if details.get("what") != "committed" or event.partition is None:
+        members = details.get("members")
+        if details.get("what") != "group" or not isinstance(members, dict):
             return
-        commits = self._commits.get((str(group), (event.topic or "", event.partition)))
-        if commits is None:
-            return
-        self._lost.examined += 1
-        offset = whole(details.get("offset"))
-        if offset < commits.floor:
-            self._lost.add(
-                f"group {group} has committed offset {offset} of "
-                f"{event.topic}-{event.partition}, {commits.floor} was acknowledged",
-                topic=event.topic,
-                partition=event.partition,
-                offset=offset,
-            )
+        owners: dict[Key, str] = {}
+        for member, places in sorted(members.items()):
+            for topic, partition in places:
+                self._owned_twice.examined += 1
+                owner = owners.setdefault((topic, partition), member)
+                if owner != member:
+                    self._owned_twice.add(
+                        f"the coordinator of group {details.get('group')} says that {owner} and "
+                        f"{member} own {topic}-{partition}",
+                        topic=topic,
+                        partition=partition,
+                    )

@@ -4,7 +4,7 @@ The observations, by their field `what`:
   quorum     leader_id, leader_epoch, high_watermark: as answered by a controller
   partition  leader, leader_epoch, high_watermark of the event's partition
   watermark  high_watermark of the event's partition as a client saw it
-  committed  group, offset: the group's committed offset of the event's partition
+  group      group, members: each member's [topic, partition] pairs, as its coordinator says
   final-read start_offset, end_offset, next_offset of the event's partition after healing
 """
 

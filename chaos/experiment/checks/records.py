@@ -210,8 +210,12 @@ def _reads_of(
 
 
 def unseen(partition: PartitionEvidence, board: Board) -> None:
-    """A consumer that reads from the start, or a group as a whole, did not get an acknowledged
-    record; or no consumer polled the partition at all, though one read its topic."""
+    """A consumer that reads from the start did not get an acknowledged record; or no consumer
+    polled the partition at all, though one read its topic.
+
+    The members of a group count as one. A group may be stopped before it has read everything, so
+    it must have seen what lies below the highest offset that it polled.
+    """
     found = board[catalogue.UNSEEN]
     placed = partition.acked_offsets >= 0
     if partition.is_compacted or (partition.is_trimmed and partition.final_read is not None):
@@ -220,21 +224,13 @@ def unseen(partition: PartitionEvidence, board: Board) -> None:
     values, offsets = partition.acked_values[placed], partition.acked_offsets[placed]
     if not len(values):
         return
-    if not len(partition.polls):
-        if partition.is_topic_polled:
-            found.examined += len(values)
-            found.add(
-                f"no consumer ever polled {partition.name}, {len(values)} acknowledged records "
-                f"are unseen",
-                topic=partition.topic,
-                partition=partition.number,
-            )
-        else:
-            found.note(f"no consumer polled {partition.name}: only the final read saw it")
+    if not partition.is_polled:
+        _never_polled(partition, board, len(values))
         return
-    for name, seen in partition.seers():
-        found.examined += len(values)
-        missing = np.flatnonzero(~is_in(values, seen))
+    for name, is_group, seen, highest in partition.seers():
+        due = offsets <= highest if is_group else np.ones(len(offsets), dtype=np.bool_)
+        found.examined += int(due.sum())
+        missing = np.flatnonzero(due & ~is_in(values, seen))
 
         def enter(at: int, name: str = name) -> None:
             found.add(
@@ -246,6 +242,19 @@ def unseen(partition: PartitionEvidence, board: Board) -> None:
             )
 
         found.add_all(missing, len(missing), enter)
+
+
+def _never_polled(partition: PartitionEvidence, board: Board, count: int) -> None:
+    found = board[catalogue.UNSEEN]
+    if not partition.is_topic_polled:
+        found.note(f"no consumer that keeps reading polled {partition.name}")
+        return
+    found.examined += count
+    found.add(
+        f"no consumer ever polled {partition.name}, {count} acknowledged records are unseen",
+        topic=partition.topic,
+        partition=partition.number,
+    )
 
 
 def _seen_by(partition: PartitionEvidence, offset: int, value: int) -> str:

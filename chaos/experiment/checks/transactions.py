@@ -38,6 +38,10 @@ def precommitted_read(partition: PartitionEvidence, board: Board) -> None:
     )
 
 
+#: Above every offset.
+_NO_OFFSET = (1 << 63) - 1
+
+
 class Atomicity:
     """Which records of each transaction are in the log, over all partitions."""
 
@@ -106,11 +110,15 @@ def copies(partition: PartitionEvidence, board: Board, atomicity: Atomicity) -> 
         rows = committed[committed[:, 1] == number]
         certain: list[Ints] = []
         possible: list[Ints] = []
-        highest = -1
+        begin, highest = _NO_OFFSET, -1
         for event, _, offset, state in rows.tolist():
             outcome = atomicity.is_committed(event, state)
             polled = offsets_by_event.get(event)
-            if outcome is False or polled is None:
+            if polled is None:
+                continue
+            # Where an aborted transaction began, the group's committed offset was.
+            begin = min(begin, int(polled.min(initial=begin)))
+            if outcome is False:
                 continue
             covered = polled[polled < offset]
             possible.append(covered)
@@ -118,7 +126,7 @@ def copies(partition: PartitionEvidence, board: Board, atomicity: Atomicity) -> 
                 certain.append(covered)
                 highest = max(highest, offset)
         if certain:
-            _judge_copy(partition, board, int(number), (certain, possible, highest))
+            _judge_copy(partition, board, int(number), (certain, possible, begin, highest))
 
 
 def _polled_by_event(partition: PartitionEvidence) -> dict[int, Ints]:
@@ -136,13 +144,12 @@ def _judge_copy(
     partition: PartitionEvidence,
     board: Board,
     group: int,
-    coverage: tuple[list[Ints], list[Ints], int],
+    coverage: tuple[list[Ints], list[Ints], int, int],
 ) -> None:
-    certain, possible, highest = coverage
+    certain, possible, begin, highest = coverage
     lost, twice = board[catalogue.COMMITTED_WITHOUT_OUTPUT], board[catalogue.COPIED_TWICE]
     covered, times = np.unique(np.concatenate(certain), return_counts=True)
     maybe = np.unique(np.concatenate(possible))
-    begin = int(maybe.min(initial=highest))
     due = partition.must_be_polled
     due = due[(due >= begin) & (due < highest)]
     name = partition.group(group)
