@@ -6,8 +6,9 @@ Memory holds the columns of the largest partition, the transactions' edges and a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kvorum.chaos.experiment.checks import (
     leadership,
@@ -97,16 +98,29 @@ def _look_at_partitions(
     atomicity = transactions.Atomicity()
     copied: list[Key] = []
     for key in gathered.partitions():
-        partition = PartitionEvidence(gathered, key)
-        for check in _OF_A_PARTITION:
-            check(partition, board)
-        leaders.finish(partition)
-        for collector in (lag, cycles, atomicity):
-            collector.look(partition, board)
-        if len(partition.committed):
+        if _look_at(PartitionEvidence(gathered, key), board, leaders, (lag, cycles, atomicity)):
             copied.append(key)
     for collector in (lag, cycles, atomicity):
         collector.finish(board)
     # The copy needs to know which transactions of unknown outcome committed, so it comes last.
     for key in copied:
         transactions.copies(PartitionEvidence(gathered, key), board, atomicity)
+
+
+class _Collector(Protocol):
+    def look(self, partition: PartitionEvidence, board: Board) -> None: ...
+
+
+def _look_at(
+    partition: PartitionEvidence,
+    board: Board,
+    leaders: leadership.Leadership,
+    collectors: Sequence[_Collector],
+) -> bool:
+    """Judge one partition, which is freed on return. True if transactions commit offsets in it."""
+    for check in _OF_A_PARTITION:
+        check(partition, board)
+    leaders.finish(partition)
+    for collector in collectors:
+        collector.look(partition, board)
+    return len(partition.committed) > 0

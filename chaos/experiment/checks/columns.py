@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 #: Bytes that all columns of a spool hold in memory before they are written out.
-BUFFERED_BYTES_MAX = 64 << 20
+BUFFERED_BYTES_MAX = 32 << 20
 #: Columns below this size stay in memory: a file for a few numbers costs more than it frees.
 _SPOOLED_BYTES_MIN = 4 << 10
 
