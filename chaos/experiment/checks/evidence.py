@@ -49,7 +49,7 @@ class PartitionEvidence:
         self.acked_values, self.acked_offsets = acked[:, 0], acked[:, 1]
         self.acked_processes, self.acked_events = acked[:, 2], acked[:, 3]
         self.acked_us, self.acked_latency_us = acked[:, 4], acked[:, 5]
-        self.failed = np.unique(self._columns.failed.values())
+        self.failed = distinct(self._columns.failed.values())
         self.polls = self._columns.polls.rows()
         self.read_offsets = self._columns.read_offsets.values()
         self.read_values = self._columns.read_values.values()
@@ -66,11 +66,13 @@ class PartitionEvidence:
     @cached_property
     def known_values(self) -> Ints:
         """Every value that a producer wrote or tried to write, sorted."""
-        parts = [self._columns.invoked.values(), self.acked_values, self.failed]
+        known = distinct(self._columns.invoked.values())
+        more = [self.acked_values, self.failed]
         elsewhere = self._gathered.columns.get((self.topic, -1))
         if elsewhere is not None:
-            parts += [elsewhere.invoked.values(), elsewhere.failed.values()]
-        return np.unique(np.concatenate(parts))
+            more += [elsewhere.invoked.values(), elsewhere.failed.values()]
+        more = [values[~is_in(values, known)] for values in more]
+        return distinct(np.concatenate((known, *more))) if sum(map(len, more)) else known
 
     @cached_property
     def failed_values(self) -> Ints:
@@ -78,39 +80,43 @@ class PartitionEvidence:
         elsewhere = self._gathered.columns.get((self.topic, -1))
         if elsewhere is None:
             return self.failed
-        return np.unique(np.concatenate((self.failed, elsewhere.failed.values())))
+        return distinct(np.concatenate((self.failed, elsewhere.failed.values())))
 
     @cached_property
     def sightings(self) -> tuple[Ints, Ints]:
         """(offsets, values) of every record seen anywhere: acknowledged, polled, or in the final
         read. Each pair is there once; sorted by offset, then by value."""
         placed = self.acked_offsets >= 0
-        offsets = np.concatenate(
-            (self.acked_offsets[placed], self.read_offsets, self.final_offsets)
-        )
-        values = np.concatenate((self.acked_values[placed], self.read_values, self.final_values))
-        order = np.lexsort((values, offsets))
-        offsets, values = offsets[order], values[order]
-        first = np.ones(len(offsets), dtype=np.bool_)
-        first[1:] = (offsets[1:] != offsets[:-1]) | (values[1:] != values[:-1])
-        return offsets[first], values[first]
+        offsets, values = _distinct_pairs(self.acked_offsets[placed], self.acked_values[placed])
+        # Nearly all reads are of records that were seen before: only the others are added.
+        for more_offsets, more_values in (
+            (self.read_offsets, self.read_values),
+            (self.final_offsets, self.final_values),
+        ):
+            is_new = ~_are_among(more_offsets, more_values, offsets, values)
+            if is_new.any():
+                offsets, values = _distinct_pairs(
+                    np.concatenate((offsets, more_offsets[is_new])),
+                    np.concatenate((values, more_values[is_new])),
+                )
+        return offsets, values
 
     @cached_property
     def must_be_polled(self) -> Ints:
         """The offsets that certainly held a record whenever a consumer passed them, sorted."""
         if self.is_compacted:
-            return np.unique(self.final_offsets)
+            return distinct(self.final_offsets)
         offsets = self.sightings[0]
         if self.is_trimmed and self.final_read is not None:
             offsets = offsets[offsets >= self.final_read.start_offset]
-        return np.unique(offsets)
+        return distinct(offsets)
 
     @cached_property
     def present(self) -> Ints:
         """The values of the final read; without one, of all polls. Sorted."""
         if self.final_read is not None or len(self.final_values):
-            return np.unique(self.final_values)
-        return np.unique(self.read_values)
+            return distinct(self.final_values)
+        return distinct(self.read_values)
 
     @property
     def read_to(self) -> int:
@@ -154,46 +160,47 @@ class PartitionEvidence:
         counts = self.polls[:, 4]
         if not len(counts):
             return
-        ends = np.cumsum(counts)
-        poll_of = np.repeat(np.arange(len(counts)), counts)
         tenures = self.polls[:, 0] * (int(self.polls[:, 1].max()) + 1) + self.polls[:, 1]
         for tenure in np.unique(tenures):
             mine = np.flatnonzero(tenures == tenure)
-            if len(mine) == len(counts):
-                chosen = np.arange(len(self.read_offsets))
-            else:
-                chosen = _ranges(ends[mine] - counts[mine], counts[mine])
-            polls = self.polls[poll_of[chosen]]
+            chosen = self._records_of(mine)
+            polls = self.polls[mine]
             yield Reader(
-                process=self.process(int(self.polls[mine[0], 0])),
+                process=self.process(int(polls[0, 0])),
                 offsets=self.read_offsets[chosen],
                 values=self.read_values[chosen],
-                events=polls[:, 2],
-                ok=(polls[:, 5] & IS_POSITION) != 0,
+                events=np.repeat(polls[:, 2], polls[:, 4]),
+                ok=np.repeat((polls[:, 5] & IS_POSITION) != 0, polls[:, 4]),
             )
+
+    def _records_of(self, polls: Ints) -> Ints | slice:
+        """The places of the records of these polls."""
+        counts = self.polls[:, 4]
+        if len(polls) == len(counts):
+            return slice(None)
+        starts = np.cumsum(counts) - counts
+        return _ranges(starts[polls], counts[polls])
 
     def seers(self) -> Iterator[tuple[str, bool, Ints, int]]:
         """(name, True for a group, values seen, sorted, and the highest offset) of each group and
         of each process without a group. Clients that poll in transactions only now and then are
         left out."""
-        counts, marks = self.polls[:, 4], self.polls[:, 5]
-        ends = np.cumsum(counts)
+        marks = self.polls[:, 5]
         processes: dict[tuple[str, bool], list[int]] = {}
         for number in np.unique(self.polls[(marks & IS_TRANSACTION) == 0, 0]).tolist():
             processes.setdefault(self._gathered.seer(number), []).append(number)
         for (name, is_group), numbers in sorted(processes.items()):
             mine = np.flatnonzero(np.isin(self.polls[:, 0], numbers))
-            chosen = _ranges(ends[mine] - counts[mine], counts[mine])
+            chosen = self._records_of(mine)
             highest = int(self.read_offsets[chosen].max(initial=-1))
-            yield name, is_group, np.unique(self.read_values[chosen]), highest
+            yield name, is_group, distinct(self.read_values[chosen]), highest
 
     def reads_of_transactions(self) -> tuple[Ints, Ints, Ints]:
         """(events, values, offsets) of the records that committed transactions polled."""
         counts, marks = self.polls[:, 4], self.polls[:, 5]
         both = IS_OK | IS_TRANSACTION
         mine = np.flatnonzero((marks & both) == both)
-        ends = np.cumsum(counts)
-        chosen = _ranges(ends[mine] - counts[mine], counts[mine])
+        chosen = self._records_of(mine)
         events = np.repeat(self.polls[mine, 2], counts[mine])
         return events, self.read_values[chosen], self.read_offsets[chosen]
 
@@ -214,4 +221,33 @@ def is_in(values: Ints, known: Ints) -> Bools:
     at = np.searchsorted(known, values)
     at[at == len(known)] = 0
     found: Bools = known[at] == values
+    return found
+
+
+def distinct(values: Ints) -> Ints:
+    """The values, sorted, each once. Free if they rise already, as those of a history mostly do."""
+    if (values[1:] > values[:-1]).all():
+        return values
+    ordered = np.sort(values)
+    once: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return once
+
+
+def _distinct_pairs(offsets: Ints, values: Ints) -> tuple[Ints, Ints]:
+    """The pairs sorted by offset, then by value, each once."""
+    if (offsets[1:] > offsets[:-1]).all():
+        return offsets, values
+    order = np.lexsort((values, offsets))
+    offsets, values = offsets[order], values[order]
+    first = np.append(True, (offsets[1:] != offsets[:-1]) | (values[1:] != values[:-1]))
+    return offsets[first], values[first]
+
+
+def _are_among(offsets: Ints, values: Ints, known_offsets: Ints, known_values: Ints) -> Bools:
+    """For each pair if it is the first known one at its offset."""
+    if not len(known_offsets):
+        return np.zeros(len(offsets), dtype=np.bool_)
+    at = np.searchsorted(known_offsets, offsets)
+    at[at == len(known_offsets)] = 0
+    found: Bools = (known_offsets[at] == offsets) & (known_values[at] == values)
     return found
