@@ -33,17 +33,19 @@ __all__ = [
 
 _OF_A_PARTITION: tuple[Callable[[PartitionEvidence, Board], None], ...] = (
     records.lost_write,
-    records.duplicate,
-    records.reordered,
     records.inconsistent_offsets,
     records.phantom,
     records.aborted_read,
     records.unseen,
     records.unread,
     polls.polls_in_order,
+    transactions.precommitted_read,
+)
+_OF_IDEMPOTENT_PRODUCERS: tuple[Callable[[PartitionEvidence, Board], None], ...] = (
+    records.duplicate,
+    records.reordered,
     sends.nonmonotonic_send,
     sends.int_nonmonotonic_send,
-    transactions.precommitted_read,
 )
 
 
@@ -52,12 +54,15 @@ class Rules:
     """What a history does not tell of the run.
 
     compacted_topics: only the newest record of each key must stay. trimmed_topics: retention or
-    DeleteRecords may remove records from the log's start. realtime_lag_max_ms: what no poll may be
-    behind, None to measure only.
+    DeleteRecords may remove records from the log's start. retried_topics: written by producers that
+    are not idempotent, so a retry may write a record twice or after later ones: `duplicate`,
+    `reordered` and the order of sends are not judged there. realtime_lag_max_ms: what no poll may
+    be behind, None to measure only.
     """
 
     compacted_topics: frozenset[str] = frozenset()
     trimmed_topics: frozenset[str] = frozenset()
+    retried_topics: frozenset[str] = frozenset()
     realtime_lag_max_ms: float | None = None
 
 
@@ -82,7 +87,10 @@ def run_checks_of(
         for function, take in fold.folds().items():
             folds.setdefault(function, []).append(take)
     gathered = Gathered(
-        compacted_topics=rules.compacted_topics, trimmed_topics=rules.trimmed_topics, spool=spool
+        compacted_topics=rules.compacted_topics,
+        trimmed_topics=rules.trimmed_topics,
+        retried_topics=rules.retried_topics,
+        spool=spool,
     )
     with gathered:
         gathered.read(events, folds)
@@ -120,6 +128,9 @@ def _look_at(
     """Judge one partition, which is freed on return. True if transactions commit offsets in it."""
     for check in _OF_A_PARTITION:
         check(partition, board)
+    if not partition.is_retried:
+        for check in _OF_IDEMPOTENT_PRODUCERS:
+            check(partition, board)
     leaders.finish(partition)
     for collector in collectors:
         collector.look(partition, board)

@@ -35,13 +35,14 @@ class PartitionEvidence:
     """One partition's records in a history. The arrays of one kind have the same length.
 
     is_compacted: only the newest value of a key must stay; is_trimmed: records below the log's
-    start may be gone, by retention or DeleteRecords.
+    start may be gone, by retention or DeleteRecords; is_retried: its producers are not idempotent.
     """
 
     def __init__(self, gathered: Gathered, key: Key) -> None:
         self.topic, self.number = key
         self.is_compacted = self.topic in gathered.compacted_topics
         self.is_trimmed = self.topic in gathered.trimmed_topics
+        self.is_retried = self.topic in gathered.retried_topics
         self.final_read = gathered.final_reads.get(key)
         self._gathered = gathered
         self._columns = gathered.columns[key]

@@ -96,10 +96,12 @@ class Gathered:
         *,
         compacted_topics: frozenset[str] = frozenset(),
         trimmed_topics: frozenset[str] = frozenset(),
+        retried_topics: frozenset[str] = frozenset(),
         spool: Spool | None = None,
     ) -> None:
         self.compacted_topics = compacted_topics
         self.trimmed_topics = trimmed_topics
+        self.retried_topics = retried_topics
         self.columns: dict[Key, Columns] = {}
         self.final_reads: dict[Key, FinalRead] = {}
         self.processes: list[str] = []
