@@ -172,7 +172,7 @@ class BrokerProcess:
         own.warn_of_loss(config.directory, lambda: image.replica_count_of(config.node_id))
         self._is_serving = self._is_publishing = True
         self._replicas.publish(Delta.of_whole(image), image)
-        self._tell_ignored(None, image)
+        self._log_ignored_configs(None, image)
         self._replicas.start()
         self._tasks.spawn(self._lifecycle.run_heartbeats(), "heartbeats")
         # Clients get the cluster from this broker's image. Without the wait, clients of a starting
@@ -283,7 +283,7 @@ class BrokerProcess:
         if lost is not None:
             self._on_failure(lost)
             return
-        self._lifecycle.wake()
+        self._lifecycle.heartbeat_now()
         self._tasks.spawn(self._exit_if_unreported(), "directory-failure")
 
     async def _exit_if_unreported(self) -> None:
@@ -325,12 +325,12 @@ class BrokerProcess:
     def _publish(self, delta: Delta | None, image: ClusterImage) -> None:
         if self._is_publishing:
             self._replicas.publish(delta, image)
-            self._tell_ignored(delta, image)
+            self._log_ignored_configs(delta, image)
             self._note_own_state(image)
             if self._lifecycle.is_fenced:
-                self._lifecycle.wake()
+                self._lifecycle.heartbeat_now()
 
-    def _tell_ignored(self, delta: Delta | None, image: ClusterImage) -> None:
+    def _log_ignored_configs(self, delta: Delta | None, image: ClusterImage) -> None:
         """Log once each broker config that is set and has no effect."""
         if delta is None or any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             lines = ignored_configs(image, self._config.node_id)

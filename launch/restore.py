@@ -37,10 +37,10 @@ ASIDE_SUFFIX = "-damaged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
-    """The result. folder: of the new, empty replica. asides: (old folder, its new path) pairs."""
+    """The result. folder: of the new, empty replica. put_aside: (old folder, new path) pairs."""
 
     folder: str
-    asides: tuple[tuple[str, str], ...]
+    put_aside: tuple[tuple[str, str], ...]
 
 
 def restore(
@@ -70,23 +70,23 @@ def restore(
         for path in holding:
             _check_topic(disk, f"{path}/{name}", topic_id)
         home = (holding or readable)[0]
-        asides = tuple(
+        put_aside = tuple(
             (f"{path}/{name}", f"{path}/{aside_name(name, secrets.token_hex(4), ASIDE_SUFFIX)}")
             for path in holding
         )
         if not is_dry_run:
             for path in {*holding, home}:
-                _forget(disk, path, (topic, partition_id))
-            for folder, aside in asides:
-                disk.rename(folder, aside)
+                _remove_checkpoint_entries(disk, path, (topic, partition_id))
+            for folder, new_path in put_aside:
+                disk.rename(folder, new_path)
             disk.make_dirs(f"{home}/{name}")
             write_partition_metadata(disk, f"{home}/{name}", topic_id)
             for path in {*holding, home}:
                 disk.sync_dir(path)
-    return Restoration(folder=f"{home}/{name}", asides=asides)
+    return Restoration(folder=f"{home}/{name}", put_aside=put_aside)
 
 
-def _forget(disk: Disk, path: str, key: tuple[str, int]) -> None:
+def _remove_checkpoint_entries(disk: Disk, path: str, key: tuple[str, int]) -> None:
     """Remove the clean-shutdown marker, and the checkpoint entries of the removed log: a recovery
     point above the new log's end would look like damage."""
     disk.remove(f"{path}/{CLEAN_SHUTDOWN}")

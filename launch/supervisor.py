@@ -53,9 +53,9 @@ class _Process:
 class Supervisor:
     """The processes of one cluster. Use: start, wait_ready, run (until told to stop), stop."""
 
-    def __init__(self, plan: ClusterPlan, *, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: ClusterPlan, *, print_line: Callable[[str], None]) -> None:
         self._plan = plan
-        self._say = say
+        self._print_line = print_line
         self._processes = {node.name: _Process(node) for node in plan.nodes}
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
@@ -117,7 +117,7 @@ class Supervisor:
             self._write_cluster_file(is_running=False)
         except OSError as failure:
             # All nodes have ended; the rest of this function must still run.
-            self._say(f"cannot write to {FILE_NAME} that the cluster has stopped: {failure}")
+            self._print_line(f"cannot write to {FILE_NAME} that the cluster has stopped: {failure}")
         signal.set_wakeup_fd(-1)
         for number, handler in self._had_handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ class Supervisor:
             if left <= 0:
                 for process in group:
                     if process.child is not None:
-                        self._say(f"{process.node.name} did not stop in time and is killed")
+                        self._print_line(f"{process.node.name} did not stop in time and is killed")
                         os.kill(process.child.pid, signal.SIGKILL)
                 deadline = time.monotonic() + STOP_TIMEOUT_MS / 1000
             self._turn(min(max(left, 0.0), 0.5))
@@ -172,7 +172,7 @@ class Supervisor:
         if data == READY:
             process.is_ready = True
             node = process.node
-            self._say(f"{node.name} ready on {HOST}:{node.port} pid {child.pid}")
+            self._print_line(f"{node.name} ready on {HOST}:{node.port} pid {child.pid}")
             if process.is_restarting:
                 self._record_nodes()
                 self._finish_restart(process)
@@ -205,7 +205,9 @@ class Supervisor:
             process.state = "stopped" if was_asked else "dead"
             if not was_asked:
                 process.reason = _why_it_died(process.node, process.log_position, status)
-                self._say(f"{process.node.name} died ({_exit_text(status)}); it is left dead")
+                self._print_line(
+                    f"{process.node.name} died ({_exit_text(status)}); it is left dead"
+                )
         if changed or self._is_cluster_file_stale:
             self._record_nodes()
         for process in self._processes.values():
@@ -221,7 +223,7 @@ class Supervisor:
                 process.is_restarting = True
                 self._spawn(process)
                 self._record_nodes()
-                self._say(f"{name} restarted")
+                self._print_line(f"{name} restarted")
             elif process is None or not process.is_restarting:
                 # The request is a leftover.
                 finish_restart(self._plan.data_dir, name)
@@ -256,7 +258,7 @@ class Supervisor:
         except OSError as failure:
             self._is_cluster_file_stale = True
             if not was_untold:
-                self._say(f"cannot write {FILE_NAME}, will try again: {failure}")
+                self._print_line(f"cannot write {FILE_NAME}, will try again: {failure}")
 
     def _write_cluster_file(self, *, is_running: bool = True) -> None:
         plan = self._plan

@@ -19,17 +19,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.tree import DEVELOPERS_FOLDERS, ROOT, rooms
+from tests.tree import DEVELOPERS_FOLDERS, ROOT, packages
 
 WORDS_MAX = 25
 """Limit for an entry of the changelog."""
 
-FOLDERS = (*sorted(rooms()), *DEVELOPERS_FOLDERS, "kvorum", "docs", "tests", "deploy", "proto")
+FOLDERS = (*sorted(packages()), *DEVELOPERS_FOLDERS, "kvorum", "docs", "tests", "deploy", "proto")
 _PATH = re.compile(
     rf"(?<![\w./<-])((?:{'|'.join(FOLDERS)}|\.ci)/[\w./*{{}},-]*[\w/*}}])(?![\w<(]|/<)"
 )
 _MODULE = re.compile(
-    rf"`(?:kvorum\.)?((?:{'|'.join(sorted(rooms()))})(?:\.(?!py\b)\w+)+)(?:\(\))?`"
+    rf"`(?:kvorum\.)?((?:{'|'.join(sorted(packages()))})(?:\.(?!py\b)\w+)+)(?:\(\))?`"
 )
 _DOCUMENT = re.compile(r"(?<![\w/.-])([\w-]+\.md)\b")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

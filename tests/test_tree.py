@@ -16,10 +16,10 @@ import pytest
 from tests.tree import (
     DEVELOPERS_FOLDERS,
     ROOT,
+    packages,
     packages_on_disk,
     packages_to_install,
     pyproject,
-    rooms,
     sources,
 )
 
@@ -51,8 +51,8 @@ def test_every_folder_of_python_is_installed_below_kvorum():
 
 
 def test_links_lead_to_the_folders_at_the_top():
-    assert rooms(), "kvorum/raft and its like must be links; was the tree copied without them?"
-    for name in rooms():
+    assert packages(), "kvorum/raft and its like must be links; was the tree copied without them?"
+    for name in packages():
         assert os.readlink(ROOT / "kvorum" / name) == f"../{name}"
 
 
@@ -64,7 +64,7 @@ def test_no_module_is_imported_under_two_names(trees):
         for path, tree in trees
         for node in ast.walk(tree)
         for name in _imported(node)
-        if name.partition(".")[0] in rooms()
+        if name.partition(".")[0] in packages()
     ]
     assert wrong == []
 

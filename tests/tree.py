@@ -21,7 +21,7 @@ def pyproject() -> dict:
 
 
 @cache
-def rooms() -> frozenset[str]:
+def packages() -> frozenset[str]:
     """The folders at the top that the package `kvorum` takes in, by links."""
     return frozenset(link.name for link in (ROOT / "kvorum").iterdir() if link.is_symlink())
 

@@ -69,7 +69,7 @@ async def _many(context: RequestContext, request: Any) -> dict[str, Any]:
 async def _ask(services: Services, body: AddPartitions) -> PartitionErrors:
     if not body.transactional_id:
         return dict.fromkeys(body.partitions, ErrorCode.INVALID_REQUEST)
-    image = services.replicas.image
+    image = services.registry.image
     unknown = {
         partition
         for partition in body.partitions

@@ -15,6 +15,7 @@ from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.topics import InternalTopicMaker
 from kvorum.broker.groups.shard_factory import group_shard_maker
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.metadata_answers.fenced_broker_visibility import FencedBrokerVisibility
 from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kvorum.broker.metrics.client_metrics_page import ClientFigures
@@ -25,6 +26,7 @@ from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind
 from kvorum.broker.quotas.mutation_quota import MutationBuckets
 from kvorum.broker.transactions.driver import TransactionDriver
 from kvorum.metadata.configs.effective import StaticValue
+from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
 from kvorum.metadata.image.image import BrokerImage, ClusterImage
 from kvorum.metadata.image.records import Endpoint
@@ -53,6 +55,7 @@ class Services:
         self.config = config
         self.supported_features = supported_features
         self.replicas = replicas
+        self.registry = replicas.registry
         self.controller = controller
         self._image = image
         self.cluster_id = cluster_id
@@ -84,6 +87,8 @@ class Services:
             sample_ms=config.quota_window_size_seconds * 1000,
         )
         self.topic_metadata = TopicMetadata()
+        self.fenced_visibility = FencedBrokerVisibility()
+        replicas.image_listeners.append(self._on_image)
         self.caches: dict[str, Any] = {}
         """Caches that API files keep between requests, by a name of their own."""
         self.recompression_threads = RecompressionThreads()
@@ -97,6 +102,10 @@ class Services:
         """The cluster image as clients are shown it: without the leaders of abandoned
         partitions."""
         return self.replicas.isolation.shown(self._image())
+
+    def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
+        if delta is None or delta.changed_brokers:
+            self.fenced_visibility.observe(image, self.now_ms())
 
     def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work`, whose result no request waits for; it is cancelled at `stop`."""

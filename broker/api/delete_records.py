@@ -37,14 +37,14 @@ HIGH_WATERMARK = -1
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    replicas = context.services.replicas
+    replicas, registry = context.services.replicas, context.services.registry
     pending = PendingDeletion(replicas.deadlines)
     asked = [(topic.name, p) for topic in request.topics for p in topic.partitions]
     moved: dict[LogDirectory, list[int]] = {}
     for number, (topic, partition) in enumerate(asked):
-        replica = replicas.find_by_name(topic, partition.partition_index)
+        replica = registry.find_by_name(topic, partition.partition_index)
         if replica is None:
-            error = replicas.missing_error(topic, UUID_ZERO, partition.partition_index)
+            error = registry.missing_error(topic, UUID_ZERO, partition.partition_index)
             pending.results[number] = Deleted(UNKNOWN_LOW_WATERMARK, error)
             continue
         offset, error = _delete(replica, partition.offset)
@@ -62,7 +62,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     await pending.wait(deadline_ms)
     for log_dir, numbers in moved.items():
         log_dir.store.checkpoints.collect_log_offsets(
-            [r for r in replicas.with_files() if r.log_dir is log_dir]
+            [r for r in registry.with_files() if r.log_dir is log_dir]
         )
         try:
             await in_thread(log_dir.store.checkpoints.write_log_offsets)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.log_dirs.log_directories import LogDirectory
-from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import OWN_TAGS
@@ -33,18 +33,18 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, p) for topic in request.topics for p in topic.partitions}
-    manager = context.services.replicas
+    registry = context.services.registry
     by_directory: dict[LogDirectory, dict[str, list[dict[str, Any]]]] = {
-        log_dir: {} for log_dir in manager.directories.items
+        log_dir: {} for log_dir in context.services.replicas.directories.items
     }
-    for replica in manager.all():
+    for replica in registry.all():
         core = replica.core
         if wanted is None or (core.topic, core.partition_id) in wanted:
             by_directory[replica.log_dir].setdefault(core.topic, []).append(_partition(replica))
     results = [_directory(log_dir, topics) for log_dir, topics in by_directory.items()]
     if context.client_id == OWN_CLIENT_ID:
         for log_dir, result in zip(by_directory, results, strict=True):
-            result[OWN_TAGS] = [*_own_tags(log_dir), (OFFLINE_TAG, _offline_in(log_dir, manager))]
+            result[OWN_TAGS] = [*_own_tags(log_dir), (OFFLINE_TAG, _offline_in(log_dir, registry))]
     return {"error_code": ErrorCode.NONE, "results": results}
 
 
@@ -75,14 +75,14 @@ def _own_tags(log_dir: LogDirectory) -> list[tuple[int, bytes]]:
     return tags if log_dir.id is None else [(DIRECTORY_ID_TAG, log_dir.id), *tags]
 
 
-def _offline_in(log_dir: LogDirectory, manager: ReplicaManager) -> bytes:
+def _offline_in(log_dir: LogDirectory, registry: ReplicaRegistry) -> bytes:
     """The names of offline replicas in an online directory."""
     if log_dir.is_offline:
         return pack_offline(())
-    names = [broken.name for broken in manager.broken if broken.log_dir is log_dir]
+    names = [broken.name for broken in registry.broken if broken.log_dir is log_dir]
     names += [
         f"{replica.core.topic}-{replica.core.partition_id}"
-        for replica in manager.all()
+        for replica in registry.all()
         if replica.is_offline and replica.log_dir is log_dir
     ]
     return pack_offline(sorted(names))

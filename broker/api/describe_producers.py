@@ -37,17 +37,17 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _describe(context: RequestContext, topic: str, partition_id: int) -> dict[str, Any]:
-    replicas = context.services.replicas
+    registry = context.services.registry
     refusal = name_refusal(topic)
     if refusal is not None:
         return _refused(partition_id, ErrorCode.INVALID_TOPIC_EXCEPTION, refusal)
-    replica = replicas.find_by_name(topic, partition_id)
+    replica = registry.find_by_name(topic, partition_id)
     if replica is None:
-        error = replicas.missing_error(topic, b"", partition_id)
+        error = registry.missing_error(topic, b"", partition_id)
         message = None
         if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             message = (
-                f"broker {replicas.broker_id} has no replica of {topic}-{partition_id};"
+                f"broker {context.services.broker_id} has no replica of {topic}-{partition_id};"
                 " Metadata names the brokers that have one"
             )
         return _refused(partition_id, error, message)

@@ -30,7 +30,8 @@ API = Api(key=1, name="fetch", min_version=4, max_version=17, first_flexible=FIR
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer now, or when there are enough bytes to send."""
     request = parse_fetch_request(view, position, end, context.api_version)
-    peer_brokers = context.services.replicas.peer_brokers
+    fetch_services = context.services.replicas.fetch_services
+    peer_brokers = fetch_services.peer_brokers
     context.is_exempt = peer_brokers.is_broker(request.replica_id, request.replica_epoch)
     quotas = context.services.quotas
     if quotas.is_active and not context.is_exempt:
@@ -41,7 +42,7 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         _respond(context, error, session_id, answers)
 
     context.slot.parked = start_fetch(
-        context.services.replicas,
+        fetch_services,
         request,
         is_by_id=context.api_version >= FIRST_TOPIC_ID,
         respond=respond,

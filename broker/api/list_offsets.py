@@ -74,16 +74,16 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _answer(context: RequestContext, asker: _Asker, topic: str, asked: Any) -> dict[str, Any]:
-    replicas = context.services.replicas
+    registry = context.services.registry
     partition_id = asked.partition_index
-    replica = replicas.find_by_name(topic, partition_id)
+    replica = registry.find_by_name(topic, partition_id)
     found, error = NONE_FOUND, ErrorCode.NONE
     if asked.timestamp < 0 and context.api_version < FIRST_VERSIONS.get(
         asked.timestamp, context.api_version + 1
     ):
         error = ErrorCode.UNSUPPORTED_VERSION
     elif replica is None:
-        error = replicas.missing_error(topic, UUID_ZERO, partition_id)
+        error = registry.missing_error(topic, UUID_ZERO, partition_id)
     else:
         error = replica.core.check_consumer(
             getattr(asked, "current_leader_epoch", -1), from_any_replica=asker.is_debug

@@ -194,7 +194,7 @@ def _answer(
 
 
 def _listed(services: Services, image: ClusterImage) -> tuple[int, ...]:
-    return services.replicas.listing.listed(image, services.replicas.now_ms())
+    return services.fenced_visibility.listed(image, services.now_ms())
 
 
 def _topic_of_id(context: RequestContext, image: ClusterImage, topic_id: bytes) -> dict[str, Any]:

@@ -26,11 +26,11 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _answer(context: RequestContext, topic: str, asked: Any) -> dict[str, Any]:
-    replicas = context.services.replicas
+    registry = context.services.registry
     epoch, end_offset = -1, -1
-    replica = replicas.find_by_name(topic, asked.partition)
+    replica = registry.find_by_name(topic, asked.partition)
     if replica is None:
-        error = replicas.missing_error(topic, UUID_ZERO, asked.partition)
+        error = registry.missing_error(topic, UUID_ZERO, asked.partition)
     else:
         error = replica.core.check_consumer(asked.current_leader_epoch, from_any_replica=False)
         if replica.is_offline:

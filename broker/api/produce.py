@@ -119,7 +119,7 @@ def _append_topic(
     progress: _Progress,
 ) -> list[ProducedPartition]:
     terms, gate, waiting, named = progress
-    replicas = context.services.replicas
+    registry = context.services.registry
     is_by_id = context.api_version >= FIRST_TOPIC_ID
     partitions: list[ProducedPartition] = []
     for partition_id, position, length in topic.partitions:
@@ -128,11 +128,11 @@ def _append_topic(
             partitions.append(ProducedPartition(partition_id, error.value))
             continue
         if is_by_id:
-            replica = replicas.find(topic.topic_id, partition_id)
+            replica = registry.find(topic.topic_id, partition_id)
         else:
-            replica = replicas.find_by_name(topic.name, partition_id)
+            replica = registry.find_by_name(topic.name, partition_id)
         if replica is None:
-            error = replicas.missing_error(topic.name, topic.topic_id, partition_id)
+            error = registry.missing_error(topic.name, topic.topic_id, partition_id)
             partitions.append(ProducedPartition(partition_id, error.value))
             continue
         if replica.core.topic in INTERNAL_TOPICS:

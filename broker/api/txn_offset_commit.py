@@ -38,7 +38,7 @@ _Row = tuple[str, int]
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     errors: dict[_Row, ErrorCode] = {}
     offsets: dict[_Row, OffsetToCommit] = {}
-    image = context.services.replicas.image
+    image = context.services.registry.image
     for topic in request.topics:
         found = image.topic(topic.name)
         for row in topic.partitions:
@@ -92,7 +92,7 @@ async def _commit(
     partition_id = services.groups.partition_of(request.group_id)
     if partition_id is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    replica = services.replicas.find_by_name(OFFSETS_TOPIC, partition_id)
+    replica = services.registry.find_by_name(OFFSETS_TOPIC, partition_id)
     if replica is None or not replica.core.is_leader:
         return ErrorCode.NOT_COORDINATOR
     refused = await admit_offsets(

@@ -78,7 +78,7 @@ class BrokerLifecycleManager:
         self._offline_directories = offline_directories
         self.acknowledged_offline: frozenset[bytes] = frozenset()
         """Failed directories that an active controller has acknowledged."""
-        self._wake = asyncio.Event()
+        self._heartbeat_due = asyncio.Event()
         self._want_shutdown = False
         self._shut_down = asyncio.Event()
         self._is_refused = False
@@ -136,10 +136,10 @@ class BrokerLifecycleManager:
         reason = answer.message if isinstance(answer, Rejected) else "there was no time to ask"
         raise RegistrationFailed(f"cannot join the cluster: {reason}")
 
-    def wake(self) -> None:
+    def heartbeat_now(self) -> None:
         """Send a heartbeat now: the broker has caught up, wants to shut down, or lost a
         directory."""
-        self._wake.set()
+        self._heartbeat_due.set()
 
     async def run_heartbeats(self) -> None:
         """Send heartbeats until cancelled. Raises RegistrationFailed if another process has
@@ -148,7 +148,7 @@ class BrokerLifecycleManager:
             target = self._client.next_target()
             stream = self._client.controller_stub(target).Heartbeat()
             try:
-                await self._heartbeat_over(stream, target)
+                await self._send_heartbeats(stream, target)
             except _STREAM_FAILURES as error:
                 if not self._quorum_wait.is_on:
                     logger.info("heartbeat to controller=%d failed: %s", target, _brief(error))
@@ -167,7 +167,7 @@ class BrokerLifecycleManager:
         to move leaders.
         """
         self._want_shutdown = True
-        self._wake.set()
+        self._heartbeat_due.set()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._shut_down.wait()
@@ -188,12 +188,12 @@ class BrokerLifecycleManager:
             self._is_refused = True
             self._shut_down.set()
 
-    async def _heartbeat_over(self, stream: Any, target: int) -> None:
+    async def _send_heartbeats(self, stream: Any, target: int) -> None:
         """Send heartbeats on one stream until it fails, or until the controller turns out not to be
         active."""
         loop = asyncio.get_running_loop()
         while True:
-            self._wake.clear()
+            self._heartbeat_due.clear()
             heartbeat = Heartbeat(
                 broker_id=self._registration.broker_id,
                 broker_epoch=self.broker_epoch,
@@ -212,9 +212,9 @@ class BrokerLifecycleManager:
             if reply.status.code == ErrorCode.NONE:
                 self.acknowledged_offline = frozenset(heartbeat.offline_log_dirs)
             # A timer sets the event. asyncio.timeout would cancel the task, and cost twice as much.
-            interval_over = loop.call_later(self._interval_s, self._wake.set)
+            interval_over = loop.call_later(self._interval_s, self._heartbeat_due.set)
             try:
-                await self._wake.wait()
+                await self._heartbeat_due.wait()
             finally:
                 interval_over.cancel()
 

@@ -49,9 +49,10 @@ class CoordinatorHost:
         self._make_shard = make_shard
         self._ask = ask or _refuse_to_ask
         self._contexts: dict[int, ShardContext] = {}
-        self._image = replicas.image
+        self._registry = replicas.registry
+        self._image = self._registry.image
         self._tasks = TaskGroup(report_failure)
-        replicas.observe(topic, self)
+        self._registry.observe(topic, self)
         replicas.image_listeners.append(self.on_image)
 
     @property
@@ -62,7 +63,7 @@ class CoordinatorHost:
 
     def partition_of(self, key: str) -> int | None:
         """The partition that `key` belongs to; None while the topic does not exist."""
-        topic = self._replicas.image.topic(self.topic)
+        topic = self._registry.image.topic(self.topic)
         return None if topic is None else partition_of(key, len(topic.partitions))
 
     async def request(
@@ -179,7 +180,7 @@ class CoordinatorHost:
         context = self._contexts[replica.core.partition_id] = ShardContext(
             replica=replica,
             shard=shard,
-            first_image_end=self._replicas.image.end_offset,
+            first_image_end=self._registry.image.end_offset,
             clock=self._replicas.clock,
             deadlines=self._replicas.deadlines,
             ask=self._ask,

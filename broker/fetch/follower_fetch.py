@@ -22,11 +22,12 @@ from contextlib import suppress
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
-from kvorum.broker.fetch.log_start_ack import LogStartAcks
+from kvorum.broker.fetch.log_start_ack import LogStartAcks, OnError
 from kvorum.broker.metadata_answers.suspects import Suspects
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
+from kvorum.metadata.image.image import TopicIdPartition
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.tasks import TaskGroup, report_failure
@@ -50,7 +51,6 @@ ANSWER_BYTES_MAX = (1 << 31) - 1
 """As in Kafka. A partition's first batch is sent whole whatever the request's limit, and may be as
 large as max.message.bytes. Memory is allocated as the bytes arrive."""
 
-Key = tuple[bytes, int]
 PeerAddress = Callable[[int], tuple[str, int] | None]
 Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[socket.socket]]
 """Returns a non-blocking socket connected to an address. Raises OSError, TimeoutError."""
@@ -66,22 +66,22 @@ class ReplicaFetcherManager:
         config: BrokerConfig,
         controller: Controller,
         peer_address: PeerAddress,
-        quota: ReplicationQuota,
         clock: Clock,
         connect: Connect,
-        starts: LogStartAcks,
+        on_directory_error: OnError,
     ) -> None:
-        """quota: for all throttled partitions that this broker follows."""
+        """on_directory_error: see `LogStartAcks`."""
+        self.quota = ReplicationQuota(clock.monotonic_ms())
+        """For all throttled partitions that this broker follows."""
         self._broker_id = broker_id
         self._config = config
         self._controller = controller
         self._peer_address = peer_address
-        self._quota = quota
         self._clock = clock
         self._connect = connect
-        self._starts = starts
+        self._starts = LogStartAcks(on_directory_error)
         self._by_leader: dict[int, ReplicaFetcher] = {}
-        self._leader_of: dict[Key, int] = {}
+        self._leader_of: dict[TopicIdPartition, int] = {}
         self.suspects = Suspects(clock.monotonic_ms)
         self._is_started = False
         self._tasks = TaskGroup(report_failure)
@@ -98,8 +98,9 @@ class ReplicaFetcherManager:
             fetcher.close()
         self._by_leader.clear()
         self._leader_of.clear()
+        await self._starts.stop()
 
-    def follow(self, key: Key, replica: Replica, leader: int) -> None:
+    def follow(self, key: TopicIdPartition, replica: Replica, leader: int) -> None:
         """Fetch for `replica` from `leader` from now on, with the replica's current leader
         epoch."""
         if self._leader_of.get(key, leader) != leader:
@@ -113,7 +114,7 @@ class ReplicaFetcherManager:
                 config=self._config,
                 controller=self._controller,
                 peer_address=self._peer_address,
-                quota=self._quota,
+                quota=self.quota,
                 clock=self._clock,
                 connect=self._connect,
                 starts=self._starts,
@@ -131,15 +132,15 @@ class ReplicaFetcherManager:
         """The brokers that this broker fetches or has fetched from."""
         return self._by_leader.keys()
 
-    def is_following(self, key: Key, leader: int) -> bool:
+    def is_following(self, key: TopicIdPartition, leader: int) -> bool:
         return self._leader_of.get(key) == leader
 
-    def unfollow(self, key: Key) -> None:
+    def unfollow(self, key: TopicIdPartition) -> None:
         leader = self._leader_of.pop(key, None)
         if leader is not None:
             self._by_leader[leader].session.remove(key)
 
-    def report_log_start(self, key: Key) -> None:
+    def report_log_start(self, key: TopicIdPartition) -> None:
         """Report to the leader that retention moved the start of a follower's log: DeleteRecords
         may wait for it."""
         leader = self._leader_of.get(key)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kvorum.broker.fetch.fetch_services import FetchServices
 from kvorum.broker.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
 from kvorum.broker.fetch.fetch_validation import objection_to, out_of_range
-from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import UNLIMITED
 from kvorum.runtime.errors import CorruptData, ErrorCode
@@ -35,7 +35,7 @@ class ParkedFetch:
     """A fetch that waits for data until its deadline."""
 
     __slots__ = (
-        "_manager",
+        "_services",
         "bytes_max",
         "deadline_bucket",
         "is_awake",
@@ -48,7 +48,7 @@ class ParkedFetch:
 
     def __init__(
         self,
-        manager: ReplicaManager,
+        services: FetchServices,
         state: FetchState,
         respond: Respond,
         *,
@@ -56,7 +56,7 @@ class ParkedFetch:
         bytes_max: int,
         is_full: bool,
     ) -> None:
-        self._manager = manager
+        self._services = services
         self.state = state
         self.respond = respond
         self.min_bytes = min(min_bytes, bytes_max)
@@ -69,13 +69,13 @@ class ParkedFetch:
     def wake(self) -> None:
         """A watched partition has changed: answer if there is enough to send."""
         if not self.is_done:
-            answers, size, is_urgent = collect(self._manager, self)
+            answers, size, is_urgent = collect(self._services, self)
             if is_urgent or size >= self.min_bytes or (size and _is_all(self, answers)):
                 self.finish(answers)
 
     def expire(self) -> None:
         if not self.is_done:
-            self.finish(collect(self._manager, self)[0])
+            self.finish(collect(self._services, self)[0])
 
     def cancel(self) -> None:
         """Drop the fetch: its connection is closed, or its session has a newer request."""
@@ -87,33 +87,33 @@ class ParkedFetch:
         state = self.state
         if state.parked is self:
             state.parked = None
-        self._manager.deadlines.remove(self)
+        self._services.deadlines.remove(self)
         if not is_cancelled:
-            note_sent(self._manager, state, answers)
+            note_sent(self._services, state, answers)
         if state.session_id == 0:
             state.close()
         self.respond(0, state.session_id, answers)
 
 
 def start_fetch(
-    manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, respond: Respond
+    services: FetchServices, request: FetchRequest, *, is_by_id: bool, respond: Respond
 ) -> ParkedFetch | None:
     """Apply a fetch; answer it now, or park it and return it."""
-    now_ms = manager.now_ms()
+    now_ms = services.now_ms()
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     is_follower = request.replica_id >= 0
-    if is_follower and not manager.peer_brokers.is_broker(
+    if is_follower and not services.peer_brokers.is_broker(
         request.replica_id, request.replica_epoch
     ):
-        _refuse_follower(manager, request, is_by_id=is_by_id, respond=respond)
+        _refuse_follower(services, request, is_by_id=is_by_id, respond=respond)
         return None
     if is_full:
-        state = _full_state(manager, request, is_by_id=is_by_id, now_ms=now_ms)
+        state = _full_state(services, request, is_by_id=is_by_id, now_ms=now_ms)
     else:
-        found = manager.sessions.find(request, is_by_id=is_by_id, now_ms=now_ms)
+        found = services.sessions.find(request, is_by_id=is_by_id, now_ms=now_ms)
         if isinstance(found, ErrorCode):
             if found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-                _drop_session(manager, request.session_id)
+                _drop_session(services, request.session_id)
             respond(found.value, 0, [])
             return None
         state = found
@@ -121,25 +121,25 @@ def start_fetch(
             state.parked.cancel()  # the client gave up on it and has sent another request
         state.forget(request)
     if state.is_replica:
-        manager.peer_brokers.last_fetch_ms[state.replica_id] = now_ms
+        services.peer_brokers.last_fetch_ms[state.replica_id] = now_ms
     objections: Objections = {}
     for watched in state.update(request):
-        _take_in(manager, watched, now_ms, objections)
+        _take_in(services, watched, now_ms, objections)
     if is_full and request.session_epoch == INITIAL_EPOCH:
-        manager.sessions.add(state, now_ms)
+        services.sessions.add(state, now_ms)
     # A follower's first fetch of a session is answered at once. Parked, it would check all its
     # partitions again at every append.
     opens_session = is_full and state.session_id != 0
     waits = request.max_wait_ms > 0 and not (opens_session and state.is_replica)
     parked = ParkedFetch(
-        manager,
+        services,
         state,
         respond,
         min_bytes=request.min_bytes,
-        bytes_max=min(request.bytes_max, manager.config.fetch_max_bytes),
+        bytes_max=min(request.bytes_max, services.configs.broker.fetch_max_bytes),
         is_full=is_full,
     )
-    answers, size, is_urgent = collect(manager, parked, objections)
+    answers, size, is_urgent = collect(services, parked, objections)
     is_enough = is_urgent or size >= parked.min_bytes or (size and _is_all(parked, answers))
     if not waits or is_enough or not state.partitions:
         parked.finish(answers)
@@ -150,12 +150,12 @@ def start_fetch(
         # Round the deadline down, so that the fetches of all followers expire together. Otherwise
         # an idle leader and its followers wake up separately for each pair of them.
         deadline_ms -= deadline_ms % request.max_wait_ms
-    manager.deadlines.add(parked, deadline_ms)
+    services.deadlines.add(parked, deadline_ms)
     return parked
 
 
 def collect(
-    manager: ReplicaManager, parked: ParkedFetch, objections: Objections | None = None
+    services: FetchServices, parked: ParkedFetch, objections: Objections | None = None
 ) -> tuple[Answers, int, bool]:
     """(answers, bytes of records in them, True if they must be sent whatever their size)."""
     state = parked.state
@@ -166,11 +166,11 @@ def collect(
     for watched in candidates:
         if size >= parked.bytes_max and size and not parked.is_full:
             break  # the others stay dirty, and are first next time
-        room = _room(manager, watched)
+        room = _room(services, watched)
         # A throttled partition sends no records, but all else: errors and diverging epochs.
         bytes_left = min(parked.bytes_max - size, room)
         is_first = size == 0 and room > 0
-        answer = _answer(manager, watched, bytes_left, objections or {}, is_first=is_first)
+        answer = _answer(services, watched, bytes_left, objections or {}, is_first=is_first)
         if room == 0:
             is_held = True
             if answer is not None and not parked.is_full and not _must_be_told(watched, answer):
@@ -186,7 +186,7 @@ def collect(
         elif _must_be_told(watched, answer):
             is_urgent = True
     if is_held:
-        manager.leader_throttle.hold(parked)
+        services.throttle.hold(parked)
     return answers, size, is_urgent
 
 
@@ -224,45 +224,45 @@ def _readable_end(replica: Replica, state: FetchState) -> int:
 
 
 def _full_state(
-    manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, now_ms: int
+    services: FetchServices, request: FetchRequest, *, is_by_id: bool, now_ms: int
 ) -> FetchState:
     if request.session_id:
-        _drop_session(manager, request.session_id)
+        _drop_session(services, request.session_id)
     return FetchState(request, is_by_id=is_by_id, now_ms=now_ms)
 
 
 def _refuse_follower(
-    manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, respond: Respond
+    services: FetchServices, request: FetchRequest, *, is_by_id: bool, respond: Respond
 ) -> None:
     """Answer a fetch whose broker epoch is not the registered one. A client sends such a fetch, or
     an earlier process of the broker (KIP-903), or a broker whose new registration has not reached
     this broker yet. That last one fetches again."""
     if request.session_id:
-        _drop_session(manager, request.session_id)
+        _drop_session(services, request.session_id)
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         respond(ErrorCode.FETCH_SESSION_ID_NOT_FOUND.value, 0, [])
         return
     error = ErrorCode.NOT_LEADER_OR_FOLLOWER.value
-    state = FetchState(request, is_by_id=is_by_id, now_ms=manager.now_ms())
+    state = FetchState(request, is_by_id=is_by_id, now_ms=services.now_ms())
     respond(
         0, 0, [(w, FetchedPartition(w.asked.partition_id, error)) for w in state.update(request)]
     )
 
 
-def _drop_session(manager: ReplicaManager, session_id: int) -> None:
-    old = manager.sessions.remove(session_id)
+def _drop_session(services: FetchServices, session_id: int) -> None:
+    old = services.sessions.remove(session_id)
     if old is not None and old.parked is not None:
         old.parked.cancel()
 
 
 def _take_in(
-    manager: ReplicaManager, watched: Watched, now_ms: int, objections: Objections
+    services: FetchServices, watched: Watched, now_ms: int, objections: Objections
 ) -> None:
     """Connect a listed partition to its replica; record a follower's fetch offset as its position.
 
     objections: gets the result of the checks of a follower's fetch, for the answer.
     """
-    replica = watched.replica or manager.watch(watched)
+    replica = watched.replica or services.watch(watched)
     state = watched.state
     if replica is None or not state.is_replica:
         return
@@ -273,7 +273,7 @@ def _take_in(
     core = replica.core
     remote = core.followers.get(state.replica_id)
     if remote is not None and remote.sent_offset == asked.fetch_offset:
-        manager.reread_verification.suspect(replica, remote, asked)
+        services.reread_verification.suspect(replica, remote, asked)
     has_risen = core.on_follower_fetch(
         state.replica_id, asked.fetch_offset, asked.log_start_offset, state.replica_epoch, now_ms
     )
@@ -282,19 +282,19 @@ def _take_in(
     if replica.pending_deletions:
         replica.on_low_watermark()
     if state.replica_id not in core.isr_state.maximal:
-        manager.isr.propose_expand(replica)
+        services.isr.propose_expand(replica)
 
 
-def _room(manager: ReplicaManager, watched: Watched) -> int:
+def _room(services: FetchServices, watched: Watched) -> int:
     """Bytes of this partition that the replication throttle allows now."""
     state, replica = watched.state, watched.replica
     if state.replica_id < 0 or replica is None:
         return UNLIMITED
-    return manager.leader_throttle.room(replica, state.replica_id)
+    return services.throttle.room(replica, state.replica_id)
 
 
 def _answer(
-    manager: ReplicaManager,
+    services: FetchServices,
     watched: Watched,
     bytes_left: int,
     objections: Objections,
@@ -302,9 +302,9 @@ def _answer(
     is_first: bool,
 ) -> FetchedPartition | None:
     """The answer for this partition; None if it has nothing new."""
-    replica = watched.replica or manager.watch(watched)
+    replica = watched.replica or services.watch(watched)
     if replica is None:
-        error = manager.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
+        error = services.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
         return FetchedPartition(watched.asked.partition_id, error.value)
     # An earlier partition of this answer may have met a failed disk, and then all replicas in its
     # directory are offline: the earlier result for this partition does not hold.
@@ -393,13 +393,13 @@ def _nothing_new(watched: Watched) -> FetchedPartition:
     )
 
 
-def note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> None:
+def note_sent(services: FetchServices, state: FetchState, answers: Answers) -> None:
     """Remember what was sent. Partitions with errors or unread data stay dirty, at the end of the
     order: the client may ask from the same offset again without listing the partition."""
     for watched, answer in answers:
         state.dirty.pop(watched, None)
         if answer.records is not None and state.replica_id >= 0 and watched.replica is not None:
-            manager.leader_throttle.record(watched.replica, state.replica_id, answer.records.length)
+            services.throttle.record(watched.replica, state.replica_id, answer.records.length)
             remote = watched.replica.core.followers.get(state.replica_id)
             if remote is not None:
                 remote.sent_offset = watched.asked.fetch_offset

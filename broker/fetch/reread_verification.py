@@ -9,10 +9,11 @@ first. A replica with damaged bytes fails, as at a start, so that another replic
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
+from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.partition.follower_state import FollowerState
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import CorruptData
@@ -29,15 +30,6 @@ WAITING_MAX = 64
 again."""
 
 
-class FetchedReplicas(Protocol):
-    """The replica manager, as a check needs it."""
-
-    @property
-    def config(self) -> BrokerConfig: ...
-
-    def now_ms(self) -> int: ...
-
-
 class _Suspect(NamedTuple):
     replica: Replica
     leader_epoch: int
@@ -48,8 +40,10 @@ class _Suspect(NamedTuple):
 class RereadVerification:
     """The checks for all partitions that a broker leads, one at a time."""
 
-    def __init__(self, manager: FetchedReplicas) -> None:
-        self._manager = manager
+    def __init__(self, configs: CurrentConfigs, now_ms: Callable[[], int]) -> None:
+        """now_ms: monotonic."""
+        self._configs = configs
+        self._now_ms = now_ms
         self._waiting: deque[_Suspect] = deque()
         self._is_running = False
         self._tasks = TaskGroup(report_failure)
@@ -60,7 +54,7 @@ class RereadVerification:
 
     def suspect(self, replica: Replica, remote: FollowerState, asked: FetchPartition) -> None:
         """A follower fetches from an offset from which it was sent records."""
-        now_ms = self._manager.now_ms()
+        now_ms = self._now_ms()
         offset, at_ms = remote.checked
         if offset == asked.fetch_offset and now_ms - at_ms < CHECK_AGAIN_MS:
             return
@@ -68,7 +62,7 @@ class RereadVerification:
             return
         remote.checked = (asked.fetch_offset, now_ms)
         # At most this much was sent to the follower.
-        bytes_max = min(asked.bytes_max, self._manager.config.fetch_max_bytes)
+        bytes_max = min(asked.bytes_max, self._configs.broker.fetch_max_bytes)
         self._waiting.append(
             _Suspect(replica, replica.core.leader_epoch, asked.fetch_offset, bytes_max)
         )

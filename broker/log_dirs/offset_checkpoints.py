@@ -105,20 +105,20 @@ class OffsetCheckpoints:
             self._is_same_boot = noted == self._disk.boot_id() != ""
             self._is_boot_noted = self._is_same_boot
 
-    def held(self, key: TopicPartition) -> int:
+    def required_offset(self, key: TopicPartition) -> int:
         """The offset below which the log's records must be on disk, so that its folder must exist;
         0 if it need not. The records were fsynced, or committed since the machine was booted."""
         watermark = self._high_watermarks.get(key, 0) if self._is_same_boot else 0
         return max(self.recovery_points.get(key, 0), watermark)
 
     def required_offsets(self) -> Offsets:
-        """The offset of `held` for each log where it is above 0."""
+        """The `required_offset` of each log that has one above 0."""
         keys = {*self.recovery_points, *self._high_watermarks}
-        return {key: offset for key in keys if (offset := self.held(key)) > 0}
+        return {key: offset for key in keys if (offset := self.required_offset(key)) > 0}
 
     def keep_required(self, key: TopicPartition) -> None:
-        """Keep the value of `held` after a reboot of the machine."""
-        self.recovery_points[key] = self.held(key)
+        """Keep the `required_offset` of a log after a reboot of the machine."""
+        self.recovery_points[key] = self.required_offset(key)
 
     # --- one log -----------------------------------------------------------------------------
 

@@ -92,8 +92,10 @@ class ReplicaStore:
         self._unclean = self._read_unclean()
         names = self._disk.list_dir(self.directory)
         mark_deleted = {_stem(name) for name in names if name.endswith(DELETE_SUFFIX)}
-        held = {f"{topic}-{partition}" for topic, partition in self.checkpoints.required_offsets()}
-        lost = held.difference(names)
+        required = {
+            f"{topic}-{partition}" for topic, partition in self.checkpoints.required_offsets()
+        }
+        lost = required.difference(names)
         going = {name for name in lost if _stem_of(name) in mark_deleted}
         self.checkpoints.drop(_keys_of(going))
         self._missing = lost - going
@@ -111,7 +113,9 @@ class ReplicaStore:
         # A power failure may take the unsynced partition.metadata of a log (seed 130234). Its high
         # watermark goes too: written again, it would count as one of this boot.
         nameless = [name for name, found in self.unclaimed.items() if found is None]
-        self.checkpoints.drop(_keys_of(name for name in nameless if self._held(name) == 0))
+        self.checkpoints.drop(
+            _keys_of(name for name in nameless if self._required_offset(name) == 0)
+        )
 
     @property
     def has_strays(self) -> bool:
@@ -122,7 +126,7 @@ class ReplicaStore:
         """True if a log of that name had records fsynced here, and no folder names another
         topic."""
         is_nameless = name in self._without_topic_id or self.unclaimed.get(name, b"") is None
-        return name in self._missing or (is_nameless and self._held(name) > 0)
+        return name in self._missing or (is_nameless and self._required_offset(name) > 0)
 
     def leave_alone(self, name: str) -> None:
         """Do not open the folder of that name: it may not be the replica's newest copy."""
@@ -135,8 +139,8 @@ class ReplicaStore:
         if name not in self._missing:
             return None
         self._refused.add(name)
-        held = self._held(name)
-        return f"{self.directory}/{name} is gone, and held what is below offset {held}"
+        offset = self._required_offset(name)
+        return f"{self.directory}/{name} is gone, and held what is below offset {offset}"
 
     def open(
         self, topic: str, topic_id: bytes, partition_id: int, config: LogConfig, *, now_ms: int
@@ -239,7 +243,7 @@ class ReplicaStore:
         damage = self._damaged.get(path.rpartition("/")[2])
         if damage is not None:
             raise damage
-        if self.checkpoints.held(key) > 0:
+        if self.checkpoints.required_offset(key) > 0:
             raise CorruptData(
                 f"{path}/{PARTITION_METADATA}",
                 0,
@@ -368,8 +372,8 @@ class ReplicaStore:
             self._refused | self._without_topic_id | self._missing | self.unclaimed.keys()
         )
 
-    def _held(self, name: str) -> int:
-        return max(map(self.checkpoints.held, _keys_of([name])), default=0)
+    def _required_offset(self, name: str) -> int:
+        return max(map(self.checkpoints.required_offset, _keys_of([name])), default=0)
 
     def _read_unclean(self) -> frozenset[str]:
         path = self._path(UNCLEAN_LOGS)

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Protocol
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
 from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory
+from kvorum.broker.manager.current_configs import CurrentConfigs
+from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData
@@ -36,7 +37,7 @@ class TimedReplicas(Protocol):
     """The replica manager, as periodic jobs see it."""
 
     @property
-    def config(self) -> BrokerConfig: ...
+    def configs(self) -> CurrentConfigs: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -50,9 +51,8 @@ class TimedReplicas(Protocol):
     @property
     def isr(self) -> AlterPartitionManager: ...
 
-    def all(self) -> list[Replica]: ...
-
-    def with_files(self) -> list[Replica]: ...
+    @property
+    def registry(self) -> ReplicaRegistry: ...
 
     def now_ms(self) -> int: ...
 
@@ -66,12 +66,13 @@ class BackgroundJobs:
 
     def __init__(self, manager: TimedReplicas) -> None:
         self._manager = manager
+        self._registry = manager.registry
         self._tasks = TaskGroup(report_failure)
         # Two of the jobs flush, and a log has one flush at a time.
         self._flushing = asyncio.Lock()
 
     def start(self) -> None:
-        config = self._manager.config
+        config = self._manager.configs.broker
         jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_isr),
             (
@@ -95,7 +96,7 @@ class BackgroundJobs:
         await self._tasks.stop()
 
     async def _check_isr(self) -> None:
-        replicas = self._manager.all()
+        replicas = self._registry.all()
         self._manager.isr.check(replicas)
         now_ms = self._manager.now_ms()
         for replica in replicas:
@@ -121,7 +122,7 @@ class BackgroundJobs:
     async def _flush_sealed(self) -> None:
         now_ms = self._manager.clock.wall_ms()
         has_rolled = False
-        for replica in self._manager.with_files():
+        for replica in self._registry.with_files():
             if not replica.is_offline and replica.log.needs_flush(now_ms):
                 has_rolled = has_rolled or replica.log.has_unflushed_roll
                 await self._flush(replica)
@@ -132,7 +133,7 @@ class BackgroundJobs:
     async def _flush_all(self) -> None:
         # Kafka leaves the active segment to the operating system. One fsync a minute bounds what
         # recovery reads after a crash.
-        for replica in self._manager.with_files():
+        for replica in self._registry.with_files():
             if replica.log.durable_end_offset < replica.log.end_offset:
                 await self._flush(replica)
         await self._checkpoint_log_offsets()
@@ -151,7 +152,7 @@ class BackgroundJobs:
         """
         for log_dir in self._manager.directories.online:
             if not log_dir.is_offline:
-                yield log_dir, [r for r in self._manager.with_files() if r.log_dir is log_dir]
+                yield log_dir, [r for r in self._registry.with_files() if r.log_dir is log_dir]
 
     async def _write(self, log_dir: LogDirectory, work: Callable[[], None]) -> None:
         """Write the files of one directory; a failure does not affect the others."""
@@ -198,7 +199,7 @@ class BackgroundJobs:
             replica.fail(failure, "flush")
 
     async def _apply_retention(self) -> None:
-        for replica in self._manager.with_files():
+        for replica in self._registry.with_files():
             if not replica.is_offline and not replica.is_closed:
                 core, before = replica.core, replica.log.start_offset
                 try:
@@ -219,7 +220,7 @@ class BackgroundJobs:
                 await self._write(log_dir, partial(log_dir.store.remove, directories, files))
 
     async def _expire_producers(self) -> None:
-        for replica in self._manager.with_files():
+        for replica in self._registry.with_files():
             replica.log.producers.expire(
                 self._manager.clock.wall_ms(),
                 expiration_ms=replica.log.config.producer_id_expiration_ms,

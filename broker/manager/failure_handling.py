@@ -11,21 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory, is_disk_fault
+from kvorum.broker.manager.replica_registry import ReplicaRegistry, ReplicaWithoutLog
 from kvorum.broker.partition.replica import Replica
-from kvorum.metadata.image.image import ClusterImage, PartitionImage
+from kvorum.metadata.image.image import PartitionImage, TopicIdPartition
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.log.checkpoints import PARTITION_METADATA
-from kvorum.storage.log.file_names import LOG_SUFFIX, replica_of
+from kvorum.storage.log.file_names import LOG_SUFFIX
 
 _log = logging.getLogger(__name__)
-
-Key = tuple[bytes, int]
 
 NAMES_SAID_MAX = 5
 """Replicas that a log line names; the others are counted."""
@@ -38,7 +37,7 @@ class FailingReplicas(Protocol):
     def broker_id(self) -> int: ...
 
     @property
-    def image(self) -> ClusterImage: ...
+    def registry(self) -> ReplicaRegistry: ...
 
     @property
     def directories(self) -> LogDirectories: ...
@@ -48,22 +47,6 @@ class FailingReplicas(Protocol):
 
     @property
     def fetchers(self) -> ReplicaFetcherManager: ...
-
-    def all(self) -> list[Replica]: ...
-
-    def find_by_name(self, topic: str, partition_id: int) -> Replica | None: ...
-
-
-class ReplicaWithoutLog(NamedTuple):
-    """A replica whose log is not open.
-
-    name: of its folder. log_dir: the data directory of that folder, None if it is unknown.
-    is_unplaced: the next image of the partition may give it a directory (`LogDirectories.place`).
-    """
-
-    name: str
-    log_dir: LogDirectory | None
-    is_unplaced: bool = False
 
 
 class ReplicaFailures:
@@ -103,7 +86,11 @@ class ReplicaFailures:
             self.on_directory_error(replica.log_dir, failure, "mark of damage")
 
     def on_open_failed(
-        self, key: Key, name: str, log_dir: LogDirectory, failure: OSError | CorruptData
+        self,
+        key: TopicIdPartition,
+        name: str,
+        log_dir: LogDirectory,
+        failure: OSError | CorruptData,
     ) -> None:
         """Handle a log that could not be opened. name: of its folder."""
         # PARTITION_METADATA: the folder belongs to another topic or has no topic id; that error
@@ -135,12 +122,6 @@ class ReplicaFailures:
                 _log.debug("%s stays offline: %s", name, reason)
         self._unplaced.clear()
 
-    def opened_at(self, name: str) -> str | None:
-        """The folder of the open replica of that name; None if none is open."""
-        key = replica_of(name)
-        replica = None if key is None else self._manager.find_by_name(*key)
-        return None if replica is None else replica.log.directory
-
     def on_directory_error(self, log_dir: LogDirectory, failure: OSError, operation: str) -> None:
         """Handle a failed disk call that concerns no single replica."""
         if is_disk_fault(failure):
@@ -151,7 +132,7 @@ class ReplicaFailures:
     # --- what the controller is told ---------------------------------------------------------
 
     def report_directory_if_changed(
-        self, key: Key, replica: Replica, image: PartitionImage
+        self, key: TopicIdPartition, replica: Replica, image: PartitionImage
     ) -> None:
         """Report the replica's directory to the controller if the metadata names another one."""
         want = self._placement_of(replica.log_dir)
@@ -159,7 +140,7 @@ class ReplicaFailures:
             want = LOST_DIRECTORY
         self._tell_if_new(key, want, image)
 
-    def report_missing_replica(self, key: Key, image: PartitionImage) -> None:
+    def report_missing_replica(self, key: TopicIdPartition, image: PartitionImage) -> None:
         """As `report_directory_if_changed`, for a replica without a log."""
         told = image.directory_of(self._manager.broker_id)
         own = self._manager.directories.by_id(told)
@@ -168,7 +149,7 @@ class ReplicaFailures:
             # or an online one in which its folder is missing.
             self._report_directory(key, LOST_DIRECTORY)
 
-    def _tell_if_new(self, key: Key, want: bytes, image: PartitionImage) -> None:
+    def _tell_if_new(self, key: TopicIdPartition, want: bytes, image: PartitionImage) -> None:
         told = image.directory_of(self._manager.broker_id)
         if want == told:
             return
@@ -176,7 +157,7 @@ class ReplicaFailures:
         if not (is_understood and self._manager.directories.is_single):
             self._report_directory(key, want)
 
-    def _report_directory(self, key: Key, directory_id: bytes) -> None:
+    def _report_directory(self, key: TopicIdPartition, directory_id: bytes) -> None:
         if directory_id != UNASSIGNED_DIRECTORY:
             self._manager.assignments.assign(key, directory_id)
 
@@ -192,7 +173,7 @@ class ReplicaFailures:
         manager = self._manager
         if not manager.directories.fail(log_dir, failure, operation):
             return
-        for replica in manager.all():
+        for replica in manager.registry.all():
             if replica.log_dir is not log_dir:
                 continue
             core = replica.core
@@ -200,7 +181,7 @@ class ReplicaFailures:
             manager.fetchers.unfollow(key)
             if not replica.is_offline:
                 replica.go_offline()
-            image = manager.image.partition(*key)
+            image = manager.registry.image.partition(*key)
             if image is not None:
                 # Report a replica that the metadata places elsewhere: otherwise the controller
                 # would keep it as the leader.
@@ -222,7 +203,7 @@ class ReplicaFailures:
             replica.log.abandon()
             self.on_directory_error(log_dir, failure, "removal")
 
-    def delete_broken(self, key: Key, broken: ReplicaWithoutLog | None) -> None:
+    def delete_broken(self, key: TopicIdPartition, broken: ReplicaWithoutLog | None) -> None:
         """As `delete`, for a replica without a log."""
         if broken is None or broken.log_dir is None or broken.log_dir.is_offline:
             return

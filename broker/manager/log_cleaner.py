@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from typing import Protocol
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
+from kvorum.broker.manager.current_configs import CurrentConfigs
+from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData, KvorumError
@@ -33,18 +33,6 @@ RETRY_MS = 60_000
 """Pause for a log after a failed disk call: the disk may have been full."""
 
 
-class CleanedReplicas(Protocol):
-    """The replica manager, as the log cleaner sees it."""
-
-    @property
-    def config(self) -> BrokerConfig: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    def with_files(self) -> list[Replica]: ...
-
-
 class _AdvanceFailed(Exception):
     """A cleaning job failed with an unexpected exception, its cause."""
 
@@ -53,15 +41,17 @@ class LogCleaner:
     """Compacts the logs of a broker. cleaned: number of completed cleanings; failures: number of
     failed ones."""
 
-    def __init__(self, manager: CleanedReplicas) -> None:
-        self._manager = manager
+    def __init__(self, registry: ReplicaRegistry, configs: CurrentConfigs, clock: Clock) -> None:
+        self._registry = registry
+        self._configs = configs
+        self._clock = clock
         self._tasks = TaskGroup(report_failure)
         self._retry_at_ms: dict[Replica, int] = {}
         self.cleaned = 0
         self.failures = 0
 
     def start(self) -> None:
-        if self._manager.config.log_cleaner_enable:
+        if self._configs.broker.log_cleaner_enable:
             self._tasks.spawn(self._run(), "log-cleaner")
 
     async def stop(self) -> None:
@@ -72,7 +62,7 @@ class LogCleaner:
     async def _run(self) -> None:
         while True:
             if not await self.clean_dirtiest():
-                pause_ms = max(self._manager.config.log_cleaner_backoff_ms, BACKOFF_MIN_MS)
+                pause_ms = max(self._configs.broker.log_cleaner_backoff_ms, BACKOFF_MIN_MS)
                 await asyncio.sleep(pause_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
@@ -110,7 +100,7 @@ class LogCleaner:
         if replica.is_closed:
             return
         self.failures += 1
-        self._retry_at_ms[replica] = self._manager.clock.monotonic_ms() + RETRY_MS
+        self._retry_at_ms[replica] = self._clock.monotonic_ms() + RETRY_MS
         _log.error("compaction of %s failed: %s", replica.log.directory, failure)
         # A full disk stops a cleaning, which writes new segments, but does not make the log fail.
         if is_disk_fault(failure) and failure.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -118,9 +108,9 @@ class LogCleaner:
 
     async def _dirtiest(self) -> tuple[Replica, CleaningPlan] | None:
         best: tuple[Replica, CleaningPlan] | None = None
-        now_ms = self._manager.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         self._retry_at_ms = {r: at for r, at in self._retry_at_ms.items() if at > now_ms}
-        for replica in self._manager.with_files():
+        for replica in self._registry.with_files():
             compaction = replica.log.config.compaction
             if compaction is None or replica in self._retry_at_ms:
                 continue
@@ -146,7 +136,7 @@ class LogCleaner:
                     core.topic, core.partition_id
                 ),
                 high_watermark=core.high_watermark,
-                now_ms=self._manager.clock.wall_ms(),
+                now_ms=self._clock.wall_ms(),
             )
         except CorruptData as damage:
             replica.uncleanable = str(damage)
@@ -156,7 +146,7 @@ class LogCleaner:
         return None
 
     async def _clean(self, replica: Replica, plan: CleaningPlan) -> None:
-        config = self._manager.config
+        config = self._configs.broker
         log = replica.log
         job = log_cleaning.begin(
             log,
@@ -166,7 +156,7 @@ class LogCleaner:
                 load_factor=config.log_cleaner_io_buffer_load_factor,
                 io_buffer_bytes=config.log_cleaner_io_buffer_size,
             ),
-            now_ms=self._manager.clock.wall_ms(),
+            now_ms=self._clock.wall_ms(),
         )
         try:
             await self._drive(replica, job)
@@ -200,7 +190,7 @@ class LogCleaner:
                 if job.pending is not None:
                     await self._swap(replica, job)
                 busy_s = loop.time() - started
-                limit = self._manager.config.log_cleaner_io_max_bytes_per_second
+                limit = self._configs.broker.log_cleaner_io_max_bytes_per_second
                 due_s = max(busy_s / BUSY_SHARE, done_bytes / limit)
                 await asyncio.sleep(due_s - busy_s)
         finally:
@@ -215,7 +205,7 @@ class LogCleaner:
             # The folder is between two states; the next start completes or undoes the swap.
             replica.fail(failure, "compaction")
             raise
-        log_cleaning.apply_swap(replica.log, self._manager.clock.wall_ms())
+        log_cleaning.apply_swap(replica.log, self._clock.wall_ms())
 
 
 async def _advance(job: CleaningJob) -> int:

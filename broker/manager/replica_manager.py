@@ -2,7 +2,7 @@
 driver.
 
 Walk: metadata publisher -> `publish` -> `plan` (pure) -> here. Produce and Fetch find their
-replicas with `find` and `watch`. Everything runs on the event loop; fsyncs and removals run in
+replicas in the `ReplicaRegistry`. Everything runs on the event loop; fsyncs and removals run in
 threads.
 """
 
@@ -13,56 +13,50 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.config.dynamic_config import with_dynamic
 from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
 from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.fetch.fetch_sessions import SessionCache, Watched
+from kvorum.broker.fetch.fetch_services import FetchServices
+from kvorum.broker.fetch.fetch_sessions import SessionCache
 from kvorum.broker.fetch.follower_fetch import (
     Connect,
-    Key,
     PeerAddress,
     ReplicaFetcherManager,
     connect_tcp,
 )
-from kvorum.broker.fetch.log_start_ack import LogStartAcks
-from kvorum.broker.fetch.reread_verification import RereadVerification
 from kvorum.broker.log_dirs.log_directories import (
     FoundDirectory,
     LogDirectories,
     LogDirectory,
-    PlacementRequest,
-    Unplaced,
     is_disk_fault,
 )
 from kvorum.broker.manager.background_jobs import BackgroundJobs
-from kvorum.broker.manager.failure_handling import ReplicaFailures, ReplicaWithoutLog
+from kvorum.broker.manager.current_configs import CurrentConfigs
+from kvorum.broker.manager.failure_handling import ReplicaFailures
 from kvorum.broker.manager.isolation import Isolation
 from kvorum.broker.manager.log_cleaner import LogCleaner
 from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
-from kvorum.broker.metadata_answers.fenced_broker_visibility import FencedBrokerVisibility
+from kvorum.broker.manager.replica_opener import ReplicaOpener
+from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.network.purgatory import Deadlines, LoopTurn
-from kvorum.broker.partition.partition import Partition
 from kvorum.broker.partition.peer_brokers import PeerBrokers
-from kvorum.broker.partition.replica import Replica, ReplicaObserver
-from kvorum.broker.partition.topic_config import TopicConfig, TopicConfigs
+from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.leader_throttle import LeaderThrottle
-from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import (
-    EMPTY_IMAGE,
-    RESOURCE_BROKER,
-    RESOURCE_TOPIC,
     ClusterImage,
     PartitionImage,
+    TopicIdPartition,
 )
 from kvorum.metadata.image.records import NO_LEADER
 from kvorum.runtime.clock import SYSTEM_CLOCK, Clock
 from kvorum.runtime.disk import Disk
-from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 
 _log = logging.getLogger(__name__)
+
+ImageListener = Callable[[Delta | None, ClusterImage], None]
 
 
 class ReplicaManager:
@@ -90,56 +84,58 @@ class ReplicaManager:
         has gone offline; the owner decides if the broker can go on."""
         self.broker_id = broker_id
         self.clock = clock
+        now_ms = clock.monotonic_ms
         self.rng = rng
-        self.config = config
-        """The current settings: the static config with dynamic configs on top."""
-        self._static_config = config
-        self.controller = controller
-        self.image: ClusterImage = EMPTY_IMAGE
-        self.peer_brokers = PeerBrokers()
-        self.peer_brokers.has_rack_readers = bool(config.replica_selector_class)
-        self.listing = FencedBrokerVisibility()
-        self.deadlines = Deadlines(clock.monotonic_ms)
+        self.configs = CurrentConfigs(broker_id, config)
+        registry = self.registry = ReplicaRegistry()
+        self.peer_brokers = PeerBrokers(has_rack_readers=bool(config.replica_selector_class))
+        self.deadlines = Deadlines(now_ms)
         self.loop_turn = LoopTurn()
         self.peer_address = peer_address
         self.connect = connect
-        self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
-        self.isr = AlterPartitionManager(
-            broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms
+        self.isr = AlterPartitionManager(broker_id=broker_id, controller=controller, now_ms=now_ms)
+        self.fetch_services = FetchServices(
+            registry=registry,
+            configs=self.configs,
+            peer_brokers=self.peer_brokers,
+            deadlines=self.deadlines,
+            isr=self.isr,
+            sessions=SessionCache(config.max_incremental_fetch_session_cache_slots, rng),
+            throttle=LeaderThrottle(self.loop_turn, now_ms),
+            now_ms=now_ms,
         )
-        self.leader_throttle = LeaderThrottle(self.loop_turn, clock.monotonic_ms)
-        self.follower_quota = ReplicationQuota(clock.monotonic_ms())
-        self._set_rates()
-        self.directories = LogDirectories(disk, data_directories, rng, lambda: self.image.topics)
+        self.directories = LogDirectories(
+            disk, data_directories, rng, lambda: registry.image.topics
+        )
         self.assignments = AssignmentsManager(broker_id=broker_id, controller=controller)
-        self._starts = LogStartAcks(self.on_directory_error)
         self.fetchers = ReplicaFetcherManager(
             broker_id=broker_id,
             config=config,
             controller=controller,
             peer_address=peer_address,
-            quota=self.follower_quota,
             clock=clock,
             connect=connect,
-            starts=self._starts,
+            on_directory_error=self.on_directory_error,
         )
-        self._disk = disk
-        self._replicas: dict[Key, Replica] = {}
-        self._with_files: dict[Key, Replica] = {}
-        self._broken: dict[Key, ReplicaWithoutLog] = {}
-        """Replicas whose logs could not be opened."""
-        self._known_before: ClusterImage = EMPTY_IMAGE
+        self._set_rates()
         self.failures = ReplicaFailures(self, on_directory_failed)
-        self._topic_configs = TopicConfigs()
-        self._observers: dict[str, ReplicaObserver] = {}
-        self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
-            self.fetchers.suspects.on_image,
-        ]
+        self._opener = ReplicaOpener(
+            broker_id=broker_id,
+            controller=controller,
+            configs=self.configs,
+            directories=self.directories,
+            registry=registry,
+            failures=self.failures,
+            peer_brokers=self.peer_brokers,
+            loop_turn=self.loop_turn,
+            disk=disk,
+            clock=clock,
+        )
+        self.image_listeners: list[ImageListener] = [self.fetchers.suspects.on_image]
         """Called with (delta, image) after the replicas have adopted an image."""
         self._background_jobs = BackgroundJobs(self)
-        self.cleaner = LogCleaner(self)
-        self.reread_verification = RereadVerification(self)
-        self.isolation = Isolation(self.all, clock.monotonic_ms, config, self._notify_observer)
+        self.cleaner = LogCleaner(registry, self.configs, clock)
+        self.isolation = Isolation(registry.all, now_ms, config, registry.notify_observer)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -171,128 +167,69 @@ class ReplicaManager:
         await self.assignments.stop()
         self.isolation.stop()
         await self.cleaner.stop()
-        await self.reread_verification.stop()
-        await self._starts.stop()
+        await self.fetch_services.reread_verification.stop()
         await self._background_jobs.stop()
-        for replica in self._replicas.values():
+        replicas = self.registry.all()
+        for replica in replicas:
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.loop_turn.run()
         self.deadlines.close()
-        self.leader_throttle.close()
-        replicas = list(self._replicas.values())
-        self._replicas.clear()
-        await self.failures.close_all(replicas, self._broken.values())
-
-    # --- look-up -----------------------------------------------------------------------------
+        self.fetch_services.throttle.close()
+        self.registry.clear()
+        await self.failures.close_all(replicas, self.registry.broken)
 
     def now_ms(self) -> int:
         return self.clock.monotonic_ms()
 
-    def all(self) -> list[Replica]:
-        return list(self._replicas.values())
-
-    @property
-    def broken(self) -> list[ReplicaWithoutLog]:
-        """Replicas whose logs could not be opened."""
-        return list(self._broken.values())
-
-    def with_files(self) -> list[Replica]:
-        """The replicas that have a log on disk. A partition that was never written to has none, and
-        costs the periodic jobs nothing."""
-        return list(self._with_files.values())
-
-    def find(self, topic_id: bytes, partition_id: int) -> Replica | None:
-        return self._replicas.get((topic_id, partition_id))
-
-    def find_by_name(self, topic: str, partition_id: int) -> Replica | None:
-        """The replica of the topic that has this name in the current image."""
-        topic_id = self.image.topic_ids.get(topic)
-        return None if topic_id is None else self._replicas.get((topic_id, partition_id))
-
-    def watch(self, watched: Watched) -> Replica | None:
-        """Connect a watched partition to its replica, if this broker has it."""
-        partition_id = watched.asked.partition_id
-        if watched.state.is_by_id:
-            replica = self.find(watched.topic_id, partition_id)
-        else:
-            replica = self.find_by_name(watched.name, partition_id)
-        if replica is not None:
-            watched.replica = replica
-            replica.watchers[watched] = None
-        return replica
-
-    def missing_error(self, topic: str, topic_id: bytes, partition_id: int) -> ErrorCode:
-        """The error for a requested partition (by name, or by id if the name is "") that this
-        broker has no replica of."""
-        if topic:
-            image = self.image.topic(topic)
-            if image is None:
-                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            image = self.image.topics.get(topic_id)
-            if image is None:
-                is_zero = topic_id == UUID_ZERO
-                return (
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_zero else ErrorCode.UNKNOWN_TOPIC_ID
-                )
-        if partition_id not in image.partitions:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if (image.topic_id, partition_id) in self._broken:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-
     # --- metadata ----------------------------------------------------------------------------
-
-    def observe(self, topic: str, observer: ReplicaObserver) -> None:
-        """Report every change of the replicas of `topic` to `observer`."""
-        self._observers[topic] = observer
 
     def publish(self, delta: Delta | None, image: ClusterImage) -> None:
         """Adopt `image`; `delta` led to it from the last published image.
 
         If delta is None, or starts from another image, the images are compared whole.
         """
-        before, self.image = self.image, image
-        self._known_before = before
+        before, self.registry.image = self.registry.image, image
         if delta is not None and delta.base is not before:
             delta = None
         self.peer_brokers.brokers = image.brokers
-        if delta is None or delta.changed_brokers:
-            self.listing.observe(before, image, self.now_ms())
-        is_reconfigured = self._take_over_config(delta)  # before any log opens
+        is_reconfigured = self.configs.adopt(delta, image)  # before any log opens
+        if is_reconfigured:
+            self._set_rates()
         # Apply min.insync.replicas first. Bad sequence otherwise: 1. The minimum is raised.
         # 2. Follower B leaves the ISR and stays eligible. 3. One image brings both changes, and
         # this leader acknowledges alone by the old minimum. All other configs follow after the
         # roles, since this broker may no longer lead.
         reconfigured = self._configured_by(delta, is_all=is_reconfigured)
         for replica in reconfigured:
-            minimum = self._config_of(replica.core.topic).min_insync_replicas
+            minimum = self.configs.of_topic(replica.core.topic).min_insync_replicas
             replica.core.min_insync_replicas = minimum
-        led: set[Key] = set()
+        led: set[TopicIdPartition] = set()
         for action in plan(before, image, self.broker_id, delta):
             key = (action.topic_id, action.partition_id)
             match action:
                 case Delete():
                     self._delete(key)
                 case Lead():
-                    self._lead(key, action.topic, action.image)
+                    self._lead(key, action.topic, action.image, before)
                     led.add(key)
                 case Follow():
-                    self._follow(key, action.topic, action.image)
+                    self._follow(key, action.topic, action.image, before)
         self.failures.log_offline()
         for replica in reconfigured:
             self._reconfigure(replica)
         if delta is None or delta.changed_brokers:
             self.fetchers.on_brokers_changed()
-            for key, replica in self._replicas.items():
+            for key, replica in self.registry.items():
                 if replica.core.is_leader:
                     self._on_brokers_changed(replica, is_settled=key in led)
-        self._drop_strays()
+        self._opener.drop_strays()
         for listener in self.image_listeners:
             listener(delta, image)
 
-    def _lead(self, key: Key, topic: str, image: PartitionImage) -> None:
-        replica = self._ensure(key, topic, image)
+    def _lead(
+        self, key: TopicIdPartition, topic: str, image: PartitionImage, before: ClusterImage
+    ) -> None:
+        replica = self._opener.open(key, topic, image, before)
         if replica is None:
             return
         self.failures.report_directory_if_changed(key, replica, image)
@@ -303,15 +240,12 @@ class ReplicaManager:
         # the proposal was pending is in no incremental fetch any more: without this, only the
         # periodic check would propose it.
         self.isr.reconsider(replica)
-        self._notify_observer(replica)
+        self.registry.notify_observer(replica)
 
-    def _notify_observer(self, replica: Replica) -> None:
-        observer = self._observers.get(replica.core.topic)
-        if observer is not None:
-            observer.on_replica(replica)
-
-    def _follow(self, key: Key, topic: str, image: PartitionImage) -> None:
-        replica = self._ensure(key, topic, image)
+    def _follow(
+        self, key: TopicIdPartition, topic: str, image: PartitionImage, before: ClusterImage
+    ) -> None:
+        replica = self._opener.open(key, topic, image, before)
         if replica is None:
             return
         self.failures.report_directory_if_changed(key, replica, image)
@@ -322,90 +256,18 @@ class ReplicaManager:
             # A change of the ISR alone does not restart the fetch: it would fetch again what is
             # already on its way.
             self.fetchers.follow(key, replica, image.leader)
-        self._notify_observer(replica)
+        self.registry.notify_observer(replica)
 
-    def _delete(self, key: Key) -> None:
+    def _delete(self, key: TopicIdPartition) -> None:
         self.fetchers.unfollow(key)
         self.assignments.forget(key)
-        self.failures.delete_broken(key, self._broken.pop(key, None))
-        replica = self._replicas.pop(key, None)
-        self._with_files.pop(key, None)
+        self.failures.delete_broken(key, self.registry.remove_broken(key))
+        replica = self.registry.remove(key)
         if replica is not None:
             moved, gone = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            replica.close(gone if self.image.partition(*key) is None else moved)
-            self._notify_observer(replica)
+            replica.close(gone if self.registry.image.partition(*key) is None else moved)
+            self.registry.notify_observer(replica)
             self.failures.delete(replica)
-
-    def _ensure(self, key: Key, topic: str, image: PartitionImage) -> Replica | None:
-        """The replica, opened if needed; None if its log cannot be opened."""
-        replica = self._replicas.get(key)
-        broken = self._broken.get(key)
-        if replica is not None or (broken is not None and not broken.is_unplaced):
-            return replica
-        topic_id, partition_id = key
-        log_dir = self._place(key, topic, image)
-        if isinstance(log_dir, Unplaced):
-            if broken is None:
-                self.failures.note_offline(f"{topic}-{partition_id}", log_dir.reason)
-                self._broken[key] = ReplicaWithoutLog(
-                    f"{topic}-{partition_id}", log_dir.log_dir, is_unplaced=True
-                )
-            self.failures.report_missing_replica(key, image)
-            return None
-        self._broken.pop(key, None)
-        config = self._config_of(topic)
-        now_ms = self.clock.wall_ms()
-        try:
-            opened = log_dir.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
-        except (CorruptData, OSError) as failure:
-            # Damage is never repaired by guessing. The replica stays offline with an error in the
-            # broker's log, and its other replicas serve.
-            name = f"{topic}-{partition_id}"
-            self._broken[key] = ReplicaWithoutLog(name, log_dir)
-            self.failures.on_open_failed(key, name, log_dir, failure)
-            return None
-        core = Partition(
-            broker_id=self.broker_id,
-            topic=topic,
-            topic_id=topic_id,
-            partition_id=partition_id,
-            peer_brokers=self.peer_brokers,
-            lag_time_max_ms=self.config.replica_lag_time_max_ms,
-            min_insync_replicas=config.min_insync_replicas,
-            end_offset=opened.log.end_offset,
-            high_watermark=max(opened.high_watermark, opened.log.start_offset),
-        )
-        replica = Replica(
-            core=core,
-            log=opened.log,
-            config=config,
-            disk=self._disk,
-            loop_turn=self.loop_turn,
-            has_identity=opened.has_identity,
-            lower_checkpoints=log_dir.store.checkpoints.lower,
-            on_first_file=self._note_files,
-            log_dir=log_dir,
-            on_failed=self.failures.on_failed,
-        )
-        log_dir.replicas += 1
-        self._replicas[key] = replica
-        if opened.has_identity:
-            self._note_files(replica)
-        return replica
-
-    def _place(self, key: Key, topic: str, image: PartitionImage) -> LogDirectory | Unplaced:
-        """The directory of a replica, or the reason why it has none."""
-        before = self._known_before.partition(*key)
-        was_ours = before is not None and self.broker_id in before.replicas
-        return self.directories.place(
-            PlacementRequest(
-                name=f"{topic}-{key[1]}",
-                topic_id=key[0],
-                told=image.directory_of(self.broker_id),
-                is_new=not was_ours and self._known_before is not EMPTY_IMAGE,
-                is_in_sync=self.broker_id in (*image.isr, *image.elr),
-            )
-        )
 
     def on_file_failed(self, path: str, failure: OSError) -> None:
         """Handle a log's file that could not be read while it was sent."""
@@ -418,45 +280,24 @@ class ReplicaManager:
         """Handle a failed disk call that concerns no single replica: a checkpoint, a removal."""
         self.failures.on_directory_error(log_dir, failure, operation)
 
-    def _note_files(self, replica: Replica) -> None:
-        self._with_files[replica.core.topic_id, replica.core.partition_id] = replica
-
-    def _config_of(self, topic: str) -> TopicConfig:
-        return self._topic_configs.of(self.config, self.image.topic_configs(topic))
-
-    def _take_over_config(self, delta: Delta | None) -> bool:
-        """Adopt dynamic configs; True if this broker's settings have changed."""
-        if delta is not None and all(kind != RESOURCE_BROKER for kind, _ in delta.changed_configs):
-            return False
-        before = self.config
-        self.config = with_dynamic(self._static_config, self.image, self.broker_id)
-        if self.config == before:
-            return False
-        _log.info("broker=%d adopts changed configs", self.broker_id)
-        self._set_rates()
-        return True
-
     def _set_rates(self) -> None:
-        now_ms = self.now_ms()
-        self.leader_throttle.quota.set_rate(self.config.leader_replication_throttled_rate, now_ms)
-        self.follower_quota.set_rate(self.config.follower_replication_throttled_rate, now_ms)
+        now_ms, config = self.now_ms(), self.configs.broker
+        self.fetch_services.throttle.quota.set_rate(
+            config.leader_replication_throttled_rate, now_ms
+        )
+        self.fetchers.quota.set_rate(config.follower_replication_throttled_rate, now_ms)
 
     def _configured_by(self, delta: Delta | None, *, is_all: bool) -> list[Replica]:
         """The replicas whose configs `delta` changed; all replicas if delta is None."""
         if delta is None or is_all:
-            return list(self._replicas.values())
-        # Look topics up by name instead of walking over all replicas: every topic created with its
-        # own configs causes this call.
-        found = []
-        for kind, name in sorted(delta.changed_configs):
-            topic = self.image.topic(name) if kind == RESOURCE_TOPIC else None
-            if topic is not None:
-                keys = [(topic.topic_id, partition_id) for partition_id in topic.partitions]
-                found += [self._replicas[key] for key in keys if key in self._replicas]
-        return found
+            return self.registry.all()
+        topics = self.configs.topics_changed_by(delta)
+        return self.registry.among(
+            (topic.topic_id, partition_id) for topic in topics for partition_id in topic.partitions
+        )
 
     def _reconfigure(self, replica: Replica) -> None:
-        config = self._config_of(replica.core.topic)
+        config = self.configs.of_topic(replica.core.topic)
         if config is not replica.config and not replica.is_closed:
             replica.reconfigure(config, self.now_ms())
 
@@ -471,23 +312,3 @@ class ReplicaManager:
             if replica.core.raise_high_watermark(self.now_ms()):
                 replica.on_high_watermark()
         replica.on_low_watermark()
-
-    def _drop_strays(self) -> None:
-        """Remove folders of deleted topics, once the image is certainly newer than the folders.
-
-        An image with this process's own registration has everything that earlier processes of this
-        broker can have seen. So a folder whose topic is not in it was deleted, and a folder whose
-        partition has other replicas was moved away.
-        """
-        stores = [item.store for item in self.directories.online if item.store.has_strays]
-        if not stores:
-            return
-        own = self.image.brokers.get(self.broker_id)
-        if own is None or own.broker_epoch != self.controller.broker_epoch:
-            return
-        for item in self.directories.online:
-            if item.store in stores:
-                try:
-                    item.store.drop_unclaimed(self.failures.opened_at)
-                except OSError as failure:
-                    self.on_directory_error(item, failure, "removal")

@@ -10,7 +10,7 @@ Apache Kafka hides a fenced broker at once.
 
 from __future__ import annotations
 
-from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 
 FENCED_LISTING_MS = 10_000
 """Longer than any client takes to move its partitions, and short enough to do no harm."""
@@ -20,11 +20,13 @@ class FencedBrokerVisibility:
     """Remembers when this broker's image showed each broker go from unfenced to fenced."""
 
     def __init__(self) -> None:
+        self._image = EMPTY_IMAGE
         self._listed_until_ms: dict[int, int] = {}
 
-    def observe(self, before: ClusterImage, after: ClusterImage, now_ms: int) -> None:
-        """Compare two images in sequence."""
-        for broker_id, broker in after.brokers.items():
+    def observe(self, image: ClusterImage, now_ms: int) -> None:
+        """Compare `image` with the image observed before it."""
+        before, self._image = self._image, image
+        for broker_id, broker in image.brokers.items():
             known = before.brokers.get(broker_id)
             if broker.is_fenced and known is not None and not known.is_fenced:
                 self._listed_until_ms[broker_id] = now_ms + FENCED_LISTING_MS

@@ -31,14 +31,14 @@ def broker_metrics(replicas: ReplicaManager, server: KafkaServer) -> Iterator[Me
         "Data directories that have failed (Kafka: OfflineLogDirectoryCount).",
         directories.offline_count,
     )
-    replicas_here = replicas.all()
+    replicas_here = replicas.registry.all()
     led = [replica for replica in replicas_here if replica.core.is_leader]
     yield _gauge("replicas", "Replicas on this broker (PartitionCount).", len(replicas_here))
     yield _gauge("replicas_led", "Partitions led by this broker (LeaderCount).", len(led))
     yield _gauge(
         "replicas_offline",
         "Replicas here that cannot be used (OfflineReplicaCount).",
-        sum(replica.is_offline for replica in replicas_here) + len(replicas.broken),
+        sum(replica.is_offline for replica in replicas_here) + len(replicas.registry.broken),
     )
     yield _gauge(
         "partitions_under_replicated",

@@ -234,7 +234,7 @@ class KafkaServer:
             loop.add_reader(listener.sock.fileno(), self._accept, listener)
 
     def _has_room_for(self, address: str) -> bool:
-        config = self.services.replicas.config
+        config = self.services.replicas.configs.broker
         if len(self._connections) >= config.max_connections:
             return False
         refusal = self._limits.refusal(

@@ -18,10 +18,10 @@ class PeerBrokers:
 
     __slots__ = ("brokers", "has_rack_readers", "last_fetch_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_rack_readers: bool = False) -> None:
         self.brokers: Mapping[int, BrokerImage] = {}
         self.last_fetch_ms: dict[int, int] = {}
-        self.has_rack_readers = False
+        self.has_rack_readers = has_rack_readers
 
     def is_broker(self, broker_id: int, broker_epoch: int) -> bool:
         """True if `broker_epoch` proves that a request comes from that broker.

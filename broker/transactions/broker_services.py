@@ -9,6 +9,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.producer_ids import ProducerIdSource
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import PartitionErrors
 from kvorum.metadata.image.image import ClusterImage
@@ -47,6 +48,9 @@ class BrokerServices(Protocol):
 
     @property
     def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def registry(self) -> ReplicaRegistry: ...
 
     @property
     def producer_ids(self) -> ProducerIdSource: ...

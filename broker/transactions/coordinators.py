@@ -94,7 +94,7 @@ class Coordinators:
         return errors
 
     def _leader_of(self, transactional_id: str) -> int | None:
-        topic = self._services.replicas.image.topic(TRANSACTIONS_TOPIC)
+        topic = self._services.registry.image.topic(TRANSACTIONS_TOPIC)
         if topic is None:
             return None
         partition = topic.partitions.get(partition_of(transactional_id, len(topic.partitions)))

@@ -99,9 +99,9 @@ async def write_markers(
     for at, marker in enumerate(markers):
         result: dict[TopicPartition, ErrorCode] = {}
         for number, partition in enumerate(marker.partitions):
-            replica = replicas.find_by_name(*partition)
+            replica = services.registry.find_by_name(*partition)
             if replica is None:
-                result[partition] = replicas.missing_error(
+                result[partition] = services.registry.missing_error(
                     partition.topic, b"", partition.partition_id
                 )
                 continue

@@ -95,7 +95,7 @@ def dev(ctx: click.Context, /, **options: Any) -> None:
         except (ConfigError, CorruptData) as error:
             raise refused(error) from error
         held.callback(lock.release)
-        supervisor = Supervisor(plan, say=say)
+        supervisor = Supervisor(plan, print_line=say)
         try:
             supervisor.start()
             supervisor.wait_ready()

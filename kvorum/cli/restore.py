@@ -73,7 +73,7 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
         "partition": partition_id,
         "broker_id": config.node_id,
         "folder": done.folder,
-        "mark_deleted": [aside for _, aside in done.asides],
+        "mark_deleted": [new_path for _, new_path in done.put_aside],
         "in_sync_elsewhere": others,
         "changed": not dry_run,
     }
@@ -81,8 +81,8 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
         show("json", row)
         return
     word = "would be" if dry_run else "is"
-    for folder, aside in done.asides:
-        click.echo(f"{folder} {word} put aside as {aside}")
+    for folder, new_path in done.put_aside:
+        click.echo(f"{folder} {word} put aside as {new_path}")
     click.echo(f"{done.folder} {word} begun anew; start broker {config.node_id}")
     if not others:
         click.echo(

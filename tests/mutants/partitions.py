@@ -23,7 +23,7 @@ PLAN = "broker/manager/metadata_plan.py"
 STARTS = "broker/fetch/log_start_ack.py"
 STORE = "broker/log_dirs/replica_store.py"
 OFFSETS = "broker/log_dirs/offset_checkpoints.py"
-MANAGER = "broker/manager/replica_manager.py"
+OPENER = "broker/manager/replica_opener.py"
 FAILURES = "broker/manager/failure_handling.py"
 PLACES = "broker/log_dirs/log_directories.py"
 MAINTENANCE = "broker/manager/background_jobs.py"
@@ -214,8 +214,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        self._missing = lost - going\n", "        self._lost = lost\n", OF_STORE),
     ("taken-folder-begins-anew", "a replica that the cluster counts on does not begin anew", PLACES,
      "            if lost is not None:", "            if False:", OF_LOST_FOLDERS),
-    ("eligible-is-not-counted-on", "nor does an eligible leader replica", MANAGER,
-     "self.broker_id in (*image.isr, *image.elr)", "self.broker_id in image.isr", OF_LOST_FOLDERS),
+    ("eligible-is-not-counted-on", "nor does an eligible leader replica", OPENER,
+     "self._broker_id in (*image.isr, *image.elr)", "self._broker_id in image.isr", OF_LOST_FOLDERS),
     ("taken-folder-is-not-told", "a replica whose folder is missing is reported to the controller", FAILURES,
      "or (own is not None and not own.is_offline)", "", OF_LOST_FOLDERS),
     ("refused-folder-stays", "a deleted topic's folder is removed, readable or not", FAILURES,
@@ -370,7 +370,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if self.state is State.LOADING:\n            return ErrorCode.COORDINATOR_LOAD",
      "        if self.state is None:\n            return ErrorCode.COORDINATOR_LOAD", OF_HOST),
     ("damage-served-for-ever", "a leader verifies batches that a follower fetches twice", FETCHING,
-     "        manager.reread_verification.suspect(replica, remote, asked)\n", "        pass\n", OF_CHECKS),
+     "        services.reread_verification.suspect(replica, remote, asked)\n", "        pass\n", OF_CHECKS),
     ("damage-forgotten", "a damaged replica is offline at later starts too", STORE,
      "        if self._disk.exists(mark):", "        if False:", OF_CHECKS),
     ("refusal-without-a-pause", "a follower that refuses records fetches at growing intervals", SESSION,

@@ -29,9 +29,9 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("collected-before-the-wait", "a directory is listed only when its turn comes",
      MAINTENANCE,
      "        for log_dir in self._manager.directories.online:\n            if not log_dir.is_offline:\n"
-     "                yield log_dir, [r for r in self._manager.with_files() if r.log_dir is log_dir]\n",
-     "        listed = list(self._manager.with_files())\n"
-     "        for home in self._manager.directories.online:\n"
+     "                yield log_dir, [r for r in self._registry.with_files() if r.log_dir is log_dir]\n",
+     "        listed = list(self._registry.with_files())\n"
+     "        for log_dir in self._manager.directories.online:\n"
      "            yield log_dir, [r for r in listed if r.log_dir is log_dir]\n", OF_MAINTENANCE),
     ("damage-ends-the-broker", "a flush that cannot begin costs its replica", MAINTENANCE,
      "        except (OSError, CorruptData) as failure:\n            # begin_flush reads",
@@ -145,11 +145,11 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if self.is_closed:\n            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n", "",
      OF_FOLDERS),
     ("nameless-though-committed", "a name that no power cut can have taken is missed", STORE,
-     "        if self.checkpoints.held(key) > 0:\n",
+     "        if self.checkpoints.required_offset(key) > 0:\n",
      "        if self.checkpoints.recovery_point(key) > 0:\n", OF_FOLDERS),
     ("watermark-of-an-earlier-boot", "what the power took is not missed later", STORE,
-     "        self.checkpoints.drop(_keys_of(name for name in nameless if", "        _ = (_keys_of(name "
-     "for name in nameless if", OF_FOLDERS),
+     "        self.checkpoints.drop(\n            _keys_of(name for name in nameless if",
+     "        _ = (\n            _keys_of(name for name in nameless if", OF_FOLDERS),
     # Starts.
     ("gap-of-the-epoch-before", "a gap at the log start belongs to the newest epoch before it",
      "storage/log/leader_epochs.py",

@@ -354,7 +354,7 @@ class Cluster(DirectoryHost):
             config=self.config,
             replicas=manager,
             controller=side,
-            image=lambda: manager.image,
+            image=lambda: manager.registry.image,
             cluster_id=CLUSTER_ID,
             broker_id=broker_id,
         )
@@ -422,7 +422,7 @@ class Cluster(DirectoryHost):
         self.controller.commit(*records)
 
     def replica(self, broker_id: int, topic: str, partition_id: int = 0) -> Replica:
-        found = self.brokers[broker_id].manager.find_by_name(topic, partition_id)
+        found = self.brokers[broker_id].manager.registry.find_by_name(topic, partition_id)
         assert found is not None, f"broker {broker_id} has no {topic}-{partition_id}"
         return found
 

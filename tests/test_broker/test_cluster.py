@@ -331,7 +331,7 @@ def test_thousands_of_idle_partitions_cost_nothing_per_fetch(harness: Harness) -
     def states():
         # Looked up each time. A follower may not have opened its session yet. One that connected
         # again has opened a second session; its first stays until the cache needs the place.
-        sessions = [s for s in leader.sessions._sessions.values() if s.is_replica]
+        sessions = [s for s in leader.fetch_services.sessions._sessions.values() if s.is_replica]
         return list({s.replica_id: s for s in sessions}.values())
 
     eventually(
@@ -401,7 +401,7 @@ def test_a_damaged_log_is_refused_at_every_start_and_the_others_serve(harness: H
     harness.call(lambda: harness.cluster.controller.create("sound", [(2,)]))
     for is_clean in (False, True):
         broker = harness.run(harness.cluster.start_broker(1, is_clean=is_clean))
-        assert broker.manager.find_by_name("t", 0) is None
+        assert broker.manager.registry.find_by_name("t", 0) is None
         assert produce(harness, 1, b"z") is KioError.kafka_storage_error
         harness.run(harness.cluster.stop_broker(1, fence=False))
     assert log_file.read_bytes() == data, "damage is not repaired by guessing"

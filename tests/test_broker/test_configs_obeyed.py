@@ -237,7 +237,7 @@ def test_the_least_index_that_kafka_allows_leaves_the_broker_alive(
 def test_producers_are_forgotten_by_the_new_time(client: RawClient, harness: Harness) -> None:
     alter(client, BROKER, "", producer_id_expiration_ms="5")
     for broker in harness.cluster.brokers.values():
-        for replica in broker.manager.all():
+        for replica in broker.manager.registry.all():
             assert replica.log.config.producer_id_expiration_ms == 5
 
 
@@ -269,8 +269,8 @@ def test_what_cannot_be_obeyed_is_passed_over_and_the_level_below_holds(
             Config(BROKER, "1", "of.tomorrow", "1"),
         )
     )
-    assert manager.config.max_connections == 60
-    assert manager.config.num_partitions == 1
-    assert not manager.config.unclean_leader_election_enable
+    assert manager.configs.broker.max_connections == 60
+    assert manager.configs.broker.num_partitions == 1
+    assert not manager.configs.broker.unclean_leader_election_enable
     image = harness.cluster.controller.image
     assert with_dynamic(CONFIG, image, 2).max_connections == 60

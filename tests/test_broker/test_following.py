@@ -74,7 +74,7 @@ def test_a_throttled_follower_is_told_where_the_histories_part(harness: Harness)
     other = RawClient(harness.cluster.ports[2])
     assert produced(other, batch(), acks=1).error_code is KioError.none
     other.close()
-    quota = first.leader_throttle.quota
+    quota = first.fetch_services.throttle.quota
 
     def use_up() -> None:
         now_ms = first.now_ms()

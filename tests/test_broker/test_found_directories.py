@@ -136,7 +136,10 @@ def test_a_fetch_in_a_brokers_name_takes_no_consumers_session(
     harness: Harness, client: RawClient
 ) -> None:
     topic_id = create(harness)
-    eventually(lambda: len(harness.cluster.brokers[1].manager.sessions) == 2, "2 and 3 fetch")
+    eventually(
+        lambda: len(harness.cluster.brokers[1].manager.fetch_services.sessions) == 2,
+        "2 and 3 fetch",
+    )
     for _ in range(2):
         opened = client.call("fetch", 12, fetch_values("t", 0, session=(0, 0)))
         assert opened.session_id

@@ -18,19 +18,21 @@ def image(**fenced: bool) -> ClusterImage:
 
 def test_a_broker_that_was_never_unfenced_is_not_listed() -> None:
     listing = FencedBrokerVisibility()
-    listing.observe(ClusterImage(), image(b1=False, b2=True), 0)
+    listing.observe(image(b1=False, b2=True), 0)
     assert listing.listed(image(b1=False, b2=True), 0) == (1,)
 
 
 def test_a_broker_just_fenced_stays_listed_for_a_while() -> None:
     listing = FencedBrokerVisibility()
     before, after = image(b1=False, b2=False), image(b1=False, b2=True)
-    listing.observe(before, after, 100)
+    listing.observe(before, 0)
+    listing.observe(after, 100)
     assert listing.listed(after, 100 + FENCED_LISTING_MS - 1) == (1, 2)
     assert listing.listed(after, 100 + FENCED_LISTING_MS) == (1,)
 
 
 def test_an_unregistered_broker_is_gone_at_once() -> None:
     listing = FencedBrokerVisibility()
-    listing.observe(image(b1=False, b2=False), image(b1=False, b2=True), 0)
+    listing.observe(image(b1=False, b2=False), 0)
+    listing.observe(image(b1=False, b2=True), 0)
     assert listing.listed(image(b1=False), 1) == (1,)

@@ -222,7 +222,7 @@ def test_a_directory_that_is_offline_at_the_start_keeps_its_replicas_offline(
     lost, kept = harness.cluster.paths_of(1)
     harness.cluster.unreadable = {lost}
     broker = harness.run(harness.cluster.start_broker(1))
-    assert broker.manager.find_by_name("t", 0) is None
+    assert broker.manager.registry.find_by_name("t", 0) is None
     assert not Path(kept, "t-0").exists()
     eventually(lambda: 1 in isr(harness, 1), "the other one is in sync again")
     assert produce(harness, 0) is KioError.kafka_storage_error

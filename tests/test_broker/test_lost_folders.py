@@ -51,7 +51,7 @@ def start(harness: Harness, *, is_clean: bool = True) -> None:
 
 
 def is_open(harness: Harness) -> bool:
-    return harness.cluster.brokers[1].manager.find_by_name("t", 0) is not None
+    return harness.cluster.brokers[1].manager.registry.find_by_name("t", 0) is not None
 
 
 def stand_alone(harness: Harness) -> None:
@@ -75,7 +75,7 @@ def test_the_only_one_in_sync_stays_offline_until_its_folder_is_back(
         assert f"{folder} is gone, and held what is below offset 3" in caplog.text
         assert produce(harness) is KioError.kafka_storage_error
         eventually(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "the controller knows")
-        (broken,) = harness.cluster.brokers[1].manager.broken
+        (broken,) = harness.cluster.brokers[1].manager.registry.broken
         assert broken.name == "t-0" and str(folder.parent) == broken.log_dir.path
         stop(harness, fence=False)
     aside.rename(folder)

@@ -57,7 +57,7 @@ def test_folders_that_somebody_exchanged_are_refused_and_not_removed(
         old.rename(new)
     harness.run(harness.cluster.start_broker(1, is_clean=True))
     manager = harness.cluster.brokers[1].manager
-    assert manager.find_by_name("t", 0) is None is manager.find_by_name("u", 0)
+    assert manager.registry.find_by_name("t", 0) is None is manager.registry.find_by_name("u", 0)
     assert "the topic id in it is that of topic u; give the folder its name back" in (caplog.text)
     harness.run(harness.cluster.stop_broker(1))
     for old, new in exchanged:

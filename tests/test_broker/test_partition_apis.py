@@ -172,5 +172,5 @@ def test_a_replica_moved_away_is_let_go_and_answers_not_leader(
     away = PartitionChange(topic_id, 0, replicas=(2, 3), isr=(2, 3), leader=2)
     harness.call(lambda: controller.commit(away))
     manager = harness.cluster.brokers[1].manager
-    assert manager.find(topic_id, 0) is None
-    assert manager.missing_error(topic, topic_id, 0).name == "NOT_LEADER_OR_FOLLOWER"
+    assert manager.registry.find(topic_id, 0) is None
+    assert manager.registry.missing_error(topic, topic_id, 0).name == "NOT_LEADER_OR_FOLLOWER"

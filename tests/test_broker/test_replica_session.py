@@ -10,6 +10,7 @@ import pytest
 from kvorum.broker.fetch.follower_fetch import ReplicaFetcher
 from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.manager.background_jobs import BackgroundJobs
+from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.metadata_answers.suspects import Suspects
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.image import PartitionImage
@@ -148,7 +149,9 @@ def test_two_jobs_flush_one_log_in_turn():
         replica.log.append_as_leader(
             build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=0, now_ms=1
         )
-        maintenance = BackgroundJobs(SimpleNamespace(config=CONFIG, clock=SYSTEM_CLOCK))
+        maintenance = BackgroundJobs(
+            SimpleNamespace(config=CONFIG, clock=SYSTEM_CLOCK, registry=ReplicaRegistry())
+        )
         await asyncio.gather(maintenance._flush(replica), maintenance._flush(replica))
         return replica.log.durable_end_offset
 

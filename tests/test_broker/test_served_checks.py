@@ -109,7 +109,7 @@ def test_damage_that_was_found_once_is_not_forgotten_by_a_restart(harness: Harne
     for is_clean in (True, False):
         harness.run(harness.cluster.stop_broker(1))
         harness.run(harness.cluster.start_broker(1, is_clean=is_clean))
-        assert [b.name for b in harness.cluster.brokers[1].manager.broken] == ["t-0"]
+        assert [b.name for b in harness.cluster.brokers[1].manager.registry.broken] == ["t-0"]
         assert partition(harness).directory_of(1) == LOST_DIRECTORY
 
 

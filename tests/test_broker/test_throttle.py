@@ -140,7 +140,7 @@ def test_leader_holds_back_a_follower_out_of_sync_until_the_rate_allows(harness)
     set_configs(harness, "leader", 1, 0)
     brokers = harness.cluster.brokers
     harness.call(lambda: brokers[2].manager.fetchers.pause(False))
-    throttle = brokers[1].manager.leader_throttle
+    throttle = brokers[1].manager.fetch_services.throttle
     eventually(lambda: harness.call(lambda: bool(throttle._held)), "the follower is held back")
     assert harness.cluster.replica(2, "moved").log.end_offset == 0
     harness.call(lambda: harness.cluster.controller.commit(set_rate("leader", 1, 1 << 30)))
@@ -165,7 +165,7 @@ def test_follower_leaves_a_partition_alone_once_its_quota_is_used_up(harness):
     set_configs(harness, "follower", 2, 0)
     brokers = harness.cluster.brokers
     # Three batches at most in the answer that it may take before it knows how large it is.
-    quota = brokers[2].manager.follower_quota
+    quota = brokers[2].manager.fetchers.quota
     harness.call(lambda: brokers[2].manager.fetchers.pause(False))
     fetcher = brokers[2].manager.fetchers._by_leader[1]
 

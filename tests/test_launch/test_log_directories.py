@@ -294,10 +294,10 @@ def begin_anew(x: Path, y: Path, topic_id: bytes = TOPIC_ID, **changes: bool) ->
 def test_the_folder_is_put_aside_and_an_empty_one_has_its_place(paths: tuple[Path, Path]) -> None:
     folder = with_replica(*paths)
     done = begin_anew(*paths)
-    ((before, aside),) = done.asides
+    ((before, new_path),) = done.put_aside
     assert (before, done.folder) == (str(folder), str(folder))
-    assert aside.endswith(ASIDE_SUFFIX)
-    assert (Path(aside) / "00000000000000000000.log").read_bytes() == b"damaged"
+    assert new_path.endswith(ASIDE_SUFFIX)
+    assert (Path(new_path) / "00000000000000000000.log").read_bytes() == b"damaged"
     assert [entry.name for entry in folder.iterdir()] == ["partition.metadata"]
     assert read_partition_metadata(OsDisk(), str(folder)) == TOPIC_ID
     for name in (HIGH_WATERMARK, RECOVERY_POINT):
@@ -317,7 +317,7 @@ def test_the_next_start_does_not_vouch_for_what_it_held(paths: tuple[Path, Path]
 def test_a_dry_run_changes_nothing(paths: tuple[Path, Path]) -> None:
     folder = with_replica(*paths)
     done = begin_anew(*paths, is_dry_run=True)
-    assert len(done.asides) == 1
+    assert len(done.put_aside) == 1
     assert (folder / "00000000000000000000.log").exists()
     assert (paths[1] / CLEAN_SHUTDOWN).exists()
 
@@ -325,7 +325,7 @@ def test_a_dry_run_changes_nothing(paths: tuple[Path, Path]) -> None:
 def test_without_a_folder_it_begins_in_the_first_directory(paths: tuple[Path, Path]) -> None:
     take(*paths).release()
     done = begin_anew(*paths)
-    assert (done.folder, done.asides) == (str(paths[0] / "t-3"), ())
+    assert (done.folder, done.put_aside) == (str(paths[0] / "t-3"), ())
     assert read_partition_metadata(OsDisk(), done.folder) == TOPIC_ID
 
 
@@ -363,7 +363,7 @@ def test_a_broker_ends_if_no_controller_hears_of_a_failed_directory_in_time(
         own.release()
         lost = process._replicas.directories.items[1]
         process._replicas.on_directory_error(lost, OSError(errno.EIO, "i/o error"), "test")
-        assert process._lifecycle._wake.is_set()
+        assert process._lifecycle._heartbeat_due.is_set()
         if is_told:
             process._lifecycle.acknowledged_offline = frozenset(
                 process._lifecycle._offline_directories()

@@ -201,7 +201,7 @@ def test_a_directory_whose_marker_stays_is_offline(paths: tuple[Path, Path]) -> 
     process._disk = FailingDisk(paths[1])
     assert found_at_the_first_image(process, *paths) == [None, BEFORE]
     assert [item.is_offline for item in process._replicas.directories.items] == [False, True]
-    assert process._lifecycle._wake.is_set()  # it was registered as online
+    assert process._lifecycle._heartbeat_due.is_set()  # it was registered as online
 
 
 def test_the_others_keep_theirs_if_the_start_ends_with_that(paths: tuple[Path, Path]) -> None:

@@ -61,7 +61,7 @@ def supervising(
     monkeypatch.setattr("kvorum.launch.supervisor.spawn", sleepers.spawn)
     plan = plan_cluster(controllers=1, brokers=brokers, data_dir=str(directory), port=port)
     said: list[str] = []
-    supervisor = Supervisor(plan, say=said.append)
+    supervisor = Supervisor(plan, print_line=said.append)
     try:
         yield supervisor, sleepers, said
     finally:

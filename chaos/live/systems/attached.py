@@ -37,7 +37,7 @@ from kvorum.chaos.live.systems.protocol import (
     NotObservable,
     QuorumStatus,
 )
-from kvorum.chaos.live.systems.quorum_requests import ask_broker
+from kvorum.chaos.live.systems.quorum_requests import describe_quorum
 from kvorum.chaos.live.toxiproxy import Toxiproxy
 from kvorum.runtime.errors import ConfigError, KvorumError
 
@@ -208,7 +208,7 @@ class AttachedSystem:
         return [name for name in self._file.brokers if name not in down]
 
     def quorum_status(self, name: str) -> QuorumStatus:
-        return ask_broker(self._node(name).address, timeout_s=_STATUS_TIMEOUT_S)
+        return describe_quorum(self._node(name).address, timeout_s=_STATUS_TIMEOUT_S)
 
     def export_metadata(self, directory: str, *, timeout_s: float) -> str:
         raise KvorumError("an attached cluster's metadata log is on its own machines")

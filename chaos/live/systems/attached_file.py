@@ -163,7 +163,8 @@ class _Reader:
     def problem(self, place: str, key: str, message: str) -> None:
         line = self.lines.get((place, key)) or self.lines.get((place, "")) or 1
         dotted = ".".join(part for part in (place, key) if part)
-        self.problems.append(f"{self.path}:{line}: {dotted}: {message}")
+        where = f"{self.path}:{line}: {dotted}: " if dotted else f"{self.path}:{line}: "
+        self.problems.append(where + message)
 
     def refuse_unknown(self, place: str, values: Table, known: Sequence[str]) -> None:
         for key in values:

@@ -217,7 +217,8 @@ class KafkaSystem:
         ]
 
     def quorum_status(self, name: str) -> QuorumStatus:
-        return ask_controller(self._node(name).listener, timeout_s=_STATUS_TIMEOUT_S)
+        node = self._node(name)
+        return ask_controller(node.listener, node.node_id, timeout_s=_STATUS_TIMEOUT_S)
 
     def export_metadata(self, directory: str, *, timeout_s: float) -> str:
         """Kafka's own files of the active controller: log segments and snapshots, undecoded."""

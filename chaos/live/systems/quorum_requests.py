@@ -1,9 +1,9 @@
 """Two requests of the Kafka protocol that ask one chosen node about the metadata quorum.
 
 librdkafka's AdminClient cannot choose the node that it asks. A broker answers DescribeQuorum with
-the active controller's view. A KRaft controller answers DescribeQuorum only as the leader; its own
-view is in the answer to a Fetch of the metadata log in an epoch that is over: the answer has an
-error, the leader, the epoch and the high watermark, and no records.
+the active controller's view. A KRaft controller answers DescribeQuorum only as the leader. The view
+of any other controller is in its answer to a Fetch of the metadata log in an epoch that is over:
+the answer has an error, the leader and the epoch, and neither records nor the high watermark.
 """
 
 from __future__ import annotations
@@ -28,8 +28,14 @@ _CORRELATION_ID = 1
 _NO_EPOCH = 0
 
 
-def ask_controller(address: str, *, timeout_s: float) -> QuorumStatus:
-    """A KRaft controller's own view. Raises NotObservable."""
+def ask_controller(address: str, node_id: int, *, timeout_s: float) -> QuorumStatus:
+    """A KRaft controller's own view; the high watermark is known to the leader alone. Raises
+    NotObservable."""
+    view = _fetch_view(address, timeout_s=timeout_s)
+    return describe_quorum(address, timeout_s=timeout_s) if view.leader_id == node_id else view
+
+
+def _fetch_view(address: str, *, timeout_s: float) -> QuorumStatus:
     partition = {
         "partition": 0,
         "current_leader_epoch": _NO_EPOCH,
@@ -62,15 +68,16 @@ def ask_controller(address: str, *, timeout_s: float) -> QuorumStatus:
     )
 
 
-def ask_broker(address: str, *, timeout_s: float) -> QuorumStatus:
-    """The active controller's view, by way of a broker. Raises NotObservable."""
+def describe_quorum(address: str, *, timeout_s: float) -> QuorumStatus:
+    """The active controller's view, from itself or by way of a broker. Raises NotObservable, also
+    if a controller has lost the lead in the meantime."""
     values = {"topics": [{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]}
     answer = _ask(address, "describe_quorum", _DESCRIBE_QUORUM_KEY, 0, values, timeout_s=timeout_s)
     if not answer.topics or not answer.topics[0].partitions:
-        raise NotObservable(f"broker {address} gave no quorum status: {answer.error_code!r}")
+        raise NotObservable(f"{address} gave no quorum status: {answer.error_code!r}")
     found = answer.topics[0].partitions[0]
     if int(found.error_code) != 0:
-        raise NotObservable(f"broker {address} gave no quorum status: {found.error_code!r}")
+        raise NotObservable(f"{address} gave no quorum status: {found.error_code!r}")
     return QuorumStatus(
         leader_id=int(found.leader_id),
         leader_epoch=int(found.leader_epoch),

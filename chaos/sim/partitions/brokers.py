@@ -216,12 +216,12 @@ class PartitionProcess(SimBrokerProcess):
         )
 
     def replicas(self) -> list[Replica]:
-        return self.manager.all()
+        return self.manager.registry.all()
 
     def is_ailing(self) -> bool:
         """True if a failed disk keeps a replica offline until the process restarts."""
         return (
-            bool(self.manager._broken or self.manager.directories.offline)
+            bool(self.manager.registry.broken or self.manager.directories.offline)
             or any(r.is_offline for r in self.replicas())
         )  # fmt: skip
 

@@ -108,7 +108,7 @@ class PartitionWorld(ControllerWorld):
     def replica(self, broker_id: int, topic_id: bytes, partition_id: int) -> Replica | None:
         """The replica, if the broker's process is up and has it."""
         process = self.process(broker_id)
-        return None if process is None else process.manager.find(topic_id, partition_id)
+        return None if process is None else process.manager.registry.find(topic_id, partition_id)
 
     def on_healed(self) -> None:
         self._healed_served = self.administrators.served

@@ -102,8 +102,8 @@ class Node:
             self.start_checkpoint = replica.log.start_offset
         return min(self.start_checkpoint, replica.log.start_offset)
 
-    def manager(self):
-        """The part of a ReplicaManager that `start_fetch` needs."""
+    def fetch_services(self):
+        """The services that `start_fetch` needs."""
 
         def watch(watched):
             watched.replica = self.replica
@@ -112,10 +112,11 @@ class Node:
 
         nothing = lambda *_: None  # noqa: E731
         return SimpleNamespace(
-            now_ms=self.world.monotonic_ms, config=CONFIG, watch=watch,
+            now_ms=self.world.monotonic_ms, configs=SimpleNamespace(broker=CONFIG),
+            watch=watch,
             peer_brokers=self.peer_brokers,
             isr=SimpleNamespace(propose_expand=nothing), deadlines=SimpleNamespace(remove=nothing),
-            leader_throttle=SimpleNamespace(room=lambda *_: UNLIMITED, record=nothing),
+            throttle=SimpleNamespace(room=lambda *_: UNLIMITED, record=nothing),
             reread_verification=SimpleNamespace(suspect=nothing),
         )  # fmt: skip
 
@@ -283,7 +284,7 @@ class PartitionHarness:
             FINAL_EPOCH, [FetchTopic("", TOPIC_ID, [asked])], [],
         )  # fmt: skip
         start_fetch(
-            leader.manager(), request, is_by_id=True,
+            leader.fetch_services(), request, is_by_id=True,
             respond=lambda error, session, answers: told.extend(answers),
         )  # fmt: skip
         part = told[0][1]
