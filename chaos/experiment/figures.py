@@ -42,7 +42,11 @@ def build_report(
     verdict, reasons = judge(record, timeline, checks, outages, promised)
     is_read = _is_read(record, broken)
     harm: dict[str, int | None] = {}
-    for name, check in (("lost", "lost"), ("duplicated", "duplicate"), ("reordered", "reordered")):
+    for name, check in (
+        ("lost", "lost-write"),
+        ("duplicated", "duplicate"),
+        ("reordered", "reordered"),
+    ):
         count = broken.get(check, 0)
         # A count of zero means nothing if the data was not read.
         harm[name] = count if is_read or count else None

@@ -84,7 +84,8 @@ def outages_of(timeline: Timeline) -> list[Outage]:
     found += _of(ADMINISTRATION, "topic creation and deletion", admin.waits.spans, timeline)
     for (group, topic, partition), lag in timeline.consumers.items():
         moved_ms = timeline.rebalances.get(group, ())
-        found += _of(CONSUMER, f"{group} of {topic}/{partition}", lag.spans, timeline, moved_ms)
+        subject = f"{f'group {group}' if group else 'readers'} of {topic}/{partition}"
+        found += _of(CONSUMER, subject, lag.spans, timeline, moved_ms)
     return sorted(found, key=lambda outage: (outage.begin_ms, outage.subject))
 
 

@@ -53,8 +53,8 @@ _FIRST_BUCKET_MS = 100.0
 #: one that nine of ten operations exceed: an outage raises the median too.
 RHYTHM_FACTOR = 4
 RHYTHM_SHARE = 0.1
-#: Readers without a group share one position in each partition.
-READERS = "readers"
+#: In place of a group: readers without one share one position in each partition.
+READERS = ""
 
 #: Refusals that only a working controller gives: the administration is available.
 _ADMIN_ANSWERS = frozenset(

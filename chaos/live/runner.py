@@ -226,6 +226,7 @@ class _Session:
         self._topic_name = system.topic_prefix + self._topic.name
         configuration = prefixed(self._configuration, system.topic_prefix)
         loads = Loads(configuration=configuration, bootstrap=bootstrap, history=history)
+        self._record["compacted_topics"] = list(loads.compacted_topics)
         loads.create_topics()
         watch = self._watch_topic(bootstrap)
         stack.callback(loads.abandon)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvorum.chaos.experiment.checks import run_checks
+from kvorum.chaos.experiment.checks import run_checks_of
 from kvorum.chaos.experiment.history import HistoryWriter, read_history
 from kvorum.chaos.experiment.observations import (
     PartitionSeen,
@@ -248,6 +248,6 @@ def test_two_brokers_that_name_two_leaders_in_one_epoch_are_found():
     history = HistoryBuilder()
     for leader, observer in ((101, "broker-101"), (102, "broker-102")):
         history.observed(partition=0, **seen(leader, 5, observer).details())
-    (found,) = (check for check in run_checks(history.events) if check.check == "two-leaders")
+    (found,) = (check for check in run_checks_of(history.events) if check.check == "two-leaders")
     assert found.count == 1
     assert "101 and 102 in epoch 5" in found.findings[0].message

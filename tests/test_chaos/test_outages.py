@@ -165,5 +165,5 @@ def test_a_group_that_rebalances_has_an_owner_for_its_wait():
     )
     history.events.sort(key=lambda event: event.time_ms)
     (found,) = outages_of(build_timeline(history.events))
-    assert (found.subject, found.owners) == (f"g of {TOPIC}/0", ("rebalance of the group",))
+    assert (found.subject, found.owners) == (f"group g of {TOPIC}/0", ("rebalance of the group",))
     assert unowned([found]) == []

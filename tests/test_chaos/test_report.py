@@ -49,7 +49,11 @@ def test_json_tells_what_the_page_tells(tmp_path):
     assert document["faults"][0]["led"]["partitions"] == [0]
     assert document["faults"][0]["others"]["partitions"] == [1]
     assert document["faults"][0]["lasted_ms"] == 5
-    assert {check["check"] for check in document["checks"]} >= {"lost", "duplicate", "two-leaders"}
+    assert {check["check"] for check in document["checks"]} >= {
+        "lost-write",
+        "duplicate",
+        "two-leaders",
+    }
     assert document["rerun"] == "kvorum chaos run x.yaml --seed 4"
 
 
@@ -80,10 +84,10 @@ def test_broken_promise_fails_the_run_in_every_format(tmp_path):
     ],
 )  # fmt: skip
 def test_verdict_follows_the_run(changes, verdict, words):
-    from kvorum.chaos.experiment.checks import run_checks
+    from kvorum.chaos.experiment.checks import run_checks_of
 
     events = run_history().events
-    document = build_report(record(**changes), build_timeline(events), run_checks(events))
+    document = build_report(record(**changes), build_timeline(events), run_checks_of(events))
     assert document["verdict"] == verdict
     assert words in " ".join(document["reasons"])
 
