@@ -208,6 +208,11 @@ class _Fold:
                     self._waits(key).invoked(event.time_ms)
             elif event.type == OK:
                 self._acknowledged(event, key, op.offset)
+            elif event.f == TRANSACTION and event.type == FAIL and event.error is None:
+                # The client aborted on purpose, and the cluster has confirmed it.
+                timeline.failed += 1
+                timeline.cluster.answered(event.time_ms, event.invoked_ms)
+                self._waits(key).answered(event.time_ms, event.invoked_ms)
             elif event.type == INFO:
                 timeline.unknown += 1
                 self._buckets.at(event.time_ms).unknown += 1

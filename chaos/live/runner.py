@@ -187,7 +187,7 @@ class _Session:
             "tags": list(experiment.tags),
             "seed": experiment.configuration.seed,
             "rerun": rerun,
-            "configuration": dataclasses.asdict(experiment.configuration),
+            "configuration": _as_dict(experiment.configuration),
             "steady_state_title": experiment.steady_state_title,
             "started_wall_ms": wall_ms(),
             "steady_state_before": [],
@@ -394,6 +394,14 @@ def _load_text(configuration: Configuration) -> str:
         f"{configuration.topic.partitions} partitions"
     )
     return f"{text}; workloads: {', '.join(others)}" if others else text
+
+
+def _as_dict(configuration: Configuration) -> dict[str, Any]:
+    """The configuration for run.json, its workloads as an experiment writes them."""
+    workloads = [
+        {workload_name(plan): dataclasses.asdict(plan)} for plan in configuration.workloads
+    ]
+    return {**dataclasses.asdict(configuration), "workloads": workloads}
 
 
 def _as_dicts(items: Sequence[Measurement] | Sequence[Any]) -> list[dict[str, Any]]:
