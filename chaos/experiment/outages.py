@@ -42,7 +42,7 @@ CONSUMER: Final = "consumer"
 REBALANCE: Final = "rebalance of the group"
 
 #: An outage of this length without an owner fails the run.
-UNOWNED_MS_MAX = 1_000.0
+UNOWNED_MS_MAX = 3_000.0
 #: A restarted broker may take so long until it is back in every ISR.
 LATE_MS = 30_000.0
 START_MS = 5_000.0
