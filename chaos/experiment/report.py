@@ -97,6 +97,10 @@ def read_record(run_dir: str) -> dict[str, Any]:
     return record
 
 
+#: What a summary counts, by the check that finds it.
+_HARM = {"lost": "lost-write", "duplicated": "duplicate", "reordered": "reordered"}
+
+
 def build_report(
     record: dict[str, Any], timeline: Timeline, checks: Sequence[CheckResult]
 ) -> dict[str, Any]:
@@ -105,11 +109,7 @@ def build_report(
     verdict, reasons = judge(record, timeline, checks)
     is_read = _is_read(record, broken)
     harm: dict[str, int | None] = {}
-    for name, check in (
-        ("lost", "lost-write"),
-        ("duplicated", "duplicate"),
-        ("reordered", "reordered"),
-    ):
+    for name, check in _HARM.items():
         count = broken.get(check, 0)
         # A count of zero means nothing if the data was not read.
         harm[name] = count if is_read or count else None
