@@ -15,7 +15,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from kvorum.chaos.experiment.charts import draw
-from kvorum.chaos.experiment.checks import CheckResult, run_checks_of
+from kvorum.chaos.experiment.checks import CheckResult, Rules, run_checks_of
 from kvorum.chaos.experiment.history import HISTORY_FILE, read_history
 from kvorum.chaos.experiment.timeline import FaultSpan, Timeline, build_timeline, percentile
 from kvorum.runtime.errors import ConfigError, CorruptData
@@ -61,7 +61,7 @@ def write_report(run_dir: str) -> Report:
     record = read_record(run_dir)
     events = list(read_history(str(folder / HISTORY_FILE)))
     timeline = build_timeline(events)
-    document = build_report(record, timeline, run_checks_of(events))
+    document = build_report(record, timeline, run_checks_of(events, rules_of(record)))
     (folder / REPORT_JSON).write_text(json.dumps(document, indent=1), encoding="utf-8")
     (folder / REPORT_HTML).write_text(_render(document, draw(timeline)), encoding="utf-8")
     (folder / JUNIT_XML).write_text(_junit(document), encoding="utf-8")
@@ -75,6 +75,13 @@ def write_report(run_dir: str) -> Report:
         html_file=str(folder / REPORT_HTML),
         junit_file=str(folder / JUNIT_XML),
     )
+
+
+def rules_of(record: dict[str, Any]) -> Rules:
+    """What a run's history does not tell of its topics. record: run.json's content."""
+    workloads = record["configuration"].get("workloads", ())
+    # The keyed workload alone has keys, and its topic is compacted.
+    return Rules(compacted_topics=frozenset(w["topic"] for w in workloads if "keys" in w))
 
 
 def read_record(run_dir: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from kvorum.chaos.experiment.charts import draw
 from kvorum.chaos.experiment.export import SCHEMA_VERSION, export_history
-from kvorum.chaos.experiment.report import build_report, write_report
+from kvorum.chaos.experiment.report import build_report, rules_of, write_report
 from kvorum.chaos.experiment.timeline import build_timeline
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
@@ -294,3 +294,10 @@ def test_parquet_holds_one_row_per_record_under_a_versioned_schema(tmp_path):
     assert (fault["begin_ms"], fault["end_ms"]) == (30, 35)
     assert (fault["led_partitions"], fault["held_partitions"]) == ([0], [0, 1])
     assert fault["run_id"] == rows[0]["run_id"] == "1000-4"
+
+
+def test_the_topic_of_the_keyed_workload_is_judged_as_compacted():
+    workloads = [{"topic": "prices", "keys": 50}, {"topic": "ledger", "clients": 3}]
+    rules = rules_of({"configuration": {"workloads": workloads}})
+    assert rules.compacted_topics == {"prices"}
+    assert rules_of({"configuration": {}}).compacted_topics == frozenset()

@@ -59,7 +59,7 @@ def test_load_writes_reads_and_proves_itself_clean(bootstrap, tmp_path):
     results = run_checks_of(read_history(path))
     assert [result for result in results if result.count] == []
     examined = {result.check: result.examined for result in results}
-    assert examined["lost"] == examined["unseen"] == load.acknowledged
+    assert examined["lost-write"] == examined["unseen"] == load.acknowledged
 
 
 def test_records_that_nobody_answers_for_are_unknown_and_never_failed(tmp_path):
