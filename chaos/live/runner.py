@@ -28,8 +28,9 @@ from kvorum.chaos.experiment.workloads import workload_name
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.loads import Loads, prefixed
 from kvorum.chaos.live.nemesis import Nemesis
+from kvorum.chaos.live.observation.nodes import views_of
+from kvorum.chaos.live.observation.observer import Observer
 from kvorum.chaos.live.observe import (
-    Observer,
     TopicState,
     TopicWatch,
     view_of,
@@ -225,12 +226,13 @@ class _Session:
         self._topic_name = system.topic_prefix + self._topic.name
         configuration = prefixed(self._configuration, system.topic_prefix)
         loads = Loads(configuration=configuration, bootstrap=bootstrap, history=history)
+        self._record["compacted_topics"] = list(loads.compacted_topics)
         loads.create_topics()
         watch = self._watch_topic(bootstrap)
         stack.callback(loads.abandon)
         loads.start()
         self._progress(_load_text(configuration))
-        observer = Observer(system=system, watch=watch, history=history)
+        observer = Observer(views=views_of(system, topics=loads.topics), history=history)
         observer.start()
         stack.callback(observer.stop, timeout_ms=_THREAD_TIMEOUT_MS)
 

@@ -213,6 +213,36 @@ def good_history() -> HistoryBuilder:
     return history
 
 
+def pipelined(
+    history: HistoryBuilder,
+    begin_ms: int,
+    end_ms: int,
+    *,
+    partitions: tuple[int, ...] = (0, 1),
+    silent: dict[int, tuple[int, int]] | None = None,
+    latency_ms: int = 5,
+) -> None:
+    """One record every 10 ms to each partition, acknowledged after latency_ms; what falls into a
+    partition's silence is acknowledged at its end, in order."""
+    events: list[tuple[int, int, int, str, int]] = []
+    for value in range((end_ms - begin_ms) // 10):
+        for partition in partitions:
+            at_ms = begin_ms + 10 * value
+            done_ms = at_ms + latency_ms
+            quiet = (silent or {}).get(partition, (0, 0))
+            if quiet[0] <= done_ms < quiet[1]:
+                done_ms = quiet[1]
+            number = begin_ms + value
+            events.append((at_ms, number, partition, "invoke", at_ms))
+            events.append((done_ms, number, partition, "ok", at_ms))
+    for at_ms, value, partition, type, begun_ms in sorted(events):
+        if type == "invoke":
+            history.sent("invoke", partition, value, at_ms=at_ms)
+        else:
+            latency = float(at_ms - begun_ms)
+            history.sent("ok", partition, value, value, at_ms=at_ms, latency_ms=latency)
+
+
 def full_history() -> HistoryBuilder:
     """A good history with something for every check: transactions, a transactional copy, a group
     and topic administration beside the records of `good_history`."""
