@@ -1,4 +1,4 @@
-"""For each check the shortest history that makes it fire."""
+"""For each check a shortest history that makes it fire. The docstrings stand in docs/checks.md."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from .histories import HistoryBuilder
 
 
 def lost_write() -> HistoryBuilder:
+    """Values 0, 1 and 2 are acknowledged; the final read has 0 and 2."""
     history = HistoryBuilder()
     for value in range(3):
         history.written(0, value, value)
@@ -16,6 +17,7 @@ def lost_write() -> HistoryBuilder:
 
 
 def duplicate() -> HistoryBuilder:
+    """Value 0 is acknowledged once; the final read has it at offsets 0 and 1."""
     history = HistoryBuilder()
     history.written(0, 0, 0)
     history.final(0, [(0, 0), (0, 1)])
@@ -23,6 +25,7 @@ def duplicate() -> HistoryBuilder:
 
 
 def reordered() -> HistoryBuilder:
+    """A producer sends value 0, then 1; value 1 is at offset 0 and value 0 at offset 1."""
     history = HistoryBuilder()
     history.sent("invoke", 0, 0)
     history.sent("invoke", 0, 1)
@@ -33,6 +36,7 @@ def reordered() -> HistoryBuilder:
 
 
 def inconsistent_offsets() -> HistoryBuilder:
+    """Value 0 is acknowledged at offset 0; the final read has value 1 there."""
     history = HistoryBuilder()
     history.sent("invoke", 0, 1)
     history.written(0, 0, 0)
@@ -41,12 +45,14 @@ def inconsistent_offsets() -> HistoryBuilder:
 
 
 def phantom() -> HistoryBuilder:
+    """The final read has value 77, which nobody sent."""
     history = HistoryBuilder()
     history.final(0, [(77, 0)])
     return history
 
 
 def aborted_read() -> HistoryBuilder:
+    """A transaction that sent value 0 is aborted; the final read has value 0."""
     history = HistoryBuilder()
     history.transacted("fail", sends=[(0, 0, 0)])
     history.final(0, [(0, 0)])
@@ -54,6 +60,7 @@ def aborted_read() -> HistoryBuilder:
 
 
 def precommitted_read() -> HistoryBuilder:
+    """A transaction sends value 0 and polls it before its commit."""
     history = HistoryBuilder()
     history.transacted(sends=[(0, 0, 0)], polls={0: [(0, 0)]})
     history.final(0, [(0, 0)])
@@ -69,12 +76,14 @@ def _three_records() -> HistoryBuilder:
 
 
 def int_poll_skip() -> HistoryBuilder:
+    """The log has offsets 0, 1 and 2; one poll returns 0 and 2."""
     history = _three_records()
     history.consumed(0, [(0, 0), (2, 2)])
     return history
 
 
 def poll_skip() -> HistoryBuilder:
+    """The log has offsets 0, 1 and 2; a poll returns 0, and the next one 2."""
     history = _three_records()
     history.consumed(0, [(0, 0)])
     history.consumed(0, [(2, 2)])
@@ -82,12 +91,14 @@ def poll_skip() -> HistoryBuilder:
 
 
 def int_nonmonotonic_poll() -> HistoryBuilder:
+    """One poll returns offsets 0, 2 and 1."""
     history = _three_records()
     history.consumed(0, [(0, 0), (2, 2), (1, 1)])
     return history
 
 
 def nonmonotonic_poll() -> HistoryBuilder:
+    """A poll returns offsets 0 and 1, and the next one 1 and 2."""
     history = _three_records()
     history.consumed(0, [(0, 0), (1, 1)])
     history.consumed(0, [(1, 1), (2, 2)])
@@ -95,6 +106,7 @@ def nonmonotonic_poll() -> HistoryBuilder:
 
 
 def int_nonmonotonic_send() -> HistoryBuilder:
+    """A transaction sends value 0, then 1; they are at offsets 1 and 0."""
     history = HistoryBuilder()
     history.transacted(sends=[(0, 0, 1), (0, 1, 0)])
     history.final(0, [(1, 0), (0, 1)])
@@ -102,6 +114,7 @@ def int_nonmonotonic_send() -> HistoryBuilder:
 
 
 def nonmonotonic_send() -> HistoryBuilder:
+    """Value 0 is acknowledged at offset 1; value 1 is sent later, and is at offset 0."""
     history = HistoryBuilder()
     history.written(0, 0, 1)
     history.written(0, 1, 0)
@@ -110,6 +123,7 @@ def nonmonotonic_send() -> HistoryBuilder:
 
 
 def unseen() -> HistoryBuilder:
+    """Both partitions have a record; the consumer of the topic polls partition 0 alone."""
     history = HistoryBuilder()
     for partition in (0, 1):
         history.written(partition, 0, 0)
@@ -120,6 +134,7 @@ def unseen() -> HistoryBuilder:
 
 
 def unread() -> HistoryBuilder:
+    """The final read ends at offset 1 of 2."""
     history = HistoryBuilder()
     history.written(0, 0, 0)
     history.final(0, [(0, 0)], end_offset=2)
@@ -127,6 +142,7 @@ def unread() -> HistoryBuilder:
 
 
 def realtime_lag() -> HistoryBuilder:
+    """A record acknowledged after 0.1 s is polled after 1.2 s; the limit is 1 s."""
     history = HistoryBuilder()
     history.written(0, 0, 0, at_ms=100)
     history.final(0, [(0, 0)])
@@ -136,6 +152,7 @@ def realtime_lag() -> HistoryBuilder:
 
 
 def partial_transaction() -> HistoryBuilder:
+    """A transaction of unknown outcome sent two records; the final read has one of them."""
     history = HistoryBuilder()
     # Its outcome is unknown, and one of two records is there.
     history.transacted("info", sends=[(0, 0, 0), (1, 1, 0)])
@@ -153,6 +170,7 @@ def _input(records: int) -> HistoryBuilder:
 
 
 def committed_without_output() -> HistoryBuilder:
+    """A transaction that polled offset 0 is aborted; the next one polls offset 1 and commits 2."""
     history = _input(2)
     # The first transaction was aborted, but its offset was committed: the next one begins there.
     for type, offset in (("fail", 0), ("ok", 1)):
@@ -169,6 +187,7 @@ def committed_without_output() -> HistoryBuilder:
 
 
 def copied_twice() -> HistoryBuilder:
+    """Two transactions of one group poll offset 0, write it and commit 1."""
     history = _input(1)
     for copier in (1, 2):
         history.transacted(
@@ -184,6 +203,7 @@ def copied_twice() -> HistoryBuilder:
 
 
 def g0() -> HistoryBuilder:
+    """Two transactions write to two partitions, each of them first in one."""
     history = HistoryBuilder()
     history.transacted(sends=[(0, 0, 0), (1, 1, 1)], process="transactions-1")
     history.transacted(sends=[(0, 2, 1), (1, 3, 0)], process="transactions-2")
@@ -193,6 +213,7 @@ def g0() -> HistoryBuilder:
 
 
 def g1c() -> HistoryBuilder:
+    """Two transactions each poll the record that the other one sent."""
     history = HistoryBuilder()
     history.transacted(sends=[(0, 0, 0)], polls={1: [(1, 0)]}, process="transactions-1")
     history.transacted(sends=[(1, 1, 0)], polls={0: [(0, 0)]}, process="transactions-2")
@@ -202,6 +223,7 @@ def g1c() -> HistoryBuilder:
 
 
 def owned_twice() -> HistoryBuilder:
+    """`member-2` is assigned a partition, and `member-1` revokes it afterwards."""
     history = HistoryBuilder()
     history.assigned("member-1", 0)
     history.assigned("member-2", 0)
@@ -210,6 +232,7 @@ def owned_twice() -> HistoryBuilder:
 
 
 def commit_lost() -> HistoryBuilder:
+    """A group commits offset 5; the next owner of the partition finds 3."""
     history = HistoryBuilder()
     history.assigned("member-1", 0)
     history.committed("member-1", 0, 5)
@@ -219,6 +242,7 @@ def commit_lost() -> HistoryBuilder:
 
 
 def commit_moved_back() -> HistoryBuilder:
+    """A group commits offset 5, then another member commits 3."""
     history = HistoryBuilder()
     history.committed("member-1", 0, 5)
     history.committed("member-2", 0, 3)
@@ -226,6 +250,7 @@ def commit_moved_back() -> HistoryBuilder:
 
 
 def two_leaders() -> HistoryBuilder:
+    """Controllers name node 1 and node 3 as leader of epoch 2."""
     history = HistoryBuilder()
     history.observed(what="quorum", leader_id=1, leader_epoch=2, high_watermark=0)
     history.observed(what="quorum", leader_id=3, leader_epoch=2, high_watermark=0)
@@ -233,6 +258,7 @@ def two_leaders() -> HistoryBuilder:
 
 
 def high_watermark_back() -> HistoryBuilder:
+    """The quorum's high watermark is 9, then 8 in the same epoch."""
     history = HistoryBuilder()
     history.observed(what="quorum", leader_id=1, leader_epoch=2, high_watermark=9)
     history.observed(what="quorum", leader_id=1, leader_epoch=2, high_watermark=8)
@@ -240,6 +266,7 @@ def high_watermark_back() -> HistoryBuilder:
 
 
 def topic_anomaly() -> HistoryBuilder:
+    """A topic is created; its deletion is refused, for there is no such topic."""
     history = HistoryBuilder()
     history.asked("create-topic", "t")
     history.asked("delete-topic", "t", "fail", error="UNKNOWN_TOPIC_OR_PART")
@@ -247,6 +274,7 @@ def topic_anomaly() -> HistoryBuilder:
 
 
 def stale_topic_read() -> HistoryBuilder:
+    """A topic is created; a describe that begins afterwards does not find it."""
     history = HistoryBuilder()
     history.asked("create-topic", "t")
     history.asked("describe-topic", "t", details={"exists": False})

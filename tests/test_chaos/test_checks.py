@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.experiment.checks import CHECKS, Rules, run_checks, run_checks_of
+from kvorum.chaos.experiment.checks import (
+    CHECKS,
+    Rules,
+    linearizability,
+    run_checks,
+    run_checks_of,
+)
 from kvorum.chaos.experiment.checks.columns import Spool
 from kvorum.chaos.experiment.checks.model import CheckResult
 from kvorum.chaos.experiment.history import Commit, Send
@@ -429,3 +435,16 @@ def test_a_list_that_shows_what_never_was_is_no_stale_read():
     history.add("a", "ok", "list-topics", details={"topics": ["u"]}, latency_ms=1.0)
     history.add("a", "invoke", "create-topic", topic="u")
     assert broken(history) == {"stale-topic-read", "topic-anomaly"}
+
+
+def test_requests_that_overlap_too_much_are_noted_as_not_judged(monkeypatch):
+    monkeypatch.setattr(linearizability, "CONFIGURATIONS_MAX", 100)
+    history = HistoryBuilder()
+    for number in range(20):
+        name = f"topics-{number}"
+        kind = ("create-topic", "delete-topic")[number % 2]
+        history.add(name, "ok", kind, topic="t", at_ms=100 + number, latency_ms=90.0)
+    history.add("a", "ok", "delete-topic", topic="t", at_ms=300, latency_ms=1.0)
+    found = outcome(history, "topic-anomaly")
+    assert (found.count, found.examined) == (0, 0)
+    assert "topic t: no verdict after 100 configurations" in found.notes[0]

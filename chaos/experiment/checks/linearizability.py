@@ -16,11 +16,19 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from kvorum.runtime.errors import KvorumError
+
+CONFIGURATIONS_MAX = 1_000_000
+
 NEVER = float("inf")
 """The return of an operation whose outcome is unknown."""
 
 O = TypeVar("O", bound=Hashable)  # noqa: E741
 S = TypeVar("S", bound=Hashable)
+
+
+class SearchTooLong(KvorumError):
+    """The search looked at CONFIGURATIONS_MAX configurations and decided nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +47,8 @@ def is_linearizable(
     """True if an order of the operations exists that the object allows.
 
     initial: the states in which the object may begin; step: the states to which an operation may
-    lead, none if it cannot have its result in this state.
+    lead, none if it cannot have its result in this state. Raises SearchTooLong when so many
+    operations overlap that CONFIGURATIONS_MAX do not decide it.
     """
     search = _Search(calls, step)
     return any(search.succeeds_from(state) for state in initial)
@@ -79,6 +88,11 @@ class _Search(Generic[O, S]):
                 if following not in seen:
                     seen.add(following)
                     waiting.append(following)
+            if len(seen) > CONFIGURATIONS_MAX:
+                raise SearchTooLong(
+                    f"no verdict after {CONFIGURATIONS_MAX} configurations: too many of the "
+                    f"{len(self._certain)} operations overlap; let fewer clients use one object"
+                )
         return False
 
     def _following(self, at: _Configuration[S]) -> Iterator[_Configuration[S]]:

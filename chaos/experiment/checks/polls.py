@@ -14,6 +14,7 @@ import numpy as np
 from kvorum.chaos.experiment.checks import catalogue
 from kvorum.chaos.experiment.checks.columns import Ints
 from kvorum.chaos.experiment.checks.evidence import PartitionEvidence, Reader
+from kvorum.chaos.experiment.checks.gather import IS_TRANSACTION
 from kvorum.chaos.experiment.checks.model import Board
 
 _US_PER_MS = 1000
@@ -103,10 +104,11 @@ def realtime_lags(partition: PartitionEvidence) -> Ints:
 
     As in Jepsen's realtime lag, an offset certainly exists from the first moment at which it or a
     higher offset was acknowledged or polled. Polls that find nothing are not in a history, so the
-    lag is that of the moment before the poll, its highest.
+    lag is that of the moment before the poll, its highest. Transactions poll when they like: theirs
+    do not count.
     """
     counts = partition.polls[:, 4]
-    polls = np.flatnonzero(counts > 0)
+    polls = np.flatnonzero((counts > 0) & ((partition.polls[:, 5] & IS_TRANSACTION) == 0))
     if not len(polls):
         return np.zeros(0, dtype=np.int64)
     ends = np.cumsum(counts)
