@@ -39,6 +39,9 @@ class TargetKind(enum.Enum):
     PAUSED = "paused"
 
 
+#: The id of the first broker in a cluster that a run starts; controllers begin with 1.
+FIRST_BROKER_ID = 101
+
 #: The clients of the brokers' listeners, usable as one end of a link.
 CLIENTS = "clients"
 

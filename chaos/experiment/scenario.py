@@ -1,23 +1,42 @@
 """Experiments: files in Chaos Toolkit's format, read into plain data.
 
-Top-level keys are Chaos Toolkit's (version, title, description, tags, configuration,
-steady-state-hypothesis, method, rollbacks). Actions and probes have `type: kvorum` as their
-provider. An action's `func` is a live fault of `chaos.faults` (or `storm`, which draws many faults
-from the seed), a probe's `func` is one of `PROBES`. Pauses are in seconds, as in Chaos Toolkit;
-every other time is in milliseconds, and its name says so. Unknown keys and values out of range are
-refused, and all of them are reported at once.
+Top-level keys are Chaos Toolkit's (version, title, description, tags, configuration, controls,
+steady-state-hypothesis, method, rollbacks). Actions and probes have `type: python` and `module:
+kvorum.chaos.toolkit` as their provider, so that Chaos Toolkit itself runs the file. An action's
+`func` is a live fault of `chaos.faults` (or `storm`, which draws many faults from the seed), a
+probe's `func` is one of `PROBES`. `chaos.experiment.shorthand` has a short form of steps. The form
+`type: kvorum` of older runs is read as well. Pauses are in seconds, as in Chaos Toolkit; every
+other time is in milliseconds, and its name says so. Unknown keys, values out of range and targets
+that cannot exist are refused, and all of them are reported at once.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from kvorum.chaos.experiment.document import Document, Path, Section, parse_document
 from kvorum.chaos.experiment.faults import build_fault, why_not_live
+from kvorum.chaos.experiment.keys import (
+    CONFIGURATION_KEYS,
+    LOAD_KEYS,
+    PAUSE_SECONDS_MAX,
+    STEPS_MAX,
+    STORM_KEYS,
+    TOPIC_KEYS,
+)
+from kvorum.chaos.experiment.promises import Promises, read_promises
+from kvorum.chaos.experiment.reach import NodeNames, Reach, impossible_targets, node_names
+from kvorum.chaos.experiment.shorthand import (
+    CONTROL_MODULE,
+    TOOLKIT_MODULE,
+    long_choice,
+    long_step,
+)
 from kvorum.chaos.experiment.workloads import WORKLOADS, WorkloadKind, build_workload
 from kvorum.chaos.faults import LIVE_FAULTS, LiveFault
 
@@ -30,45 +49,21 @@ PROBES: Mapping[str, str] = {
     "acknowledged_per_second": "records acknowledged in the last second",
 }
 
-_TOP_KEYS = (
+TOP_KEYS = (
     "version",
     "title",
     "description",
     "tags",
     "contributions",
+    "extensions",
+    "controls",
     "configuration",
     "steady-state-hypothesis",
     "method",
     "rollbacks",
 )
-_CONFIGURATION_KEYS = (
-    "controllers",
-    "brokers",
-    "seed",
-    "topic",
-    "workload",
-    "workloads",
-    "settings",
-    "warm_up_ms",
-    "cool_down_ms",
-    "start_timeout_ms",
-    "convergence_timeout_ms",
-)
-_TOPIC_KEYS = ("name", "partitions", "replication_factor", "min_insync_replicas")
-_WORKLOAD_KEYS = (
-    "records_per_second",
-    "record_bytes",
-    "delivery_timeout_ms",
-    "linger_ms",
-    "topic_creations_per_second",
-)
 _STEP_KEYS = ("type", "name", "provider", "tolerance", "pauses", "background", "ref")
-_PROVIDER_KEYS = ("type", "func", "arguments")
-_STORM_KEYS = ("count", "pause_ms_min", "pause_ms_max", "faults")
-
-#: The number of steps of one method, with its storms expanded.
-STEPS_MAX = 2_000
-_PAUSE_SECONDS_MAX = 3_600.0
+_PROVIDER_KEYS = ("type", "module", "func", "arguments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +97,7 @@ class Configuration:
     topic: TopicPlan
     workload: WorkloadPlan
     workloads: tuple[WorkloadKind, ...]
+    promises: Promises
     settings: tuple[tuple[str, str], ...]
     warm_up_ms: int
     cool_down_ms: int
@@ -167,30 +163,72 @@ class Experiment:
     rollbacks: tuple[Action, ...]
 
 
-def load_experiment(path: str, *, seed: int | None = None) -> Experiment:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storm:
+    """Faults to draw from, how many to draw, and the bounds of the pause before each."""
+
+    count: int
+    pause_ms_min: int
+    pause_ms_max: int
+    faults: tuple[LiveFault, ...]
+
+    def draw(self, name: str, rng: random.Random) -> list[Action]:
+        """The storm's actions, named NAME-1, NAME-2, ..."""
+        return [
+            Action(
+                name=f"{name}-{number}",
+                fault=rng.choice(self.faults),
+                pause_before_ms=rng.randint(self.pause_ms_min, self.pause_ms_max),
+            )
+            for number in range(1, self.count + 1)
+        ]
+
+
+def method_rng(seed: int) -> random.Random:
+    """The random source from which the storms of a method are drawn, in order."""
+    return random.Random(f"{seed}/method")
+
+
+def load_experiment(
+    path: str, *, seed: int | None = None, nodes: NodeNames | None = None
+) -> Experiment:
     """Read a file. Raises ConfigError listing every problem, and OSError when unreadable.
 
-    seed: takes the place of the file's own.
+    seed: takes the place of the file's own. nodes: those of a cluster that runs already; without
+    them the nodes follow from the file's configuration.
     """
     with open(path, encoding="utf-8") as file:
-        return parse_experiment(path, file.read(), seed=seed)
+        return parse_experiment(path, file.read(), seed=seed, nodes=nodes)
 
 
-def parse_experiment(path: str, text: str, *, seed: int | None = None) -> Experiment:
+def parse_experiment(
+    path: str, text: str, *, seed: int | None = None, nodes: NodeNames | None = None
+) -> Experiment:
     """As load_experiment, but from text; `path` is only used in messages."""
     document = parse_document(path, text)
     if not isinstance(document.value, dict):
-        document.problem((), "an experiment is a mapping with the keys " + ", ".join(_TOP_KEYS))
+        document.problem((), "an experiment is a mapping with the keys " + ", ".join(TOP_KEYS))
         document.raise_if_problems()
-    top = Section(document, (), document.value, _TOP_KEYS)
+    top = Section(document, (), document.value, TOP_KEYS)
+    _check_controls(top)
     configuration = _configuration(top, seed)
-    rng = random.Random(f"{configuration.seed}/method")
+    topic = configuration.topic
+    reader = _StepReader(
+        document=document,
+        reach=Reach(
+            nodes=nodes or node_names(configuration.controllers, configuration.brokers),
+            topic=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+        ),
+        rng=method_rng(configuration.seed),
+    )
     hypothesis = top.section("steady-state-hypothesis", ("title", "probes"))
-    probes = [_step(document, where, item) for where, item in hypothesis.items("probes")]
+    probes = [reader.step(where, item) for where, item in hypothesis.items("probes")]
     method: list[Step] = []
     for where, item in top.items("method"):
-        method.extend(_method_steps(document, where, item, rng))
-    rollbacks = [_step(document, where, item) for where, item in top.items("rollbacks")]
+        method.extend(reader.steps(where, item))
+    rollbacks = [reader.step(where, item) for where, item in top.items("rollbacks")]
     if not method and not document.problems:
         document.problem(("method",), "needs at least one action")
     if len(method) > STEPS_MAX:
@@ -210,44 +248,67 @@ def parse_experiment(path: str, text: str, *, seed: int | None = None) -> Experi
     return experiment
 
 
+def read_storm(arguments: Mapping[str, Any], reach: Reach, seed: int) -> list[Action]:
+    """The actions of a storm whose arguments Chaos Toolkit passes on. Raises ConfigError."""
+    document = Document(path="storm", value=arguments)
+    reader = _StepReader(document=document, reach=reach, rng=method_rng(seed))
+    storm = reader.storm(Section(document, (), arguments, _storm_keys()))
+    document.raise_if_problems()
+    return [] if storm is None else storm.draw("storm", reader.rng)
+
+
+def _storm_keys() -> list[str]:
+    return [*(key.name for key in STORM_KEYS), "faults"]
+
+
+def _check_controls(top: Section) -> None:
+    for where, item in top.items("controls"):
+        provider = item.get("provider") if isinstance(item, dict) else None
+        module = provider.get("module") if isinstance(provider, dict) else None
+        if module != CONTROL_MODULE:
+            top.document.problem(
+                where,
+                f"the only control is the module {CONTROL_MODULE}, got {module!r}; run other "
+                "controls with Chaos Toolkit itself",
+            )
+
+
 def _configuration(top: Section, seed: int | None) -> Configuration:
-    section = top.section("configuration", _CONFIGURATION_KEYS)
-    controllers = section.integer("controllers", 3, 1, 9)
-    brokers = section.integer("brokers", 3, 1, 99)
-    topic = section.section("topic", _TOPIC_KEYS)
-    replication_factor = topic.integer("replication_factor", min(3, brokers), 1, 99)
-    if replication_factor > brokers:
-        topic.problem("replication_factor", f"{replication_factor} needs as many brokers")
-    load = section.section("workload", _WORKLOAD_KEYS)
-    own_seed = section.integer("seed", 1, 0, 2**63 - 1)
+    numbers = [key.name for key in CONFIGURATION_KEYS]
+    section = top.section(
+        "configuration", [*numbers, "topic", "workload", "workloads", "promises", "settings"]
+    )
+    values = section.integers(CONFIGURATION_KEYS)
+    if seed is not None:
+        values["seed"] = seed
+    topic = _topic(section, values["brokers"])
+    load = section.section("workload", [key.name for key in LOAD_KEYS])
     return Configuration(
-        controllers=controllers,
-        brokers=brokers,
-        seed=own_seed if seed is None else seed,
-        topic=TopicPlan(
-            name=topic.text("name", "orders"),
-            partitions=topic.integer("partitions", 6, 1, 1_000),
-            replication_factor=replication_factor,
-            min_insync_replicas=topic.integer(
-                "min_insync_replicas", min(2, replication_factor), 1, max(1, replication_factor)
-            ),
-        ),
-        workload=WorkloadPlan(
-            records_per_second=load.integer("records_per_second", 1_000, 1, 20_000),
-            record_bytes=load.integer("record_bytes", 100, 24, 100_000),
-            delivery_timeout_ms=load.integer("delivery_timeout_ms", 30_000, 1_000, 600_000),
-            linger_ms=load.integer("linger_ms", 2, 0, 1_000),
-            topic_creations_per_second=load.integer("topic_creations_per_second", 0, 0, 50),
-        ),
-        workloads=_workloads(section, topic.text("name", "orders")),
+        **values,
+        topic=topic,
+        workload=WorkloadPlan(**load.integers(LOAD_KEYS)),
+        workloads=_workloads(section, topic.name),
+        promises=read_promises(section),
         settings=tuple(
             (key, str(value).lower() if isinstance(value, bool) else str(value))
             for key, value in section.mapping("settings").items()
         ),
-        warm_up_ms=section.integer("warm_up_ms", 2_000, 0, 600_000),
-        cool_down_ms=section.integer("cool_down_ms", 3_000, 0, 600_000),
-        start_timeout_ms=section.integer("start_timeout_ms", 60_000, 1_000, 600_000),
-        convergence_timeout_ms=section.integer("convergence_timeout_ms", 60_000, 1_000, 600_000),
+    )
+
+
+def _topic(configuration: Section, brokers: int) -> TopicPlan:
+    section = configuration.section("topic", ["name", *(key.name for key in TOPIC_KEYS)])
+    partitions, copies, in_sync = TOPIC_KEYS
+    factor = section.integer(copies.name, min(copies.default or 1, brokers), 1, copies.high)
+    if factor > brokers:
+        section.problem(copies.name, f"{factor} needs as many brokers; the cluster has {brokers}")
+    return TopicPlan(
+        name=section.text("name", "orders"),
+        **section.integers([partitions]),
+        replication_factor=factor,
+        min_insync_replicas=section.integer(
+            in_sync.name, min(in_sync.default or 1, factor), in_sync.low, factor
+        ),
     )
 
 
@@ -278,44 +339,82 @@ def _workloads(section: Section, load_topic: str) -> tuple[WorkloadKind, ...]:
     return tuple(plans)
 
 
-def _method_steps(document: Document, where: Path, item: Any, rng: random.Random) -> list[Step]:
-    provider = item.get("provider") if isinstance(item, dict) else None
-    if isinstance(provider, dict) and provider.get("func") == "storm":
-        return _storm(document, where, item, rng)
-    step = _step(document, where, item)
-    return [] if step is None else [step]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StepReader:
+    """Reads the steps of one document. Problems are noted in the document."""
 
+    document: Document
+    reach: Reach
+    rng: random.Random
 
-def _step(document: Document, where: Path, item: Any) -> Step | None:
-    """One action or probe; None if it is too invalid to build (its problem is recorded)."""
-    section = Section(document, where, item, _STEP_KEYS)
-    if not section.values:
-        if item is None or item == {}:
-            document.problem(where, "must be an action or a probe")
-        return None
-    kind = section.text("type", None)
-    if section.has("ref"):
-        section.problem("ref", "references to other steps are not supported; write the step out")
-    if kind not in ("action", "probe"):
-        section.problem("type", f"must be action or probe, got {kind!r}")
-        return None
-    name = section.text("name", None)
-    provider = section.section("provider", _PROVIDER_KEYS)
-    if provider.text("type", None) not in ("kvorum", ""):
-        provider.problem("type", "must be kvorum; run other providers with Chaos Toolkit itself")
-    func = provider.text("func", None)
-    known = LIVE_FAULTS if kind == "action" else PROBES
-    if func not in known:
-        refusal = why_not_live(func) if kind == "action" else None
-        if refusal is not None:
-            provider.problem("func", refusal)
-        elif func:
-            near = get_close_matches(func, list(known), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            provider.problem("func", f"unknown {kind} {func!r}; {hint}")
-        return None
-    before_ms, after_ms = _pauses(section)
-    if kind == "probe":
+    def steps(self, where: Path, item: Any) -> list[Step]:
+        """The steps of one item of the method: a storm is many."""
+        item = long_step(self.document, where, item, PROBES)
+        provider = item.get("provider") if isinstance(item, dict) else None
+        if isinstance(provider, dict) and provider.get("func") == "storm":
+            return self._storm_steps(where, item)
+        step = self._long_step(where, item) if item is not None else None
+        return [] if step is None else [step]
+
+    def step(self, where: Path, item: Any) -> Step | None:
+        """One action or probe; None if it is too invalid to build."""
+        item = long_step(self.document, where, item, PROBES)
+        return None if item is None else self._long_step(where, item)
+
+    def storm(self, section: Section) -> Storm | None:
+        """A storm by its arguments; None if one of them is invalid."""
+        before = len(self.document.problems)
+        values = section.integers(STORM_KEYS)
+        if values["pause_ms_max"] < values["pause_ms_min"]:
+            text = f"is less than pause_ms_min ({values['pause_ms_min']})"
+            section.problem("pause_ms_max", text)
+        items = section.items("faults")
+        if not items and len(self.document.problems) == before:
+            section.problem("faults", "needs at least one fault to draw from")
+        faults = [self._choice(where, item) for where, item in items]
+        if len(self.document.problems) > before:
+            return None
+        return Storm(**values, faults=tuple(fault for fault in faults if fault is not None))
+
+    def _choice(self, where: Path, item: Any) -> LiveFault | None:
+        item = long_choice(self.document, where, item)
+        section = Section(self.document, where, item, ("func", "arguments"))
+        return self._fault(section, section.text("func", None)) if section.values else None
+
+    def _long_step(self, where: Path, item: Any) -> Step | None:
+        section = Section(self.document, where, item, _STEP_KEYS)
+        if not section.values:
+            if item is None or item == {}:
+                self.document.problem(where, "must be an action or a probe")
+            return None
+        kind = section.text("type", None)
+        if section.has("ref"):
+            section.problem("ref", "references to other steps are not supported; write it out")
+            return None
+        if kind not in ("action", "probe"):
+            section.problem("type", f"must be action or probe, got {kind!r}")
+            return None
+        name = section.text("name", None)
+        provider = self._provider(section)
+        func = provider.text("func", None)
+        before_ms, after_ms = _pauses(section)
+        if kind == "action":
+            if section.has("tolerance"):
+                section.problem("tolerance", "only a probe has one")
+            fault = self._fault(provider, func)
+            background = section.flag("background", default=False)
+            if fault is None:
+                return None
+            return Action(
+                name=name,
+                fault=fault,
+                pause_before_ms=before_ms,
+                pause_after_ms=after_ms,
+                background=background,
+            )
+        if func not in PROBES:
+            self._unknown(provider, "probe", func, PROBES)
+            return None
         if provider.mapping("arguments"):
             provider.problem("arguments", f"the probe {func} takes none")
         return Probe(
@@ -325,35 +424,60 @@ def _step(document: Document, where: Path, item: Any) -> Step | None:
             pause_before_ms=before_ms,
             pause_after_ms=after_ms,
         )
-    if section.has("tolerance"):
-        section.problem("tolerance", "only a probe has one")
-    fault = _fault(provider, func)
-    if fault is None:
-        return None
-    return Action(
-        name=name,
-        fault=fault,
-        pause_before_ms=before_ms,
-        pause_after_ms=after_ms,
-        background=section.flag("background", default=False),
-    )
 
+    def _storm_steps(self, where: Path, item: Any) -> list[Step]:
+        section = Section(self.document, where, item, _STEP_KEYS)
+        name = section.text("name", None)
+        storm = self.storm(self._provider(section).section("arguments", _storm_keys()))
+        before_ms, after_ms = _pauses(section)
+        if storm is None:
+            return []
+        first, *others = storm.draw(name, self.rng)
+        first = dataclasses.replace(first, pause_before_ms=first.pause_before_ms + before_ms)
+        *others, last = first, *others
+        return [*others, dataclasses.replace(last, pause_after_ms=after_ms)]
 
-def _fault(provider: Section, func: str) -> LiveFault | None:
-    built = build_fault(func, provider.mapping("arguments"))
-    if isinstance(built, list):
-        place = (*provider.where, "arguments")
-        for problem in built:
+    def _provider(self, step: Section) -> Section:
+        provider = step.section("provider", _PROVIDER_KEYS)
+        kind = provider.text("type", None)
+        module = provider.values.get("module")
+        if kind == "python" and module != TOOLKIT_MODULE:
+            text = f"must be {TOOLKIT_MODULE}, got {module!r}; run others with Chaos Toolkit itself"
+            provider.problem("module", text)
+        elif kind not in ("python", "kvorum", ""):
+            text = f"must be python, got {kind!r}; run other providers with Chaos Toolkit itself"
+            provider.problem("type", text)
+        return provider
+
+    def _fault(self, section: Section, func: str) -> LiveFault | None:
+        """The fault `func` with a section's arguments; None if there is a problem."""
+        if func not in LIVE_FAULTS:
+            if (refusal := why_not_live(func)) is not None:
+                section.problem("func", refusal)
+            else:
+                self._unknown(section, "action", func, [*LIVE_FAULTS, "storm"])
+            return None
+        built = build_fault(func, section.mapping("arguments"))
+        problems = built if isinstance(built, list) else impossible_targets(built, self.reach)
+        place = (*section.where, "arguments")
+        for problem in problems:
             where = (*place, problem.key) if problem.key else place
-            provider.document.problem(where, problem.message)
-        return None
-    return built
+            self.document.problem(where, problem.message)
+        return None if isinstance(built, list) or problems else built
+
+    def _unknown(self, section: Section, kind: str, func: str, known: Iterable[str]) -> None:
+        if not func:
+            return
+        names = list(known)
+        near = get_close_matches(func, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+        section.problem("func", f"unknown {kind} {func!r}; {hint}")
 
 
 def _pauses(section: Section) -> tuple[int, int]:
     pauses = section.section("pauses", ("before", "after"))
-    before = pauses.number("before", 0.0, 0.0, _PAUSE_SECONDS_MAX)
-    after = pauses.number("after", 0.0, 0.0, _PAUSE_SECONDS_MAX)
+    before = pauses.number("before", 0.0, 0.0, PAUSE_SECONDS_MAX)
+    after = pauses.number("after", 0.0, 0.0, PAUSE_SECONDS_MAX)
     return round(before * 1000), round(after * 1000)
 
 
@@ -364,58 +488,20 @@ def _tolerance(section: Section) -> Tolerance | None:
     if _is_number(value):
         return Tolerance(values=(float(value),))
     if isinstance(value, list) and value and all(_is_number(item) for item in value):
+        if len(value) == 2:
+            # As in Chaos Toolkit: two numbers are bounds.
+            return Tolerance(low=float(value[0]), high=float(value[1]))
         return Tolerance(values=tuple(float(item) for item in value))
     if isinstance(value, dict) and value.get("type") == "range" and len(value) == 2:
         bounds = value.get("range")
         if isinstance(bounds, list) and len(bounds) == 2 and all(map(_is_number, bounds)):
             return Tolerance(low=float(bounds[0]), high=float(bounds[1]))
     section.problem(
-        "tolerance", "must be a number, a list of numbers, or {type: range, range: [low, high]}"
+        "tolerance",
+        "must be a number, the two bounds [low, high], a list of three or more numbers, or "
+        "{type: range, range: [low, high]}",
     )
     return None
-
-
-def _storm(document: Document, where: Path, item: Any, rng: random.Random) -> list[Step]:
-    """`count` actions drawn from `faults`, each after a random pause."""
-    section = Section(document, where, item, _STEP_KEYS)
-    name = section.text("name", None)
-    provider = section.section("provider", _PROVIDER_KEYS)
-    storm = provider.section("arguments", _STORM_KEYS)
-    count = storm.integer("count", 10, 1, STEPS_MAX)
-    pause_ms_min = storm.integer("pause_ms_min", 500, 0, 600_000)
-    pause_ms_max = storm.integer("pause_ms_max", 3_000, 0, 600_000)
-    if pause_ms_max < pause_ms_min:
-        storm.problem("pause_ms_max", f"is less than pause_ms_min ({pause_ms_min})")
-        return []
-    faults: list[LiveFault] = []
-    for place, entry in storm.items("faults"):
-        choice = Section(document, place, entry, ("func", "arguments"))
-        func = choice.text("func", None)
-        if func in LIVE_FAULTS:
-            fault = _fault(choice, func)
-            if fault is not None:
-                faults.append(fault)
-        elif (refusal := why_not_live(func)) is not None:
-            choice.problem("func", refusal)
-        elif func:
-            near = get_close_matches(func, list(LIVE_FAULTS), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            choice.problem("func", f"unknown action {func!r}{hint}")
-    if not faults:
-        storm.problem("faults", "needs at least one fault to draw from")
-        return []
-    before_ms, after_ms = _pauses(section)
-    steps: list[Step] = [
-        Action(
-            name=f"{name}-{number + 1}",
-            fault=rng.choice(faults),
-            pause_before_ms=rng.randint(pause_ms_min, pause_ms_max)
-            + (before_ms if number == 0 else 0),
-            pause_after_ms=after_ms if number == count - 1 else 0,
-        )
-        for number in range(count)
-    ]
-    return steps
 
 
 def _check_places(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
+from kvorum.chaos.experiment.reach import NodeNames
 from kvorum.chaos.experiment.report import RUN_FILE, write_report
 from kvorum.chaos.experiment.scenario import Configuration, Experiment, load_experiment
 from kvorum.chaos.experiment.workloads import workload_name
@@ -98,8 +99,8 @@ def run(
     output_dir that already has a run, and KvorumError if the run could not be carried out. A broken
     guarantee of the cluster is not an exception but a verdict.
     """
-    experiment = load_experiment(experiment_path, seed=seed)
     choice = choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned)
+    experiment = load_experiment(experiment_path, seed=seed, nodes=_nodes_of(choice))
     refuse_what_cannot_be(experiment, choice)
     experiment = dataclasses.replace(
         experiment, configuration=configuration_for(choice, experiment.configuration)
@@ -152,6 +153,12 @@ def finish(run_dir: str) -> RunResult:
         report_html=report.html_file,
         rerun=report.rerun,
     )
+
+
+def _nodes_of(choice: SystemChoice) -> NodeNames | None:
+    """The nodes of an attached cluster; None where the experiment decides them."""
+    file = choice.attached
+    return None if file is None else NodeNames(controllers=file.controllers, brokers=file.brokers)
 
 
 def _no_progress(_: str) -> None:
