@@ -130,6 +130,22 @@ def parse_target(text: str) -> Target:
     return Target(kind=kind)
 
 
+def target_pattern() -> str:
+    """A regular expression of the texts that parse_target reads."""
+    plain = [
+        kind.value for kind in TargetKind if kind not in (TargetKind.NODE, *_SCOPED, *_PARTITIONED)
+    ]
+    shares = "|".join(kind.value for kind in _SCOPED)
+    replicas = "|".join(kind.value for kind in _PARTITIONED)
+    parts = [
+        _NODE_NAME.pattern,
+        *plain,
+        f"({shares})(:({'|'.join(_SCOPES)}))?",
+        f"({replicas}):{_PARTITION.pattern}",
+    ]
+    return f"^({'|'.join(parts)})$"
+
+
 def resolve(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
     """The node names that the target matches now, in a fixed order.
 

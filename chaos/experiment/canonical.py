@@ -22,8 +22,10 @@ def to_toolkit(path: str, text: str, probes: Iterable[str]) -> str:
     whole["controls"] = CONTROLS
     hypothesis = whole.get("steady-state-hypothesis")
     if hypothesis is not None:
-        hypothesis.setdefault("title", "steady state")
-        hypothesis["probes"] = _ordered_all(document, hypothesis.get("probes"), known)
+        whole["steady-state-hypothesis"] = {
+            "title": hypothesis.get("title", "steady state"),
+            "probes": _ordered_all(document, hypothesis.get("probes"), known),
+        }
     whole["method"] = _ordered_all(document, given.get("method"), known)
     if given.get("rollbacks"):
         whole["rollbacks"] = _ordered_all(document, given["rollbacks"], known)

@@ -212,15 +212,9 @@ def parse_experiment(
     top = Section(document, (), document.value, TOP_KEYS)
     _check_controls(top)
     configuration = _configuration(top, seed)
-    topic = configuration.topic
     reader = _StepReader(
         document=document,
-        reach=Reach(
-            nodes=nodes or node_names(configuration.controllers, configuration.brokers),
-            topic=topic.name,
-            partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-        ),
+        reach=reach_of(configuration, nodes),
         rng=method_rng(configuration.seed),
     )
     hypothesis = top.section("steady-state-hypothesis", ("title", "probes"))
@@ -248,13 +242,26 @@ def parse_experiment(
     return experiment
 
 
-def read_storm(arguments: Mapping[str, Any], reach: Reach, seed: int) -> list[Action]:
+def reach_of(configuration: Configuration, nodes: NodeNames | None = None) -> Reach:
+    """What targets can be in a cluster of that configuration, or in one of those nodes."""
+    topic = configuration.topic
+    return Reach(
+        nodes=nodes or node_names(configuration.controllers, configuration.brokers),
+        topic=topic.name,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+    )
+
+
+def read_storm(
+    name: str, arguments: Mapping[str, Any], reach: Reach, rng: random.Random
+) -> list[Action]:
     """The actions of a storm whose arguments Chaos Toolkit passes on. Raises ConfigError."""
-    document = Document(path="storm", value=arguments)
-    reader = _StepReader(document=document, reach=reach, rng=method_rng(seed))
+    document = Document(path=name, value=arguments)
+    reader = _StepReader(document=document, reach=reach, rng=rng)
     storm = reader.storm(Section(document, (), arguments, _storm_keys()))
     document.raise_if_problems()
-    return [] if storm is None else storm.draw("storm", reader.rng)
+    return [] if storm is None else storm.draw(name, rng)
 
 
 def _storm_keys() -> list[str]:
