@@ -13,6 +13,7 @@ from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.controller.retry_queue import RetryQueue, Unacknowledged
 from kvorum.broker.partition.isr import Reaction
 from kvorum.broker.partition.replica import Replica
+from kvorum.metadata.image.image import TopicIdPartition
 from kvorum.metadata.requests.controller_requests import (
     AlteredPartition,
     AlterPartition,
@@ -26,8 +27,6 @@ REFUSED_PAUSE_MS = 250
 """Pause of a partition after a refused proposal. Without it, a follower that may not join yet would
 cause a request to the controller with each of its fetches."""
 
-PartitionKey = tuple[bytes, int]
-"""Topic id and partition id."""
 
 Proposed = tuple[Replica, IsrProposal]
 
@@ -41,10 +40,10 @@ class AlterPartitionManager:
         self._broker_id = broker_id
         self._controller = controller
         self._now_ms = now_ms
-        self._queue: RetryQueue[PartitionKey, Proposed] = RetryQueue(
+        self._queue: RetryQueue[TopicIdPartition, Proposed] = RetryQueue(
             self._send, batch_max=PROPOSALS_PER_REQUEST_MAX, name="alter-partition"
         )
-        self._not_before_ms: dict[PartitionKey, int] = {}
+        self._not_before_ms: dict[TopicIdPartition, int] = {}
 
     def propose_expand(self, replica: Replica) -> None:
         """A fetch showed that a follower has caught up: propose to add it to the ISR."""
@@ -92,8 +91,8 @@ class AlterPartitionManager:
         await self._queue.stop()
 
     async def _send(
-        self, proposals: Mapping[PartitionKey, Proposed]
-    ) -> Unacknowledged[PartitionKey, Proposed]:
+        self, proposals: Mapping[TopicIdPartition, Proposed]
+    ) -> Unacknowledged[TopicIdPartition, Proposed]:
         reply = await self._controller.request(
             ALTER_PARTITION,
             AlterPartition(
@@ -120,7 +119,11 @@ class AlterPartitionManager:
         return Unacknowledged(again)
 
     def _on_answer(
-        self, key: PartitionKey, replica: Replica, proposal: IsrProposal, answer: AlteredPartition
+        self,
+        key: TopicIdPartition,
+        replica: Replica,
+        proposal: IsrProposal,
+        answer: AlteredPartition,
     ) -> bool:
         """Apply one answer; True if the proposal must be sent again."""
         if replica.is_closed:

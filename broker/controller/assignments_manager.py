@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.controller.retry_queue import RetryQueue, Unacknowledged
+from kvorum.metadata.image.image import TopicIdPartition
 from kvorum.metadata.requests.directory_requests import AssignReplicas, ReplicaDirectory
 from kvorum.metadata.rpc.calls import ASSIGN_REPLICAS
 from kvorum.runtime.errors import Rejected
@@ -20,9 +21,6 @@ _log = logging.getLogger(__name__)
 REPLICAS_PER_REQUEST_MAX = 2_000
 """As many as Kafka sends in one request."""
 
-PartitionKey = tuple[bytes, int]
-"""Topic id and partition id."""
-
 
 class AssignmentsManager:
     """The replica directories that the controller does not know yet."""
@@ -30,15 +28,15 @@ class AssignmentsManager:
     def __init__(self, *, broker_id: int, controller: Controller) -> None:
         self._broker_id = broker_id
         self._controller = controller
-        self._queue: RetryQueue[PartitionKey, bytes] = RetryQueue(
+        self._queue: RetryQueue[TopicIdPartition, bytes] = RetryQueue(
             self._send, batch_max=REPLICAS_PER_REQUEST_MAX, name="assignments"
         )
 
-    def assign(self, key: PartitionKey, directory_id: bytes) -> None:
+    def assign(self, key: TopicIdPartition, directory_id: bytes) -> None:
         """Report that the replica lies in that directory; LOST_DIRECTORY: it cannot be read."""
         self._queue.put(key, directory_id)
 
-    def forget(self, key: PartitionKey) -> None:
+    def forget(self, key: TopicIdPartition) -> None:
         """Report nothing more of a replica that was deleted."""
         self._queue.forget(key)
 
@@ -46,8 +44,8 @@ class AssignmentsManager:
         await self._queue.stop()
 
     async def _send(
-        self, directories: Mapping[PartitionKey, bytes]
-    ) -> Unacknowledged[PartitionKey, bytes]:
+        self, directories: Mapping[TopicIdPartition, bytes]
+    ) -> Unacknowledged[TopicIdPartition, bytes]:
         reply = await self._controller.request(
             ASSIGN_REPLICAS,
             AssignReplicas(

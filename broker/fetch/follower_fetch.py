@@ -27,6 +27,7 @@ from kvorum.broker.metadata_answers.suspects import Suspects
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
+from kvorum.metadata.image.image import TopicIdPartition
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.tasks import TaskGroup, report_failure
@@ -50,7 +51,6 @@ ANSWER_BYTES_MAX = (1 << 31) - 1
 """As in Kafka. A partition's first batch is sent whole whatever the request's limit, and may be as
 large as max.message.bytes. Memory is allocated as the bytes arrive."""
 
-Key = tuple[bytes, int]
 PeerAddress = Callable[[int], tuple[str, int] | None]
 Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[socket.socket]]
 """Returns a non-blocking socket connected to an address. Raises OSError, TimeoutError."""
@@ -81,7 +81,7 @@ class ReplicaFetcherManager:
         self._connect = connect
         self._starts = LogStartAcks(on_directory_error)
         self._by_leader: dict[int, ReplicaFetcher] = {}
-        self._leader_of: dict[Key, int] = {}
+        self._leader_of: dict[TopicIdPartition, int] = {}
         self.suspects = Suspects(clock.monotonic_ms)
         self._is_started = False
         self._tasks = TaskGroup(report_failure)
@@ -100,7 +100,7 @@ class ReplicaFetcherManager:
         self._leader_of.clear()
         await self._starts.stop()
 
-    def follow(self, key: Key, replica: Replica, leader: int) -> None:
+    def follow(self, key: TopicIdPartition, replica: Replica, leader: int) -> None:
         """Fetch for `replica` from `leader` from now on, with the replica's current leader
         epoch."""
         if self._leader_of.get(key, leader) != leader:
@@ -132,15 +132,15 @@ class ReplicaFetcherManager:
         """The brokers that this broker fetches or has fetched from."""
         return self._by_leader.keys()
 
-    def is_following(self, key: Key, leader: int) -> bool:
+    def is_following(self, key: TopicIdPartition, leader: int) -> bool:
         return self._leader_of.get(key) == leader
 
-    def unfollow(self, key: Key) -> None:
+    def unfollow(self, key: TopicIdPartition) -> None:
         leader = self._leader_of.pop(key, None)
         if leader is not None:
             self._by_leader[leader].session.remove(key)
 
-    def report_log_start(self, key: Key) -> None:
+    def report_log_start(self, key: TopicIdPartition) -> None:
         """Report to the leader that retention moved the start of a follower's log: DeleteRecords
         may wait for it."""
         leader = self._leader_of.get(key)

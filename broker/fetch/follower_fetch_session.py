@@ -17,6 +17,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
+from kvorum.metadata.image.image import TopicIdPartition
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData, ErrorCode, WireError
 from kvorum.storage.format.batch import BatchError, read_header
@@ -35,7 +36,6 @@ THROTTLE_WAIT_MAX_MS = 1_000
 """Partitions held back by the quota are checked again after this time: the rate may have been
 raised."""
 
-Key = tuple[bytes, int]
 Listed = list[tuple[bytes, list[FetchPartition]]]
 
 
@@ -84,12 +84,12 @@ class FollowerFetchSession:
         self._quota = quota
         self._on_resume = on_resume
         self._starts = starts
-        self._unsaved: dict[Key, Followed] = {}
+        self._unsaved: dict[TopicIdPartition, Followed] = {}
         """Partitions whose log start has moved; the leader is told once the new start is on
         disk."""
-        self._partitions: dict[Key, Followed] = {}
-        self._changed: dict[Key, Followed] = {}
-        self._forgotten: dict[Key, None] = {}
+        self._partitions: dict[TopicIdPartition, Followed] = {}
+        self._changed: dict[TopicIdPartition, Followed] = {}
+        self._forgotten: dict[TopicIdPartition, None] = {}
         self.session_id = 0
         self._opening = 0
         """Number of the latest request that opens a session."""
@@ -120,7 +120,7 @@ class FollowerFetchSession:
 
     # --- partitions --------------------------------------------------------------------------
 
-    def add(self, key: Key, replica: Replica) -> None:
+    def add(self, key: TopicIdPartition, replica: Replica) -> None:
         """Follow the leader, or follow it in a new leader epoch."""
         followed = self._partitions.get(key)
         if followed is None:
@@ -131,13 +131,13 @@ class FollowerFetchSession:
         self._changed[key] = followed
         self._forgotten.pop(key, None)
 
-    def report_log_start(self, key: Key) -> None:
+    def report_log_start(self, key: TopicIdPartition) -> None:
         """The log's start has moved without the leader; the next request reports it."""
         followed = self._partitions.get(key)
         if followed is not None and followed.resume is None:
             self._changed[key] = followed
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: TopicIdPartition) -> None:
         followed = self._partitions.pop(key, None)
         self._changed.pop(key, None)
         if followed is not None:
@@ -264,7 +264,9 @@ class FollowerFetchSession:
             # The leader granted no session: every request is a full one.
             self.reset()
 
-    def _apply(self, key: Key, followed: Followed, part: ReplicaAnswer, view: memoryview) -> None:
+    def _apply(
+        self, key: TopicIdPartition, followed: Followed, part: ReplicaAnswer, view: memoryview
+    ) -> None:
         replica = followed.replica
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             # The leader no longer has the records that this replica lacks. Either everything here
@@ -306,7 +308,7 @@ class FollowerFetchSession:
         if has_moved:
             self._changed[key] = followed
 
-    def _restart(self, key: Key, followed: Followed, part: ReplicaAnswer) -> None:
+    def _restart(self, key: TopicIdPartition, followed: Followed, part: ReplicaAnswer) -> None:
         """Drop the log's records and start where the leader's log starts: this log shares nothing
         with it."""
         replica, offset = followed.replica, max(part.log_start_offset, 0)
@@ -338,7 +340,7 @@ class FollowerFetchSession:
             if followed.resume is None and _is_throttled(followed.replica):
                 self._leave(key, followed, delay_ms)
 
-    def _refuse(self, key: Key, followed: Followed, reason: str) -> None:
+    def _refuse(self, key: TopicIdPartition, followed: Followed, reason: str) -> None:
         """The leader sent records that do not fit this log or are damaged. Ask again: they may
         have been damaged on the way. If not, the second request makes the leader check its own
         records."""
@@ -365,7 +367,7 @@ class FollowerFetchSession:
             followed.refused = ""
         followed.failures = 0
 
-    def _pause(self, key: Key, followed: Followed, max_ms: int | None = None) -> None:
+    def _pause(self, key: TopicIdPartition, followed: Followed, max_ms: int | None = None) -> None:
         """Pause a partition that failed."""
         delay_ms = min(
             FAILURE_FIRST_MS << min(followed.failures, 16),
@@ -374,7 +376,7 @@ class FollowerFetchSession:
         followed.failures += 1
         self._leave(key, followed, delay_ms)
 
-    def _leave(self, key: Key, followed: Followed, delay_ms: int) -> None:
+    def _leave(self, key: TopicIdPartition, followed: Followed, delay_ms: int) -> None:
         """Take the partition out of the session for `delay_ms`."""
         self._changed.pop(key, None)
         if followed.is_in_session:
@@ -386,7 +388,7 @@ class FollowerFetchSession:
             delay_ms / 1000, self._resume, key, followed
         )
 
-    def _resume(self, key: Key, followed: Followed) -> None:
+    def _resume(self, key: TopicIdPartition, followed: Followed) -> None:
         self._end_pause(followed)
         if self._partitions.get(key) is followed:
             self._forgotten.pop(key, None)

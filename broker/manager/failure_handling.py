@@ -16,9 +16,9 @@ from typing import Protocol
 from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory, is_disk_fault
-from kvorum.broker.manager.replica_registry import Key, ReplicaRegistry, ReplicaWithoutLog
+from kvorum.broker.manager.replica_registry import ReplicaRegistry, ReplicaWithoutLog
 from kvorum.broker.partition.replica import Replica
-from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.image import PartitionImage, TopicIdPartition
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.log.checkpoints import PARTITION_METADATA
@@ -86,7 +86,11 @@ class ReplicaFailures:
             self.on_directory_error(replica.log_dir, failure, "mark of damage")
 
     def on_open_failed(
-        self, key: Key, name: str, log_dir: LogDirectory, failure: OSError | CorruptData
+        self,
+        key: TopicIdPartition,
+        name: str,
+        log_dir: LogDirectory,
+        failure: OSError | CorruptData,
     ) -> None:
         """Handle a log that could not be opened. name: of its folder."""
         # PARTITION_METADATA: the folder belongs to another topic or has no topic id; that error
@@ -128,7 +132,7 @@ class ReplicaFailures:
     # --- what the controller is told ---------------------------------------------------------
 
     def report_directory_if_changed(
-        self, key: Key, replica: Replica, image: PartitionImage
+        self, key: TopicIdPartition, replica: Replica, image: PartitionImage
     ) -> None:
         """Report the replica's directory to the controller if the metadata names another one."""
         want = self._placement_of(replica.log_dir)
@@ -136,7 +140,7 @@ class ReplicaFailures:
             want = LOST_DIRECTORY
         self._tell_if_new(key, want, image)
 
-    def report_missing_replica(self, key: Key, image: PartitionImage) -> None:
+    def report_missing_replica(self, key: TopicIdPartition, image: PartitionImage) -> None:
         """As `report_directory_if_changed`, for a replica without a log."""
         told = image.directory_of(self._manager.broker_id)
         own = self._manager.directories.by_id(told)
@@ -145,7 +149,7 @@ class ReplicaFailures:
             # or an online one in which its folder is missing.
             self._report_directory(key, LOST_DIRECTORY)
 
-    def _tell_if_new(self, key: Key, want: bytes, image: PartitionImage) -> None:
+    def _tell_if_new(self, key: TopicIdPartition, want: bytes, image: PartitionImage) -> None:
         told = image.directory_of(self._manager.broker_id)
         if want == told:
             return
@@ -153,7 +157,7 @@ class ReplicaFailures:
         if not (is_understood and self._manager.directories.is_single):
             self._report_directory(key, want)
 
-    def _report_directory(self, key: Key, directory_id: bytes) -> None:
+    def _report_directory(self, key: TopicIdPartition, directory_id: bytes) -> None:
         if directory_id != UNASSIGNED_DIRECTORY:
             self._manager.assignments.assign(key, directory_id)
 
@@ -199,7 +203,7 @@ class ReplicaFailures:
             replica.log.abandon()
             self.on_directory_error(log_dir, failure, "removal")
 
-    def delete_broken(self, key: Key, broken: ReplicaWithoutLog | None) -> None:
+    def delete_broken(self, key: TopicIdPartition, broken: ReplicaWithoutLog | None) -> None:
         """As `delete`, for a replica without a log."""
         if broken is None or broken.log_dir is None or broken.log_dir.is_offline:
             return

@@ -20,7 +20,6 @@ from kvorum.broker.fetch.fetch_services import FetchServices
 from kvorum.broker.fetch.fetch_sessions import SessionCache
 from kvorum.broker.fetch.follower_fetch import (
     Connect,
-    Key,
     PeerAddress,
     ReplicaFetcherManager,
     connect_tcp,
@@ -47,6 +46,7 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import (
     ClusterImage,
     PartitionImage,
+    TopicIdPartition,
 )
 from kvorum.metadata.image.records import NO_LEADER
 from kvorum.runtime.clock import SYSTEM_CLOCK, Clock
@@ -203,7 +203,7 @@ class ReplicaManager:
         for replica in reconfigured:
             minimum = self.configs.of_topic(replica.core.topic).min_insync_replicas
             replica.core.min_insync_replicas = minimum
-        led: set[Key] = set()
+        led: set[TopicIdPartition] = set()
         for action in plan(before, image, self.broker_id, delta):
             key = (action.topic_id, action.partition_id)
             match action:
@@ -226,7 +226,9 @@ class ReplicaManager:
         for listener in self.image_listeners:
             listener(delta, image)
 
-    def _lead(self, key: Key, topic: str, image: PartitionImage, before: ClusterImage) -> None:
+    def _lead(
+        self, key: TopicIdPartition, topic: str, image: PartitionImage, before: ClusterImage
+    ) -> None:
         replica = self._opener.open(key, topic, image, before)
         if replica is None:
             return
@@ -240,7 +242,9 @@ class ReplicaManager:
         self.isr.reconsider(replica)
         self.registry.notify_observer(replica)
 
-    def _follow(self, key: Key, topic: str, image: PartitionImage, before: ClusterImage) -> None:
+    def _follow(
+        self, key: TopicIdPartition, topic: str, image: PartitionImage, before: ClusterImage
+    ) -> None:
         replica = self._opener.open(key, topic, image, before)
         if replica is None:
             return
@@ -254,7 +258,7 @@ class ReplicaManager:
             self.fetchers.follow(key, replica, image.leader)
         self.registry.notify_observer(replica)
 
-    def _delete(self, key: Key) -> None:
+    def _delete(self, key: TopicIdPartition) -> None:
         self.fetchers.unfollow(key)
         self.assignments.forget(key)
         self.failures.delete_broken(key, self.registry.remove_broken(key))

@@ -19,13 +19,13 @@ from kvorum.broker.log_dirs.log_directories import (
 from kvorum.broker.log_dirs.replica_store import OpenedLog
 from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.manager.failure_handling import ReplicaFailures
-from kvorum.broker.manager.replica_registry import Key, ReplicaRegistry, ReplicaWithoutLog
+from kvorum.broker.manager.replica_registry import ReplicaRegistry, ReplicaWithoutLog
 from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.broker.partition.partition import Partition
 from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import TopicConfig
-from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicIdPartition
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
@@ -61,7 +61,7 @@ class ReplicaOpener:
         self._clock = clock
 
     def open(
-        self, key: Key, topic: str, image: PartitionImage, before: ClusterImage
+        self, key: TopicIdPartition, topic: str, image: PartitionImage, before: ClusterImage
     ) -> Replica | None:
         """The replica, opened if needed; None if its log cannot be opened.
 
@@ -119,7 +119,7 @@ class ReplicaOpener:
                     self._failures.on_directory_error(item, failure, "removal")
 
     def _place(
-        self, key: Key, name: str, image: PartitionImage, before: ClusterImage
+        self, key: TopicIdPartition, name: str, image: PartitionImage, before: ClusterImage
     ) -> LogDirectory | Unplaced:
         """The directory of a replica, or the reason why it has none."""
         partition_before = before.partition(*key)
@@ -135,7 +135,12 @@ class ReplicaOpener:
         )
 
     def _make(
-        self, key: Key, topic: str, config: TopicConfig, opened: OpenedLog, log_dir: LogDirectory
+        self,
+        key: TopicIdPartition,
+        topic: str,
+        config: TopicConfig,
+        opened: OpenedLog,
+        log_dir: LogDirectory,
     ) -> Replica:
         """The replica of a log that was just opened in `log_dir`."""
         topic_id, partition_id = key

@@ -14,12 +14,9 @@ from typing import NamedTuple
 from kvorum.broker.fetch.fetch_sessions import Watched
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.partition.replica import Replica, ReplicaObserver
-from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, TopicIdPartition
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
-
-Key = tuple[bytes, int]
-"""Topic id and partition id."""
 
 
 class ReplicaWithoutLog(NamedTuple):
@@ -42,9 +39,9 @@ class ReplicaRegistry:
 
     def __init__(self) -> None:
         self.image: ClusterImage = EMPTY_IMAGE
-        self._replicas: dict[Key, Replica] = {}
-        self._with_files: dict[Key, Replica] = {}
-        self._broken: dict[Key, ReplicaWithoutLog] = {}
+        self._replicas: dict[TopicIdPartition, Replica] = {}
+        self._with_files: dict[TopicIdPartition, Replica] = {}
+        self._broken: dict[TopicIdPartition, ReplicaWithoutLog] = {}
         self._observers: dict[str, ReplicaObserver] = {}
 
     # --- look-up -----------------------------------------------------------------------------
@@ -52,7 +49,7 @@ class ReplicaRegistry:
     def all(self) -> list[Replica]:
         return list(self._replicas.values())
 
-    def items(self) -> ItemsView[Key, Replica]:
+    def items(self) -> ItemsView[TopicIdPartition, Replica]:
         """Every replica with its key; not to be used across an await."""
         return self._replicas.items()
 
@@ -66,10 +63,10 @@ class ReplicaRegistry:
         """Replicas whose logs could not be opened."""
         return list(self._broken.values())
 
-    def get(self, key: Key) -> Replica | None:
+    def get(self, key: TopicIdPartition) -> Replica | None:
         return self._replicas.get(key)
 
-    def get_broken(self, key: Key) -> ReplicaWithoutLog | None:
+    def get_broken(self, key: TopicIdPartition) -> ReplicaWithoutLog | None:
         return self._broken.get(key)
 
     def find(self, topic_id: bytes, partition_id: int) -> Replica | None:
@@ -80,7 +77,7 @@ class ReplicaRegistry:
         topic_id = self.image.topic_ids.get(topic)
         return None if topic_id is None else self._replicas.get((topic_id, partition_id))
 
-    def among(self, keys: Iterable[Key]) -> list[Replica]:
+    def among(self, keys: Iterable[TopicIdPartition]) -> list[Replica]:
         """The replicas of those keys, as far as this broker has them."""
         return [self._replicas[key] for key in keys if key in self._replicas]
 
@@ -130,10 +127,10 @@ class ReplicaRegistry:
 
     # --- changes by the replica manager ------------------------------------------------------
 
-    def add(self, key: Key, replica: Replica) -> None:
+    def add(self, key: TopicIdPartition, replica: Replica) -> None:
         self._replicas[key] = replica
 
-    def add_broken(self, key: Key, broken: ReplicaWithoutLog) -> None:
+    def add_broken(self, key: TopicIdPartition, broken: ReplicaWithoutLog) -> None:
         """Add a replica whose log could not be opened."""
         self._broken[key] = broken
 
@@ -141,12 +138,12 @@ class ReplicaRegistry:
         """The replica has a log on disk from now on."""
         self._with_files[replica.core.topic_id, replica.core.partition_id] = replica
 
-    def remove(self, key: Key) -> Replica | None:
+    def remove(self, key: TopicIdPartition) -> Replica | None:
         """The replica of that key, which is found no longer; None if there is none."""
         self._with_files.pop(key, None)
         return self._replicas.pop(key, None)
 
-    def remove_broken(self, key: Key) -> ReplicaWithoutLog | None:
+    def remove_broken(self, key: TopicIdPartition) -> ReplicaWithoutLog | None:
         return self._broken.pop(key, None)
 
     def clear(self) -> None:

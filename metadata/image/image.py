@@ -22,6 +22,10 @@ from kvorum.metadata.image.records import (
     ScramCredential,
 )
 
+#: The id of a topic and a partition's number: what a partition is known by. A name may be given to
+#: another topic later.
+TopicIdPartition = tuple[bytes, int]
+
 #: Kafka's numbers of config resources.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kvorum.chaos.experiment.history import read_history
 from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.systems.kafka_jars import broker_config_names
 from kvorum.runtime.errors import ConfigError
@@ -62,9 +63,9 @@ def test_an_experiment_runs_against_kafka_with_links_between_controllers_cut(tmp
     assert record["system"]["version"].startswith("4.")
     assert result.rerun.endswith(" --system kafka")
     quorum = [
-        event["value"]
-        for event in map(json.loads, (run_dir / "history.jsonl").read_text().splitlines())
-        if event["f"] == "observe" and event["value"]["what"] == "quorum" and not event.get("error")
+        event.details
+        for event in read_history(str(run_dir / "history.jsonl"))
+        if event.f == "observe" and event.details["what"] == "quorum" and event.error is None
     ]
     # The cut elected another controller: no connection between controllers passes the proxies by.
     assert {status["leader_epoch"] for status in quorum} >= {1, 2}, quorum

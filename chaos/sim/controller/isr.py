@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kvorum.metadata.image.image import ClusterImage, PartitionImage
+from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicIdPartition
 from kvorum.metadata.requests.controller_requests import AlterPartition, IsrProposal
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ FALSE_ALARMS = 0.01
 
 OLD_FOLLOWERS = 0.05
 """Share of checks in which a leader uses the broker epoch of a follower's previous process."""
-
-Key = tuple[bytes, int]
 
 
 class Follower(Protocol):
@@ -81,7 +79,7 @@ class IsrProposals:
     def __init__(self, process: LeadingProcess, rng: random.Random) -> None:
         self._process = process
         self._rng = rng
-        self._in_flight: set[Key] = set()
+        self._in_flight: set[TopicIdPartition] = set()
         self._sent: deque[AlterPartition] = deque(maxlen=REMEMBERED_MAX)
 
     def propose(self) -> None:
@@ -121,7 +119,7 @@ class IsrProposals:
         forget: Callable[[Any], None] = partial(self._forget, keys)
         process.ask(request, forget)
 
-    def _forget(self, keys: set[Key], _: Any) -> None:
+    def _forget(self, keys: set[TopicIdPartition], _: Any) -> None:
         self._in_flight -= keys
 
     def _wanted(
@@ -145,7 +143,7 @@ class IsrProposals:
 
     def _proposal(
         self,
-        key: Key,
+        key: TopicIdPartition,
         partition: PartitionImage,
         members: tuple[int, ...],
         reachable: dict[int, int],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvorum.chaos.sim.kernel.checks import check
 from kvorum.metadata.controller.decide.eligible_brokers import min_isr_of
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
-from kvorum.metadata.image.image import ClusterImage, PartitionImage
+from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicIdPartition
 from kvorum.metadata.image.records import (
     NO_LEADER,
     RECOVERING,
@@ -36,7 +36,6 @@ from kvorum.metadata.requests.controller_requests import (
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.history import Attempt
 
-Key = tuple[bytes, int]
 
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -52,7 +51,7 @@ class RecordChecks:
         self._topic_ids: set[bytes] = set()
         self._broker_epochs: dict[int, int] = {}
         self._next_producer_id = 0
-        self._epochs: dict[Key, tuple[int, int]] = {}
+        self._epochs: dict[TopicIdPartition, tuple[int, int]] = {}
 
     def on_record(
         self,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
 from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, View
-from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicIdPartition
 from kvorum.metadata.image.records import RECOVERING
 from kvorum.storage.format.batch import iter_headers, iter_records
 from kvorum.storage.log.log import Log
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1 << 20
 
-Key = tuple[bytes, int]
 Seen = tuple[int, int, bool, int, int, int, int]
 
 
@@ -54,13 +53,13 @@ class Watch:
     `topic-partition`, the highest offset that DeleteRecords asked for, with any outcome."""
 
     def __init__(self, world: WatchedWorld) -> None:
-        self.histories: dict[Key, PartitionHistory] = {}
+        self.histories: dict[TopicIdPartition, PartitionHistory] = {}
         self.tally: Counter[str] = Counter()
         self.deletions: dict[str, int] = {}
         self._world = world
         self._image: ClusterImage = EMPTY_IMAGE
         self._images_seen = 1
-        self._seen: dict[tuple[int, Key], Seen] = {}
+        self._seen: dict[tuple[int, TopicIdPartition], Seen] = {}
         self._disks: dict[int, bytes] = {}
 
     # --- actions of brokers ------------------------------------------------------------------
@@ -131,7 +130,7 @@ class Watch:
                     self._on_partition((topic_id, partition_id), name, was, partition)
 
     def _on_partition(
-        self, key: Key, name: str, before: PartitionImage | None, now: PartitionImage
+        self, key: TopicIdPartition, name: str, before: PartitionImage | None, now: PartitionImage
     ) -> None:
         history = self.histories.get(key)
         if history is None:

@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 
 from kvorum.metadata.controller.decide import Decision
 from kvorum.metadata.controller.decide.eligible_brokers import EligibleBrokers, eligible_brokers
-from kvorum.metadata.controller.decide.partition_change import Key, dropped
-from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.controller.decide.partition_change import dropped
+from kvorum.metadata.image.image import ClusterImage, TopicIdPartition
 from kvorum.metadata.image.records import (
     NO_LEADER,
     BrokerRegistrationChange,
@@ -61,7 +61,7 @@ class BrokerFencing:
     unseen: tuple[bytes, ...]
     led: tuple[Piece, ...] = ()
     followed: tuple[Piece, ...] = ()
-    stuck: frozenset[Key] = frozenset()
+    stuck: frozenset[TopicIdPartition] = frozenset()
 
     def note(self, records: Iterable[Record]) -> BrokerFencing:
         """Note the records of other decisions: topics in which they put the broker are searched

@@ -23,11 +23,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kvorum.metadata.controller.decide.eligible_brokers import ElectionRules
-from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.image import PartitionImage, TopicIdPartition
 from kvorum.metadata.image.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChange
-
-Key = tuple[bytes, int]
-"""Topic id and partition id."""
 
 Replicas = tuple[int, ...]
 
@@ -74,7 +71,10 @@ _NOTHING = (None,) * 8
 
 
 def change(
-    key: Key, partition: PartitionImage, partition_target: PartitionTarget, rules: ElectionRules
+    key: TopicIdPartition,
+    partition: PartitionImage,
+    partition_target: PartitionTarget,
+    rules: ElectionRules,
 ) -> PartitionChange | None:
     """The record that makes the requested changes, None if nothing changes. partition_target.isr
     must not be empty."""
@@ -142,7 +142,7 @@ def without(partition: PartitionImage, broker_id: int, *, is_lost: bool = False)
 
 
 def dropped(
-    key: Key,
+    key: TopicIdPartition,
     partition: PartitionImage,
     broker_id: int,
     rules: ElectionRules,
