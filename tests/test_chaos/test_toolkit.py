@@ -73,7 +73,7 @@ def test_chaos_toolkit_accepts_the_canonical_form_and_refuses_a_misspelt_argumen
     path.write_text(to_toolkit("x.yaml", SHORT, PROBES))
     ensure_experiment_is_valid(load_as_toolkit(str(path)))
     path.write_text(path.read_text().replace("target:", "tagret:"))
-    with pytest.raises(InvalidActivity, match="tagret"):
+    with pytest.raises(InvalidActivity, match="is missing from activity"):
         ensure_experiment_is_valid(load_as_toolkit(str(path)))
 
 
