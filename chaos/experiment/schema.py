@@ -23,8 +23,8 @@ from kvorum.chaos.experiment.keys import (
     TOPIC_KEYS,
     IntegerKey,
 )
-from kvorum.chaos.experiment.scenario import PROBES
 from kvorum.chaos.experiment.shorthand import CONTROL_MODULE, TOOLKIT_MODULE
+from kvorum.chaos.experiment.steps import PROBES
 from kvorum.chaos.experiment.workloads import WORKLOADS
 from kvorum.chaos.faults import LIVE_FAULTS
 from kvorum.chaos.targets import Target, target_pattern

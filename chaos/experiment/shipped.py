@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from kvorum.chaos.experiment.scenario import Action, Experiment, load_experiment
+from kvorum.chaos.experiment.scenario import Experiment, load_experiment
+from kvorum.chaos.experiment.steps import Action
 from kvorum.chaos.faults import duration_of
 from kvorum.runtime.errors import ConfigError
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kvorum.chaos.experiment.scenario import Action, Probe, Step
+from kvorum.chaos.experiment.steps import Action, Probe, Step
 from kvorum.chaos.faults import describe, duration_of
 from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.probes import Measurement, Probes

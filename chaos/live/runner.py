@@ -24,7 +24,8 @@ from typing import Any
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
 from kvorum.chaos.experiment.reach import NodeNames
 from kvorum.chaos.experiment.report import RUN_FILE, write_report
-from kvorum.chaos.experiment.scenario import Configuration, Experiment, Step, load_experiment
+from kvorum.chaos.experiment.scenario import Configuration, Experiment, load_experiment
+from kvorum.chaos.experiment.steps import Step
 from kvorum.chaos.experiment.workloads import workload_name
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.loads import Loads, prefixed

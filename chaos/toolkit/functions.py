@@ -9,7 +9,7 @@ from typing import Any
 
 from kvorum.chaos.experiment.faults import build_fault
 from kvorum.chaos.experiment.keys import STORM_KEYS
-from kvorum.chaos.experiment.scenario import Action, Probe, read_storm
+from kvorum.chaos.experiment.steps import Action, Probe, read_storm
 from kvorum.chaos.faults import LiveFault, duration_of
 from kvorum.chaos.toolkit.session import ToolkitRun, activity_name, current_run
 from kvorum.runtime.errors import ConfigError

@@ -16,14 +16,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kvorum.chaos.experiment.reach import Reach
-from kvorum.chaos.experiment.scenario import (
-    Action,
-    Experiment,
-    Probe,
-    load_experiment,
-    method_rng,
-    reach_of,
-)
+from kvorum.chaos.experiment.scenario import Experiment, load_experiment, reach_of
+from kvorum.chaos.experiment.steps import Action, Probe, method_rng
 from kvorum.chaos.live.nemesis import Nemesis, StepOutcome
 from kvorum.chaos.live.probes import Probes
 from kvorum.chaos.live.runner import RunResult, run

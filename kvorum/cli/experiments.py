@@ -25,8 +25,9 @@ from kvorum.cli.report import show_result
 def validate(files: tuple[str, ...], canonical: bool) -> None:
     """Check experiments: every problem with its file and line; exit code 2 if there is one."""
     from kvorum.chaos.experiment.canonical import to_toolkit
-    from kvorum.chaos.experiment.scenario import PROBES, parse_experiment
+    from kvorum.chaos.experiment.scenario import parse_experiment
     from kvorum.chaos.experiment.shipped import find_experiment
+    from kvorum.chaos.experiment.steps import PROBES
     from kvorum.runtime.errors import ConfigError
 
     if canonical and len(files) > 1:

@@ -19,7 +19,8 @@ from kvorum.chaos import toolkit
 from kvorum.chaos.experiment.canonical import to_toolkit
 from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
 from kvorum.chaos.experiment.reach import Reach, node_names
-from kvorum.chaos.experiment.scenario import PROBES, method_rng, parse_experiment, read_storm
+from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.experiment.steps import PROBES, method_rng, read_storm
 from kvorum.chaos.faults import LIVE_FAULTS
 from kvorum.chaos.toolkit import control
 from kvorum.runtime.errors import ConfigError, KvorumError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from kvorum.chaos.experiment.scenario import Action, Step
+from kvorum.chaos.experiment.steps import Action, Step
 from kvorum.chaos.faults import (
     Bandwidth,
     CutLink,
