@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from kvorum.chaos.experiment.document import Document, Path, parse_document
+from kvorum.chaos.experiment.scenario import VERSION
 from kvorum.chaos.experiment.shorthand import CONTROLS, TOOLKIT_MODULE, long_choice, long_step
 
 
@@ -16,7 +17,7 @@ def to_toolkit(path: str, text: str, probes: Iterable[str]) -> str:
     document = parse_document(path, text)
     known = list(probes)
     given: Mapping[str, Any] = document.value
-    whole: dict[str, Any] = {"version": "1.0.0"}
+    whole: dict[str, Any] = {"version": VERSION}
     whole |= {key: given[key] for key in given if key not in ("method", "rollbacks")}
     whole.setdefault("description", whole["title"])
     whole["controls"] = CONTROLS

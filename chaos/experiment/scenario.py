@@ -30,6 +30,9 @@ from kvorum.chaos.experiment.shorthand import (
 from kvorum.chaos.experiment.steps import Action, Probe, Step, StepReader, method_rng
 from kvorum.chaos.experiment.workloads import WORKLOADS, WorkloadKind, build_workload
 
+#: Of the format of experiments; a file of another major version is refused.
+VERSION = "1.0.0"
+
 TOP_KEYS = (
     "version",
     "title",
@@ -119,6 +122,7 @@ def parse_experiment(
         document.problem((), "an experiment is a mapping with the keys " + ", ".join(TOP_KEYS))
         document.raise_if_problems()
     top = Section(document, (), document.value, TOP_KEYS)
+    _check_version(top)
     _check_controls(top)
     configuration = _configuration(top, seed)
     reader = StepReader(
@@ -162,6 +166,12 @@ def reach_of(configuration: Configuration, nodes: NodeNames | None = None) -> Re
     )
 
 
+def _check_version(top: Section) -> None:
+    version = top.values.get("version", VERSION)
+    if str(version).partition(".")[0] != VERSION.partition(".")[0]:
+        top.problem("version", f"this Kvorum reads version {VERSION}, got {version!r}")
+
+
 def _check_controls(top: Section) -> None:
     for where, item in top.items("controls"):
         provider = item.get("provider") if isinstance(item, dict) else None
@@ -190,11 +200,26 @@ def _configuration(top: Section, seed: int | None) -> Configuration:
         workload=WorkloadPlan(**load.integers(LOAD_KEYS)),
         workloads=_workloads(section, topic.name),
         promises=read_promises(section),
-        settings=tuple(
-            (key, str(value).lower() if isinstance(value, bool) else str(value))
-            for key, value in section.mapping("settings").items()
-        ),
+        settings=_settings(section),
     )
+
+
+def _settings(configuration: Section) -> tuple[tuple[str, str], ...]:
+    section = Section(
+        configuration.document,
+        (*configuration.where, "settings"),
+        given := configuration.mapping("settings"),
+        given,
+    )
+    settings = []
+    for key, value in given.items():
+        if isinstance(value, bool):
+            settings.append((key, str(value).lower()))
+        elif isinstance(value, str | int | float):
+            settings.append((key, str(value)))
+        else:
+            section.problem(key, f"must be a text, a number, true or false, got {value!r}")
+    return tuple(settings)
 
 
 def _topic(configuration: Section, brokers: int) -> TopicPlan:

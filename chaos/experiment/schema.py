@@ -23,6 +23,7 @@ from kvorum.chaos.experiment.keys import (
     TOPIC_KEYS,
     IntegerKey,
 )
+from kvorum.chaos.experiment.scenario import VERSION
 from kvorum.chaos.experiment.shorthand import CONTROL_MODULE, TOOLKIT_MODULE
 from kvorum.chaos.experiment.steps import PROBES
 from kvorum.chaos.experiment.workloads import WORKLOADS
@@ -37,7 +38,7 @@ _TEXT: Schema = {"type": "string", "minLength": 1}
 def schema() -> Schema:
     """The schema of a whole experiment."""
     fields: Schema = {
-        "version": {"type": ["string", "number"]},
+        "version": _version(),
         "title": _TEXT,
         "description": _TEXT,
         "tags": {"type": "array", "items": _TEXT},
@@ -73,6 +74,12 @@ def schema() -> Schema:
 def schema_text() -> str:
     """The schema as the file `chaos/experiment/schema.json` has it."""
     return json.dumps(schema(), indent=1) + "\n"
+
+
+def _version() -> Schema:
+    major = int(VERSION.partition(".")[0])
+    numbers = {"type": "number", "minimum": major, "exclusiveMaximum": major + 1}
+    return {"anyOf": [{"type": "string", "pattern": rf"^{major}(\.|$)"}, numbers]}
 
 
 def _object(fields: Mapping[str, Any], *, needed: Iterable[str] = ()) -> Schema:

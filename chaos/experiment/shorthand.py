@@ -18,7 +18,7 @@ CONTROL_MODULE = "kvorum.chaos.toolkit.control"
 
 CONTROLS = [{"name": "kvorum", "provider": {"type": "python", "module": CONTROL_MODULE}}]
 
-_BESIDE = ("name", "pauses", "background", "tolerance")
+_BESIDE = ("name", "pauses", "background")
 _LONG = ("type", "provider", "ref")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.experiment.scenario import TOP_KEYS
+from kvorum.chaos.live.runner import RunResult
 from kvorum.chaos.toolkit.session import (
     ToolkitRun,
     close_run,
@@ -68,7 +69,7 @@ def after_experiment_control(context: dict[str, Any], state: dict[str, Any]) -> 
     """Write the report. The journal has its verdict under `kvorum`; a verdict other than `passed`
     makes the experiment fail."""
     try:
-        result = current_run().finish()
+        result = _end(current_run(), state)
     except (ConfigError, KvorumError, OSError) as error:
         _logger.error(str(error))
         state["kvorum"] = {"verdict": "undecided", "reasons": [str(error)]}
@@ -85,6 +86,16 @@ def after_experiment_control(context: dict[str, Any], state: dict[str, Any]) -> 
     _logger.info("report: %s", result.report_html)
     if result.verdict != "passed":
         state["status"] = "failed"
+
+
+def _end(run: ToolkitRun, journal: dict[str, Any]) -> RunResult:
+    """A method that Chaos Toolkit did not play to its end proves nothing."""
+    status = str(journal.get("status"))
+    if status in ("interrupted", "aborted"):
+        return run.break_off(f"Chaos Toolkit's run was {status}")
+    if not journal.get("run"):
+        return run.break_off("Chaos Toolkit did not play the method")
+    return run.finish()
 
 
 def _folder_for(title: str) -> str:

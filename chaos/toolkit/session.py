@@ -21,6 +21,7 @@ from kvorum.chaos.experiment.steps import Action, Probe, method_rng
 from kvorum.chaos.live.nemesis import Nemesis, StepOutcome
 from kvorum.chaos.live.probes import Probes
 from kvorum.chaos.live.runner import RunResult, run
+from kvorum.chaos.live.runner import finish as judge
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError, required
 
@@ -54,6 +55,7 @@ class ToolkitRun:
         self._requests: queue.Queue[_Request] = queue.Queue()
         self._has_begun = threading.Event()
         self._is_ended = threading.Event()
+        self._broken_off = ""
         self._outcome: Future[RunResult] | None = None
 
     def start(self) -> None:
@@ -111,6 +113,13 @@ class ToolkitRun:
         self._is_ended.set()
         return self._running().result()
 
+    def break_off(self, reason: str) -> RunResult:
+        """End a run whose method is incomplete: the report says so, and is never `passed`."""
+        self._broken_off = reason
+        self._is_ended.set()
+        futures.wait([self._running()])
+        return judge(self._output_dir)
+
     def _serve(self, nemesis: Nemesis, probes: Probes) -> None:
         self._has_begun.set()
         # If Chaos Toolkit ends without its control, the main thread does, and the run after it.
@@ -123,6 +132,11 @@ class ToolkitRun:
                 except BaseException as error:
                     request.answer.set_exception(error)
                     raise
+
+        if not self._is_ended.is_set():
+            raise KvorumError("Chaos Toolkit ended in the middle of the experiment")
+        if self._broken_off:
+            raise KvorumError(self._broken_off)
 
     def _ask(self, call: Callable[[Nemesis, Probes], AnswerT]) -> AnswerT:
         answer: Future[AnswerT] = Future()

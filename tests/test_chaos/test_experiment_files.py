@@ -72,6 +72,7 @@ def test_every_shipped_experiment_follows_the_schema_and_promises_something(path
         "- kill: {target: one}\n  pause: {target: one}",
         "- kill: {target: one}\n  pauses: {after: -1}",
         "- heal:\n  tolerance: 1",
+        "- live_brokers: 3\n  tolerance: 2",
         "- live_brokers: many",
         "- storm: {faults: []}",
         "- storm: {faults: [{kill: {}}]}",
@@ -96,6 +97,9 @@ def test_the_schema_and_the_parser_agree_on_a_step(method):
         "{workloads: [{group: {protocol: other}}]}",
         "{workloads: [{keyed: }]}",
         "{workloads: [{keyed: {keys: 0}}]}",
+        "{settings: {a.b: 1, c: text, d: true}}",
+        "{settings: {a.b: [1]}}",
+        "{settings: {a.b: }}",
         "{promises: {unavailable_ms: 1}}",
         "{promises: {unavailable: 1}}",
     ],
@@ -103,6 +107,13 @@ def test_the_schema_and_the_parser_agree_on_a_step(method):
 def test_the_schema_and_the_parser_agree_on_a_configuration(configuration):
     text = f"title: t\nconfiguration: {configuration}\nmethod:\n- heal:\n"
     assert VALIDATOR.is_valid(yaml.safe_load(text)) == is_accepted(text)
+
+
+@pytest.mark.parametrize("version", ["1.0.0", "1", "1.2", "'1'", "2.0.0", "2", "10", "new"])
+def test_the_schema_and_the_parser_agree_on_a_version(version):
+    text = f"title: t\nversion: {version}\nmethod:\n- heal:\n"
+    assert VALIDATOR.is_valid(yaml.safe_load(text)) == is_accepted(text)
+    assert is_accepted(text) == (version.strip("'").split(".")[0] == "1")
 
 
 def test_the_tables_of_the_reference_are_made_from_the_code():

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from chaoslib.exceptions import InterruptExecution, InvalidActivity
@@ -122,6 +123,47 @@ def test_a_storm_of_chaos_toolkit_draws_what_our_runner_draws():
     }
     reach = Reach(nodes=node_names(3, 3), topic="orders", partitions=6, replication_factor=3)
     assert tuple(read_storm("storm", arguments, reach, method_rng(1))) == drawn
+
+
+class EndedRun:
+    """A run that only notes how it was ended."""
+
+    def __init__(self, verdict: str) -> None:
+        self.verdict = verdict
+        self.broken_off: list[str] = []
+
+    def finish(self) -> SimpleNamespace:
+        reasons = () if self.verdict == "passed" else ("lost: 1 times",)
+        return SimpleNamespace(
+            verdict=self.verdict, reasons=reasons, summary="", report_html="r.html"
+        )
+
+    def break_off(self, reason: str) -> SimpleNamespace:
+        self.broken_off.append(reason)
+        self.verdict = "inconclusive"
+        return self.finish()
+
+
+@pytest.mark.parametrize(
+    ("status", "played", "verdict", "ends_as", "reason"),
+    [
+        ("completed", True, "passed", "completed", None),
+        ("completed", True, "failed", "failed", None),
+        ("interrupted", True, "passed", "failed", "Chaos Toolkit's run was interrupted"),
+        ("aborted", True, "passed", "failed", "Chaos Toolkit's run was aborted"),
+        ("failed", False, "passed", "failed", "Chaos Toolkit did not play the method"),
+    ],
+)
+def test_the_journal_fails_unless_the_method_was_played_and_the_verdict_is_passed(
+    monkeypatch, status, played, verdict, ends_as, reason
+):
+    run = EndedRun(verdict)
+    monkeypatch.setattr(control, "current_run", lambda: run)
+    journal = {"status": status, "run": [{"status": "succeeded"}] if played else []}
+    control.after_experiment_control({}, journal)
+    assert journal["status"] == ends_as
+    assert journal["kvorum"]["verdict"] == run.verdict
+    assert run.broken_off == ([reason] if reason else [])
 
 
 @pytest.mark.live
