@@ -57,8 +57,8 @@ class ResumeNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopNode:
-    """A broker's process is asked to stop: controlled shutdown, then a start with a clean-shutdown
-    marker."""
+    """SIGTERM: a controlled shutdown, then a start with a clean-shutdown marker. The simulator does
+    it to brokers only."""
 
     target: Target
     duration_ms: int
@@ -356,15 +356,14 @@ class StrikeOperation:
     duration_ms: int
 
 
-NodeFault = KillNode | RestartNode | PauseNode | ResumeNode
+NodeFault = KillNode | RestartNode | PauseNode | ResumeNode | StopNode
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
 LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown
 LiveFault = NodeFault | LinkFault | HealLinks
 """Faults that live runs support."""
 
 SimulatedFault = (
-    StopNode
-    | CutPower
+    CutPower
     | CutPowerAtDiskCall
     | FailDisk
     | FillDisk
@@ -393,6 +392,7 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "restart": RestartNode,
     "pause": PauseNode,
     "resume": ResumeNode,
+    "stop": StopNode,
     "cut": CutLink,
     "isolate": NetworkPartition,
     "latency": Latency,
@@ -407,7 +407,6 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
 
 #: Name of a fault that only the simulator supports -> class.
 SIMULATED_FAULTS: Mapping[str, type[SimulatedFault]] = {
-    "stop": StopNode,
     "cut_power": CutPower,
     "cut_power_at_disk_call": CutPowerAtDiskCall,
     "fail_disk": FailDisk,
@@ -446,7 +445,7 @@ def duration_of(fault: Fault) -> int | None:
 def describe(fault: Fault) -> str:
     """One line for progress, traces and reports: `cut active-controller -> one:brokers`."""
     match fault:
-        case KillNode() | RestartNode() | PauseNode() | ResumeNode():
+        case KillNode() | RestartNode() | PauseNode() | ResumeNode() | StopNode():
             return f"{fault_name(fault)} {fault.target.text()}"
         case NetworkPartition():
             return f"isolate {fault.target.text()} from {fault.away_from.text()}"

@@ -39,8 +39,42 @@ class TargetKind(enum.Enum):
     PAUSED = "paused"
 
 
+#: The id of the first broker in a cluster that a run starts; controllers begin with 1.
+FIRST_BROKER_ID = 101
+
 #: The clients of the brokers' listeners, usable as one end of a link.
 CLIENTS = "clients"
+
+#: What each target matches, by how an experiment writes it.
+MEANINGS: Mapping[TargetKind, tuple[str, str]] = {
+    TargetKind.NODE: ("`broker-101`, `controller-1`", "the node of that name"),
+    TargetKind.ACTIVE_CONTROLLER: ("`active-controller`", "the leader of the quorum"),
+    TargetKind.STANDBY_CONTROLLER: ("`standby-controller`", "one of the other controllers"),
+    TargetKind.STANDBY_CONTROLLERS: ("`standby-controllers`", "all other controllers"),
+    TargetKind.CONTROLLERS: ("`controllers`", "every controller"),
+    TargetKind.BROKERS: ("`brokers`", "every broker"),
+    TargetKind.ALL: ("`all`", "every node"),
+    TargetKind.CLIENTS: ("`clients`", "the clients of the brokers, as one end of a link"),
+    TargetKind.ONE: (
+        "`one`, `one:brokers`, `one:controllers`",
+        "one node that is neither killed nor paused, drawn from the seed",
+    ),
+    TargetKind.MINORITY: (
+        "`minority`, `minority:brokers`, `minority:all`",
+        "the most nodes that are not half of them, drawn from the seed; controllers by default",
+    ),
+    TargetKind.MAJORITY: (
+        "`majority`, `majority:brokers`, `majority:all`",
+        "the fewest nodes that are more than half, drawn from the seed; controllers by default",
+    ),
+    TargetKind.LEADER: ("`leader:orders/0`", "the leader of a partition of the load's topic"),
+    TargetKind.FOLLOWER: (
+        "`follower:orders/0`",
+        "one of the partition's other replicas, neither killed nor paused, drawn from the seed",
+    ),
+    TargetKind.KILLED: ("`killed`", "the nodes that faults killed"),
+    TargetKind.PAUSED: ("`paused`", "the nodes that faults paused"),
+}
 
 _SCOPES = ("all", "controllers", "brokers")
 _SCOPED = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.MAJORITY)
@@ -125,6 +159,22 @@ def parse_target(text: str) -> Target:
     if rest:
         raise ValueError(f"target {text!r}: nothing may follow {word}")
     return Target(kind=kind)
+
+
+def target_pattern() -> str:
+    """A regular expression of the texts that parse_target reads."""
+    plain = [
+        kind.value for kind in TargetKind if kind not in (TargetKind.NODE, *_SCOPED, *_PARTITIONED)
+    ]
+    shares = "|".join(kind.value for kind in _SCOPED)
+    replicas = "|".join(kind.value for kind in _PARTITIONED)
+    parts = [
+        _NODE_NAME.pattern,
+        *plain,
+        f"({shares})(:({'|'.join(_SCOPES)}))?",
+        f"({replicas}):{_PARTITION.pattern}",
+    ]
+    return f"^({'|'.join(parts)})$"
 
 
 def resolve(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from kvorum.chaos.experiment.keys import IntegerKey
 from kvorum.runtime.errors import ConfigError
 
 #: Where a value sits: keys and list positions from the top.
@@ -25,14 +26,28 @@ class Document:
     value: Any = None
     lines: dict[Path, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    aliases: dict[Path, Path] = field(default_factory=dict)
+
+    def alias(self, where: Path, written: Path) -> None:
+        """The value at `where` of a rewritten file comes from the place `written`; problems name
+        the latter."""
+        self.aliases[where] = written
 
     def problem(self, where: Path, message: str) -> None:
         """Note a problem at a value, or at the nearest value above it that has a line."""
+        where = self._written(where)
         line = next(
             (self.lines[where[:n]] for n in range(len(where), -1, -1) if where[:n] in self.lines), 1
         )
         dotted = ".".join(str(part) for part in where)
         self.problems.append(f"{self.path}:{line}: {dotted + ': ' if dotted else ''}{message}")
+
+    def _written(self, where: Path) -> Path:
+        """The place in the file that a place of the rewritten file comes from."""
+        for n in range(len(where), 0, -1):
+            if where[:n] in self.aliases:
+                return self._written(self.aliases[where[:n]] + where[n:])
+        return where
 
     def raise_if_problems(self) -> None:
         """Raise ConfigError that lists every problem, one a line."""
@@ -91,6 +106,7 @@ class Section:
         self.document = document
         self.where = where
         self.values: Mapping[str, Any] = {}
+        self._misspelt: set[str] = set()
         if value is None:
             return
         if not isinstance(value, dict):
@@ -103,6 +119,7 @@ class Section:
                 near = get_close_matches(str(key), names, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
                 document.problem((*where, key), f"unknown key; {hint}")
+                self._misspelt.update(near)
 
     def problem(self, key: str, message: str) -> None:
         self.document.problem((*self.where, key), message)
@@ -129,6 +146,15 @@ class Section:
             self.problem(key, f"must lie between {low} and {high}, got {value}")
             return default
         return value
+
+    def integers(self, keys: Iterable[IntegerKey]) -> dict[str, int]:
+        """The values of keys that have a default or are present."""
+        return {
+            key.name: self.integer(
+                key.name, key.low if key.default is None else key.default, key.low, key.high
+            )
+            for key in keys
+        }
 
     def number(self, key: str, default: float, low: float, high: float) -> float:
         """A number within bounds."""
@@ -176,7 +202,8 @@ class Section:
     def _get(self, key: str, default: Any) -> Any:
         if key in self.values:
             return self.values[key]
-        if default is None:
+        # A misspelt key is a problem already; that it is missing follows from it.
+        if default is None and key not in self._misspelt:
             self.document.problem(self.where, f"needs the key {key!r}")
         return default
 

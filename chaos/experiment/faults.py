@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from kvorum.chaos.experiment.keys import DURATION_MS_MAX
 from kvorum.chaos.faults import LIVE_FAULTS, SIMULATED_FAULTS, LiveFault
 from kvorum.chaos.targets import Target, parse_target
-
-#: Longest duration that an experiment may ask for: a day.
-DURATION_MS_MAX = 86_400_000
 
 #: Arguments that must be at least 1.
 _POSITIVE = frozenset({"kilobytes_per_second", "slice_bytes", "limit_bytes", "duration_ms"})
@@ -38,23 +36,37 @@ def build_fault(name: str, arguments: Mapping[str, object]) -> LiveFault | list[
     fields = {field.name: field for field in dataclasses.fields(kind)}
     problems: list[ArgumentProblem] = []
     values: dict[str, object] = {}
+    misspelt: set[str] = set()
     for key, value in arguments.items():
         if key not in fields:
             near = get_close_matches(key, list(fields), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            problems.append(ArgumentProblem(key=key, message=f"unknown argument {key!r}{hint}"))
+            hint = f"did you mean {near[0]!r}?" if near else f"{name} has {', '.join(fields)}"
+            message = f"unknown argument {key!r}; {hint}"
+            problems.append(ArgumentProblem(key=key, message=message))
+            misspelt.update(near)
             continue
         try:
             values[key] = _convert(key, value, hints[key])
         except ValueError as error:
             problems.append(ArgumentProblem(key=key, message=str(error)))
     for key, field in fields.items():
-        if key not in arguments and field.default is dataclasses.MISSING:
+        # A misspelt argument is a problem already; that it is missing follows from it.
+        if key in arguments or key in misspelt:
+            continue
+        if field.default is dataclasses.MISSING:
             problems.append(ArgumentProblem(key="", message=f"{name} needs the argument {key!r}"))
     if problems:
         return problems
     make: Callable[..., LiveFault] = kind
     return make(**values)
+
+
+def bounds_of(key: str) -> tuple[int, int]:
+    """The lowest and the highest value of a whole number among a fault's arguments."""
+    return (
+        1 if key in _POSITIVE else 0,
+        DURATION_MS_MAX if key.endswith("_ms") else 2**31 - 1,
+    )
 
 
 def why_not_live(name: str) -> str | None:
@@ -77,8 +89,7 @@ def _convert(key: str, value: object, hint: object) -> object:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{key} must be a whole number, got {value!r}")
-    low = 1 if key in _POSITIVE else 0
-    high = DURATION_MS_MAX if key.endswith("_ms") else 2**31 - 1
+    low, high = bounds_of(key)
     if not low <= value <= high:
         raise ValueError(f"{key} must lie between {low} and {high}, got {value}")
     return value

@@ -102,13 +102,15 @@ PROMISES: Mapping[str, tuple[str, Measure]] = {
 }
 
 
-def judge_promises(promises: Mapping[str, float], timeline: Timeline) -> list[Promised]:
-    """Every promise with its figure, in the order stated.
+def judge_promises(promises: Mapping[str, float | None], timeline: Timeline) -> list[Promised]:
+    """Every promise with its figure, in the order stated; None is no promise.
 
     Raises ConfigError for a promise that is not known.
     """
     judged = []
     for name, limit in promises.items():
+        if limit is None:
+            continue
         known = PROMISES.get(name)
         if known is None:
             raise ConfigError(f"unknown promise {name!r}; known: {', '.join(PROMISES)}")

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kvorum.chaos.experiment.diff import diff_runs
 from kvorum.chaos.experiment.scenario import load_experiment
@@ -45,22 +44,27 @@ def duel(
     if len(systems) != 2:
         raise ConfigError(f"a duel has two systems, as in kvorum,kafka; got {','.join(systems)!r}")
     experiment = load_experiment(experiment_path, seed=seed)
-    options: list[dict[str, Any]] = []
     for system in systems:
-        option = {
-            "system": system,
-            "kafka_libs": kafka_libs if system == "kafka" else None,
-            "is_owned": is_owned and system.endswith(".toml"),
-        }
-        refuse_what_cannot_be(experiment, choose_system(system, **_chosen(option)))
-        options.append(option)
+        chosen = choose_system(
+            system,
+            kafka_libs=_libs_of(system, kafka_libs),
+            is_owned=is_owned and system.endswith(".toml"),
+        )
+        refuse_what_cannot_be(experiment, chosen)
     results: list[RunResult] = []
-    for number, option in enumerate(options, 1):
+    for number, system in enumerate(systems, 1):
         if progress is not None:
-            progress(f"duel, run {number} of 2: {option['system']}")
-        folder = Path(output_dir) / f"{number}-{Path(option['system']).stem}"
+            progress(f"duel, run {number} of 2: {system}")
         results.append(
-            run(experiment_path, output_dir=str(folder), progress=progress, seed=seed, **option)
+            run(
+                experiment_path,
+                output_dir=str(Path(output_dir) / f"{number}-{Path(system).stem}"),
+                progress=progress,
+                seed=seed,
+                system=system,
+                kafka_libs=_libs_of(system, kafka_libs),
+                is_owned=is_owned and system.endswith(".toml"),
+            )
         )
     page = str(Path(output_dir) / DUEL_HTML)
     diff_runs(results[0].run_dir, results[1].run_dir, page)
@@ -84,6 +88,5 @@ def duel(
     return outcome
 
 
-def _chosen(option: dict[str, Any]) -> dict[str, Any]:
-    """The words of an option that `choose_system` takes beside the system."""
-    return {key: value for key, value in option.items() if key != "system"}
+def _libs_of(system: str, kafka_libs: str | None) -> str | None:
+    return kafka_libs if system == "kafka" else None

@@ -31,6 +31,7 @@ from kvorum.chaos.faults import (
     ShapingFault,
     Slice,
     SlowClose,
+    StopNode,
     describe,
     duration_of,
     fault_name,
@@ -61,7 +62,7 @@ class Injected:
 
     @property
     def is_of_links(self) -> bool:
-        return not isinstance(self.fault, KillNode | PauseNode)
+        return not isinstance(self.fault, KillNode | PauseNode | StopNode)
 
 
 class Injector:
@@ -102,7 +103,7 @@ class Injector:
             case RestartNode() | ResumeNode():
                 self._reverse(fault)
                 return None
-            case KillNode() | PauseNode():
+            case KillNode() | PauseNode() | StopNode():
                 return self._strike_nodes(name, fault)
             case (
                 CutLink()
@@ -148,12 +149,12 @@ class Injector:
         if is_for_all and not self._system.killed | self._system.paused:
             return
         names = resolve(fault.target, self._view(), self._rng)
-        kind = KillNode if isinstance(fault, RestartNode) else PauseNode
+        kind = KillNode | StopNode if isinstance(fault, RestartNode) else PauseNode
         for injected in self.active():
             if isinstance(injected.fault, kind) and set(injected.nodes) & set(names):
                 self.end(injected)
 
-    def _strike_nodes(self, name: str, fault: KillNode | PauseNode) -> Injected:
+    def _strike_nodes(self, name: str, fault: KillNode | PauseNode | StopNode) -> Injected:
         view = self._view()
         names = resolve(fault.target, view, self._rng)
         able = tuple(node for node in names if node not in view.killed | view.paused)
@@ -164,12 +165,14 @@ class Injector:
         begun_ms = self._history.now_ms()
         try:
             for node in able:
-                if isinstance(fault, KillNode):
-                    self._system.kill(node)
-                    injected.undo.append(_call(self._system.restart, node))
-                else:
+                if isinstance(fault, PauseNode):
                     self._system.pause(node)
                     injected.undo.append(_call(self._system.resume, node))
+                    continue
+                is_kill = isinstance(fault, KillNode)
+                take_down = self._system.kill if is_kill else self._system.stop_node
+                take_down(node)
+                injected.undo.append(_call(self._system.restart, node))
         except BaseException:
             self._take_back(injected)
             raise

@@ -13,9 +13,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvorum.chaos.targets import CLIENTS
-
-FIRST_BROKER_ID = 101
+from kvorum.chaos.targets import CLIENTS, FIRST_BROKER_ID
 
 
 class Stream(enum.Enum):

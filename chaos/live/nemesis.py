@@ -6,12 +6,13 @@ their time is over.
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kvorum.chaos.experiment.scenario import Action, Probe, Step
+from kvorum.chaos.experiment.steps import Action, Probe, Step
 from kvorum.chaos.faults import describe, duration_of
 from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.probes import Measurement, Probes
@@ -57,12 +58,17 @@ class Nemesis:
         for step in steps:
             self.wait(step.pause_before_ms)
             if isinstance(step, Probe):
-                self._measure(step)
+                self.measure(step)
             else:
                 self._act(step)
             self.wait(step.pause_after_ms)
         if self._due:
             self.wait(max(due_ms for due_ms, _, _ in self._due) - monotonic_ms())
+
+    def begin(self, action: Action) -> StepOutcome:
+        """Carry out one fault without its pauses. It goes on until its time is over in `wait`."""
+        self._act(dataclasses.replace(action, background=True))
+        return self.outcomes[-1]
 
     def heal(self) -> None:
         """Undo every fault that is in force."""
@@ -119,8 +125,10 @@ class Nemesis:
             self._progress(f"fault: {description}{struck}")
             return injected
 
-    def _measure(self, probe: Probe) -> None:
+    def measure(self, probe: Probe) -> Measurement:
+        """Measure a probe; the result stands among the run's."""
         measurement = self._probes.measure(probe)
         self.measurements.append(measurement)
         value = "no answer" if measurement.value is None else f"{measurement.value:g}"
         self._progress(f"probe: {probe.name} = {value}")
+        return measurement

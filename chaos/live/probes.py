@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kvorum.chaos.experiment.scenario import Probe
+from kvorum.chaos.experiment.steps import Probe
 from kvorum.chaos.live.observe import TopicWatch
 from kvorum.chaos.live.systems.protocol import NotObservable, System
 from kvorum.chaos.workloads.produce import ProduceLoad
@@ -28,7 +28,7 @@ class Measurement:
 
 
 class Probes:
-    """Measures what `chaos.experiment.scenario.PROBES` lists."""
+    """Measures what `chaos.experiment.steps.PROBES` lists."""
 
     def __init__(self, *, system: System, watch: TopicWatch, load: ProduceLoad) -> None:
         self._system = system

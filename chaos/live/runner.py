@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
+from kvorum.chaos.experiment.reach import NodeNames
 from kvorum.chaos.experiment.report import RUN_FILE, write_report
 from kvorum.chaos.experiment.scenario import Configuration, Experiment, load_experiment
+from kvorum.chaos.experiment.steps import Step
 from kvorum.chaos.experiment.workloads import workload_name
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.loads import Loads, prefixed
@@ -66,6 +68,10 @@ _DEATH_WATCH_MS = 200
 _WAIT_UNCONVERGED_MS = 15_000
 
 
+#: Carries out the faults of a run; all of them are healed after it.
+CarryOut = Callable[[Nemesis, Probes], None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """The outcome of a run. verdict: passed | failed | inconclusive; reasons: why it is not
@@ -91,16 +97,18 @@ def run(
     system: str = "kvorum",
     kafka_libs: str | None = None,
     is_owned: bool = False,
+    carry_out: CarryOut | None = None,
 ) -> RunResult:
     """Run an experiment on a fresh cluster and write everything into output_dir.
 
-    seed: replaces the file's own seed. system, kafka_libs, is_owned: see `choose_system`. Raises
-    ConfigError for an invalid experiment, an experiment that the system cannot carry out, or an
-    output_dir that already has a run, and KvorumError if the run could not be carried out. A broken
-    guarantee of the cluster is not an exception but a verdict.
+    seed: replaces the file's own seed. system, kafka_libs, is_owned: see `choose_system`.
+    carry_out: takes the place of method and rollbacks, for a caller that decides the steps itself.
+    Raises ConfigError for an invalid experiment, an experiment that the system cannot carry out, or
+    an output_dir that already has a run, and KvorumError if the run could not be carried out. A
+    broken guarantee of the cluster is not an exception but a verdict.
     """
-    experiment = load_experiment(experiment_path, seed=seed)
     choice = choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned)
+    experiment = load_experiment(experiment_path, seed=seed, nodes=_nodes_of(choice))
     refuse_what_cannot_be(experiment, choice)
     experiment = dataclasses.replace(
         experiment, configuration=configuration_for(choice, experiment.configuration)
@@ -114,7 +122,9 @@ def run(
     shutil.copyfile(experiment_path, run_dir / f"experiment{Path(experiment_path).suffix}")
     chosen = experiment.configuration.seed
     rerun = f"kvorum chaos run {shlex.quote(experiment_path)} --seed {chosen}{choice.option}"
-    session = _Session(experiment, choice, run_dir, progress or _no_progress, rerun)
+    if carry_out is not None:
+        experiment = dataclasses.replace(experiment, rollbacks=())
+    session = _Session(experiment, choice, run_dir, progress or _no_progress, rerun, carry_out)
     with _orderly_termination():
         session.execute()
     return finish(str(run_dir))
@@ -155,6 +165,12 @@ def finish(run_dir: str) -> RunResult:
     )
 
 
+def _nodes_of(choice: SystemChoice) -> NodeNames | None:
+    """The nodes of an attached cluster; None where the experiment decides them."""
+    file = choice.attached
+    return None if file is None else NodeNames(controllers=file.controllers, brokers=file.brokers)
+
+
 def _no_progress(_: str) -> None:
     return None
 
@@ -169,6 +185,7 @@ class _Session:
         run_dir: Path,
         progress: Callable[[str], None],
         rerun: str,
+        carry_out: CarryOut | None = None,
     ) -> None:
         self._experiment = experiment
         self._choice = choice
@@ -180,6 +197,7 @@ class _Session:
         self._progress = progress
         self._rng = random.Random(f"{experiment.configuration.seed}/targets")
         self._next_death_watch_ms = 0
+        self._carry_out = carry_out or _run_steps(experiment.method)
         self._record: dict[str, Any] = {
             "version": 1,
             "title": experiment.title,
@@ -258,7 +276,7 @@ class _Session:
         before = probes.measure_all(self._experiment.steady_state)
         self._record["steady_state_before"] = _as_dicts(before)
         if all(measurement.is_accepted for measurement in before):
-            nemesis.run(self._experiment.method)
+            self._carry_out(nemesis, probes)
         else:
             self._note("the steady state did not hold before the method, which was not run")
         nemesis.heal()
@@ -369,6 +387,10 @@ class _Session:
 
     def _timed(self, history: HistoryWriter) -> Callable[[str], None]:
         return lambda text: self._progress(f"{history.now_ms() / 1000:6.1f} s  {text}")
+
+
+def _run_steps(steps: Sequence[Step]) -> CarryOut:
+    return lambda nemesis, _: nemesis.run(steps)
 
 
 def _state_or_none(watch: TopicWatch) -> TopicState | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvorum.cli.chaos_runs import diff, duel, export
 from kvorum.cli.common import (
     EXIT_FAILED,
     EXIT_USAGE,
@@ -17,6 +18,7 @@ from kvorum.cli.common import (
     CommandFailed,
     output_option,
 )
+from kvorum.cli.experiments import list_experiments, replay, schema, validate
 from kvorum.cli.report import show_result
 
 if TYPE_CHECKING:
@@ -32,8 +34,17 @@ def chaos() -> None:
     """Run an experiment against a real cluster, or seeds through the simulator."""
 
 
+chaos.add_command(diff)
+chaos.add_command(duel)
+chaos.add_command(export)
+chaos.add_command(list_experiments)
+chaos.add_command(replay)
+chaos.add_command(schema)
+chaos.add_command(validate)
+
+
 @chaos.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file")
 @click.option(
     "--out",
     type=click.Path(file_okay=False),
@@ -69,16 +80,20 @@ def run(
     is_owned: bool,
     output: str,
 ) -> None:
-    """Run the experiment in FILE on a cluster behind toxiproxy; ends in a verdict."""
+    """Run an experiment on a cluster behind toxiproxy; ends in a verdict.
+
+    FILE is a file, or the name of a shipped experiment (kvorum chaos list).
+    """
     if out is None:
         name = os.path.splitext(os.path.basename(file))[0]
         out = f"chaos-runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    from kvorum.chaos.experiment.shipped import find_experiment
     from kvorum.chaos.live.runner import run as run_experiment
     from kvorum.runtime.errors import ConfigError, KvorumError
 
     try:
         result = run_experiment(
-            file,
+            find_experiment(file),
             output_dir=out,
             progress=lambda line: click.echo(line, err=True),
             seed=seed,

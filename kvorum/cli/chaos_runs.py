@@ -55,9 +55,7 @@ def diff(first: str, second: str, out: str, is_any: bool) -> None:
 )
 @click.option("--out", type=click.Path(file_okay=False), default=None, help="Folder of the duel.")
 @click.option("--seed", type=int, default=None, help="In place of the file's own seed.")
-@click.option(
-    "--kafka-libs", type=click.Path(file_okay=False), default=None, help="As for `run`."
-)
+@click.option("--kafka-libs", type=click.Path(file_okay=False), default=None, help="As for `run`.")
 @click.option("--i-own-this-cluster", "is_owned", is_flag=True, help="As for `run`.")
 def duel(
     file: str,

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from kvorum import chaos
-from kvorum.chaos.experiment.scenario import Action, load_experiment, parse_experiment
+from kvorum.chaos.experiment.canonical import to_toolkit
+from kvorum.chaos.experiment.promise_limits import Promises
+from kvorum.chaos.experiment.reach import NodeNames
+from kvorum.chaos.experiment.scenario import load_experiment, parse_experiment
+from kvorum.chaos.experiment.steps import PROBES, Action
 from kvorum.chaos.faults import CutLink, KillNode
 from kvorum.runtime.errors import ConfigError
 
@@ -115,10 +119,11 @@ method:
     with pytest.raises(ConfigError) as refused:
         parse_experiment("bad.yaml", text)
     lines = str(refused.value).splitlines()
+    assert len(lines) == 7
     expected = {
         "bad.yaml:1: titel: unknown key; did you mean 'title'?",
-        "bad.yaml:1: needs the key 'title'",
-        "bad.yaml:4: configuration.topic.replication_factor: 3 needs as many brokers",
+        "bad.yaml:4: configuration.topic.replication_factor: 3 needs as many brokers; the "
+        "cluster has 2",
         "bad.yaml:5: configuration.workload.records_per_second: must be a whole number, got 'fast'",
         "bad.yaml:14: method.0.provider.func: unknown action 'kil'; did you mean 'kill'?",
         "bad.yaml:21: method.1.pauses.after: must lie between 0 and 3600, got -1",
@@ -136,7 +141,9 @@ method:
         ("title: a\ntitle: b\nmethod: []", "given twice"),
         ("title: a\nmethod: []", "needs at least one action"),
         ("title: a\nmethod: [{type: action, name: a, provider: {type: python, func: kill}}]",
-         "must be kvorum"),
+         "module: must be kvorum.chaos.toolkit, got None"),
+        ("title: a\nmethod: [{type: action, name: a, provider: {type: http, func: kill}}]",
+         "type: must be python, got 'http'"),
         (SMALL.replace("tolerance: {type: range, range: [0, 1]},", ""), "needs a tolerance"),
         (SMALL + "rollbacks:\n  - {type: probe, name: x, provider: {type: kvorum, "
          "func: live_brokers}}\n", "rollbacks hold actions only"),
@@ -155,3 +162,185 @@ def test_storm_is_decided_by_the_seed():
     assert len(first) == 20
     assert any(isinstance(step.fault, KillNode) for step in first)
     assert all(1500 <= step.pause_before_ms <= 4000 for step in first)
+
+
+def problems_of(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        parse_experiment("bad.yaml", textwrap.dedent(text))
+    return str(refused.value).splitlines()
+
+
+def test_a_short_step_is_the_same_as_a_long_one():
+    short = """
+        title: t
+        steady-state-hypothesis:
+          probes:
+            - active_controllers: 1
+        method:
+          - kill: {target: "leader:orders/0", duration_ms: 300}
+            pauses: {after: 1}
+            background: true
+          - heal:
+          - name: look
+            live_brokers: [2, 3]
+          - storm:
+              count: 2
+              faults:
+                - pause: {target: one, duration_ms: 5}
+    """
+    long = """
+        title: t
+        controls: [{name: kvorum, provider: {type: python, module: kvorum.chaos.toolkit.control}}]
+        steady-state-hypothesis:
+          probes:
+            - {type: probe, name: active_controllers, tolerance: 1, provider: {type: python,
+               module: kvorum.chaos.toolkit, func: active_controllers}}
+        method:
+          - {type: action, name: "kill leader:orders/0", background: true, pauses: {after: 1},
+             provider: {type: python, module: kvorum.chaos.toolkit, func: kill,
+                        arguments: {target: "leader:orders/0", duration_ms: 300}}}
+          - {type: action, name: heal, provider: {type: python, module: kvorum.chaos.toolkit,
+             func: heal}}
+          - {type: probe, name: look, tolerance: {type: range, range: [2, 3]}, provider: {
+             type: python, module: kvorum.chaos.toolkit, func: live_brokers}}
+          - {type: action, name: storm, provider: {type: python, module: kvorum.chaos.toolkit,
+             func: storm, arguments: {count: 2, faults: [
+               {func: pause, arguments: {target: one, duration_ms: 5}}]}}}
+    """
+    read = parse_experiment("x.yaml", textwrap.dedent(short))
+    assert read == parse_experiment("x.yaml", textwrap.dedent(long))
+    assert [step.name for step in read.method] == [
+        "kill leader:orders/0", "heal", "look", "storm-1", "storm-2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_the_canonical_form_is_the_same_experiment(path):
+    text = path.read_text()
+    long = to_toolkit(str(path), text, PROBES)
+    assert parse_experiment("x.yaml", long) == parse_experiment("x.yaml", text)
+    assert to_toolkit("x.yaml", long, PROBES) == long
+
+
+def test_a_problem_of_a_short_step_names_the_place_where_it_is_written():
+    found = problems_of("""\
+        title: t
+        method:
+          - kill:
+              targt: one
+          - kil: {target: one}
+          - kill: {target: one}
+            pause: {target: one}
+          - name: nothing
+        """)
+    assert found == [
+        "bad.yaml:4: method.0.kill.targt: unknown argument 'targt'; did you mean 'target'?",
+        "bad.yaml:5: method.1.kil: unknown action 'kil'; did you mean 'kill'?",
+        "bad.yaml:6: method.2: is one step, but names kill and pause; write them as steps of "
+        "their own",
+        "bad.yaml:8: method.3: must be an action or a probe",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        ("kil: {target: one}", "faults.0.kil: unknown action 'kil'; did you mean 'kill'?"),
+        ("kill: {target: ones}", "storm.faults.0.kill.target: unknown target 'ones'; did you mean"),
+        ("kill: {}", "faults.0.kill: kill needs the argument 'target'"),
+        ("{func: cut_power, arguments: {target: one}}", "can only be simulated"),
+        ("", "faults: needs at least one fault to draw from"),
+    ],
+)
+def test_one_bad_fault_in_a_storm_is_one_problem(fault, problem):
+    faults = f"[{{{fault}}}]" if fault and not fault.startswith("{") else f"[{fault}]"
+    found = problems_of(f"title: t\nmethod:\n  - storm: {{count: 3, faults: {faults}}}\n")
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ("kill: {target: broker-105}", "target: no node is named 'broker-105' in this cluster"),
+        ("kill: {target: 'leader:orders/9'}", "orders has the partitions 0 to 5, not 9"),
+        ("kill: {target: 'leader:order/0'}", "not 'order'; did you mean 'orders'?"),
+        ("kill: {target: 'leader:prices/0'}", "not 'prices'; the load's topic is 'orders'"),
+        ("kill: {target: clients}", "clients are no node that kill can hit"),
+        ("isolate: {target: all, away_from: all}", "away_from: all without all is nobody"),
+        ("isolate: {target: brokers, away_from: 'one:brokers'}", "one:brokers without brokers"),
+        ("cut: {source: broker-101, destination: broker-101}", "broker-101 has no link to itself"),
+        ("cut: {source: clients, destination: controllers}", "clients connect to brokers only"),
+        ("cut: {source: active-controller, destination: clients}", "active-controller is none"),
+    ],
+)
+def test_a_target_that_cannot_exist_is_refused(step, problem):
+    found = problems_of(f"title: t\nmethod:\n  - {step}\n")
+    assert len(found) == 1
+    assert found[0].startswith("bad.yaml:3: method.0.")
+    assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "target", "problem"),
+    [
+        ("controllers: 1", "majority:controllers", "a majority of 1 is all of controllers"),
+        ("controllers: 2", "minority:controllers", "a minority of 2 is nobody"),
+        ("controllers: 1", "standby-controller", "needs a second controller"),
+        ("topic: {replication_factor: 1}", "follower:orders/0", "a replication_factor of 2"),
+        ("topic: {name: prices}", "leader:orders/0", "the load's topic is 'prices'"),
+    ],
+)
+def test_a_target_that_a_cluster_of_this_size_cannot_have_is_refused(size, target, problem):
+    found = problems_of(
+        f"title: t\nconfiguration:\n  {size}\nmethod:\n  - kill: {{target: '{target}'}}\n"
+    )
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+def test_targets_of_a_cluster_that_runs_already_are_judged_by_its_nodes():
+    text = "title: t\nmethod:\n  - kill: {target: broker-7}\n"
+    nodes = NodeNames(controllers=("controller-1",), brokers=("broker-7",))
+    assert parse_experiment("x.yaml", text, nodes=nodes).method
+    assert "broker-101, broker-102" in problems_of(text)[0]
+
+
+def test_promises_are_read_and_what_is_not_promised_is_none():
+    text = "title: t\nconfiguration:\n  promises: {isr_shrinks_at_least: 1, latency_p99_ms: 50}\n"
+    promises = parse_experiment("x.yaml", text + "method:\n  - heal:\n").configuration.promises
+    assert promises == Promises(isr_shrinks_at_least=1, latency_p99_ms=50)
+    assert promises.longest_silence_ms is None
+
+
+@pytest.mark.parametrize(
+    ("promises", "problem"),
+    [
+        ("{latency_p99: 5}", "unknown key; did you mean 'latency_p99_ms'?"),
+        ("{unavailable_ms: -1}", "must lie between 0 and"),
+        ("{isr_shrinks_at_least: 3, isr_shrinks_at_most: 2}", "3 is more than isr_shrinks_at_most"),
+        ("{longest_silence_ms: 3, longest_partition_silence_ms: 2}", "less than longest_silence"),
+    ],
+)
+def test_bad_promises_are_refused(promises, problem):
+    found = problems_of(f"title: t\nconfiguration:\n  promises: {promises}\nmethod:\n  - heal:\n")
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+def test_two_numbers_of_a_tolerance_are_bounds_as_in_chaos_toolkit():
+    def tolerance_of(value: str):
+        text = f"title: t\nmethod:\n  - live_brokers: {value}\n"
+        return parse_experiment("x.yaml", text).method[0].tolerance
+
+    assert tolerance_of("[1, 3]").accepts(2)
+    assert not tolerance_of("[1, 3, 5]").accepts(2)
+
+
+def test_a_control_of_another_module_is_refused():
+    text = "title: t\ncontrols: [{name: x, provider: {type: python, module: other}}]\n"
+    found = problems_of(text + "method:\n  - heal:\n")
+    assert found == [
+        "bad.yaml:2: controls.0: the only control is the module kvorum.chaos.toolkit.control, got "
+        "'other'; run other controls with Chaos Toolkit itself"
+    ]

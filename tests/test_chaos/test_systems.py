@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.scenario import Action, Probe, parse_experiment
+from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.experiment.steps import Action, Probe
 from kvorum.chaos.faults import LIVE_FAULTS, CutLink, CutPower, KillNode, Latency, PauseNode
 from kvorum.chaos.live.systems import opening
 from kvorum.chaos.live.systems.capabilities import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from kvorum.chaos.experiment.scenario import Action, Step
+from kvorum.chaos.experiment.steps import Action, Step
 from kvorum.chaos.faults import (
     Bandwidth,
     CutLink,
@@ -26,6 +26,7 @@ from kvorum.chaos.faults import (
     ResumeNode,
     Slice,
     SlowClose,
+    StopNode,
     describe,
 )
 from kvorum.chaos.live.systems.protocol import Capability
@@ -93,6 +94,8 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
         case KillNode():
             # A killed node is started again at the end of the method at the latest.
             return frozenset({Capability.KILL, Capability.RESTART})
+        case StopNode():
+            return frozenset({Capability.STOP, Capability.RESTART})
         case RestartNode():
             return frozenset({Capability.RESTART})
         case PauseNode() | ResumeNode():

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from kvorum.chaos.live.links import FIRST_BROKER_ID, Link, LinkPlan
-from kvorum.chaos.targets import CLIENTS
+from kvorum.chaos.live.links import Link, LinkPlan
+from kvorum.chaos.targets import CLIENTS, FIRST_BROKER_ID
 
 HOST = "127.0.0.1"
 _CONTROLLER = "CONTROLLER"

@@ -1,0 +1,163 @@
+"""Targets that no cluster of the experiment's size can have. Pure.
+
+A target is resolved when its step begins. One that can never match a node would only show as a
+skipped step, after the cluster was started: it is refused when the file is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from kvorum.chaos.experiment.faults import ArgumentProblem
+from kvorum.chaos.faults import LiveFault, NetworkPartition, fault_name
+from kvorum.chaos.targets import FIRST_BROKER_ID, Target, TargetKind
+
+_OF_ALL = {
+    TargetKind.CONTROLLERS: "controllers",
+    TargetKind.BROKERS: "brokers",
+    TargetKind.ALL: "all",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeNames:
+    """The names of a cluster's nodes; a node may be both controller and broker."""
+
+    controllers: tuple[str, ...]
+    brokers: tuple[str, ...]
+
+    def of(self, scope: str) -> tuple[str, ...]:
+        """The nodes of `controllers`, `brokers` or `all`."""
+        both = {"controllers": self.controllers, "brokers": self.brokers}
+        return both.get(scope) or tuple(dict.fromkeys(self.controllers + self.brokers))
+
+
+def node_names(controllers: int, brokers: int) -> NodeNames:
+    """The names of a cluster that a run starts itself."""
+    return NodeNames(
+        controllers=tuple(f"controller-{number}" for number in range(1, controllers + 1)),
+        brokers=tuple(f"broker-{FIRST_BROKER_ID + number}" for number in range(brokers)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What the targets of an experiment can be: its nodes, and the topic of its load."""
+
+    nodes: NodeNames
+    topic: str
+    partitions: int
+    replication_factor: int
+
+
+def impossible_targets(fault: LiveFault, reach: Reach) -> list[ArgumentProblem]:
+    """A problem for each target of the fault that no node can match, or for two targets between
+    which there is no link."""
+    targets: dict[str, Target] = {
+        field.name: value
+        for field in dataclasses.fields(fault)
+        if isinstance(value := getattr(fault, field.name), Target)
+    }
+    problems = [
+        ArgumentProblem(key=key, message=reason)
+        for key, target in targets.items()
+        if (reason := _why_nobody(target, reach)) is not None
+    ]
+    if problems:
+        return problems
+    ends = [key for key in ("source", "destination", "target", "away_from") if key in targets]
+    if len(ends) == 1:
+        target = targets[ends[0]]
+        if target.kind is TargetKind.CLIENTS:
+            reason = f"clients are no node that {fault_name(fault)} can hit; use a fault of links"
+            return [ArgumentProblem(key=ends[0], message=reason)]
+    if len(ends) == 2:
+        first, second = (targets[key] for key in ends)
+        reason = _why_no_link(first, second, reach, is_split=isinstance(fault, NetworkPartition))
+        if reason:
+            return [ArgumentProblem(key=ends[1], message=reason)]
+    return []
+
+
+def _why_nobody(target: Target, reach: Reach) -> str | None:
+    nodes, text = reach.nodes, target.text()
+    match target.kind:
+        case TargetKind.NODE:
+            for name in target.nodes:
+                if name not in nodes.of("all"):
+                    known = ", ".join(nodes.of("all"))
+                    return f"no node is named {name!r} in this cluster (nodes: {known})"
+        case TargetKind.ONE | TargetKind.MINORITY | TargetKind.MAJORITY:
+            return _why_no_share(target, len(nodes.of(target.scope)))
+        case TargetKind.STANDBY_CONTROLLER | TargetKind.STANDBY_CONTROLLERS:
+            if len(nodes.controllers) < 2:
+                return f"{text} needs a second controller, and the cluster has one"
+        case TargetKind.LEADER | TargetKind.FOLLOWER:
+            return _why_no_replica(target, reach)
+    return None
+
+
+def _why_no_share(target: Target, count: int) -> str | None:
+    if target.kind is TargetKind.MAJORITY and count == 1:
+        return f"a majority of 1 is all of {target.scope}; write {target.scope!r}"
+    if target.kind is TargetKind.MINORITY and count < 3:
+        return f"a minority of {count} is nobody; {target.text()} needs 3 or more {target.scope}"
+    return None
+
+
+def _why_no_replica(target: Target, reach: Reach) -> str | None:
+    if target.topic != reach.topic:
+        near = get_close_matches(target.topic, [reach.topic], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the load's topic is {reach.topic!r}"
+        return f"a target names the load's topic, not {target.topic!r}; {hint}"
+    if target.partition >= reach.partitions:
+        last = reach.partitions - 1
+        return f"{target.topic} has the partitions 0 to {last}, not {target.partition}"
+    if target.kind is TargetKind.FOLLOWER and reach.replication_factor == 1:
+        return f"{target.text()} needs a replication_factor of 2 or more, and it is 1"
+    return None
+
+
+def _why_no_link(first: Target, second: Target, reach: Reach, *, is_split: bool) -> str | None:
+    left, right = _certain(first, reach), _certain(second, reach)
+    is_of_clients = TargetKind.CLIENTS in (first.kind, second.kind)
+    if is_of_clients:
+        other = second if first.kind is TargetKind.CLIENTS else first
+        possible = _possible(other, reach)
+        if not possible & set(reach.nodes.brokers):
+            return f"clients connect to brokers only, and {other.text()} is none"
+        return None
+    possible = _possible(second, reach)
+    if left and is_split and not possible - left:
+        return f"{second.text()} without {first.text()} is nobody: nothing is cut"
+    if left and left == right and len(left) == 1:
+        return f"{first.text()} has no link to itself"
+    return None
+
+
+def _certain(target: Target, reach: Reach) -> set[str]:
+    """The nodes that the target matches at any time."""
+    if target.kind is TargetKind.NODE:
+        return set(target.nodes)
+    if target.kind in _OF_ALL:
+        return set(reach.nodes.of(_OF_ALL[target.kind]))
+    return set()
+
+
+def _possible(target: Target, reach: Reach) -> set[str]:
+    """The nodes that the target may match at some time."""
+    match target.kind:
+        case TargetKind.NODE:
+            return set(target.nodes)
+        case TargetKind.ONE | TargetKind.MINORITY | TargetKind.MAJORITY:
+            return set(reach.nodes.of(target.scope))
+        case TargetKind.LEADER | TargetKind.FOLLOWER | TargetKind.BROKERS:
+            return set(reach.nodes.brokers)
+        case TargetKind.CLIENTS:
+            return set()
+        case TargetKind.KILLED | TargetKind.PAUSED | TargetKind.ALL:
+            return set(reach.nodes.of("all"))
+        case _:
+            return set(reach.nodes.controllers)

@@ -1,0 +1,81 @@
+"""The short form of steps, rewritten into Chaos Toolkit's.
+
+`- kill: {target: active-controller, duration_ms: 3000}` is an action, and in a steady state
+`- active_controllers: 1` is a probe with its tolerance. `name`, `pauses` and `background` may stand
+beside. Problems are still reported at the places where the short form has the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kvorum.chaos.experiment.document import Document, Path
+
+#: The module of the actions and probes, and of the control, in Chaos Toolkit's form.
+TOOLKIT_MODULE = "kvorum.chaos.toolkit"
+CONTROL_MODULE = "kvorum.chaos.toolkit.control"
+
+CONTROLS = [{"name": "kvorum", "provider": {"type": "python", "module": CONTROL_MODULE}}]
+
+_BESIDE = ("name", "pauses", "background")
+_LONG = ("type", "provider", "ref")
+
+
+def long_step(document: Document, where: Path, item: Any, probes: Iterable[str]) -> Any:
+    """A step in Chaos Toolkit's form. None for a step that is in no form; its problem is noted.
+
+    probes: the names that are probes; all others are actions.
+    """
+    if not isinstance(item, dict) or any(key in item for key in _LONG):
+        return item
+    names = [str(key) for key in item if key not in _BESIDE]
+    if len(names) != 1:
+        several = " and ".join(names)
+        document.problem(
+            where,
+            f"is one step, but names {several}; write them as steps of their own"
+            if names
+            else "must be an action or a probe",
+        )
+        return None
+    func = names[0]
+    value = item[func]
+    step: dict[str, Any] = {"name": _name_of(func, value), **_beside(item)}
+    provider: dict[str, Any] = {"type": "python", "module": TOOLKIT_MODULE, "func": func}
+    written = (*where, func)
+    document.alias((*where, "provider", "func"), written)
+    if func in probes:
+        step["type"] = "probe"
+        if value is not None:
+            step["tolerance"] = value
+            document.alias((*where, "tolerance"), written)
+    else:
+        step["type"] = "action"
+        provider["arguments"] = value
+        document.alias((*where, "provider", "arguments"), written)
+        document.alias((*where, "provider"), written)
+    step["provider"] = provider
+    return step
+
+
+def long_choice(document: Document, where: Path, item: Any) -> Any:
+    """A fault of a storm as `func` and `arguments`."""
+    if not isinstance(item, dict) or "func" in item or len(item) != 1:
+        return item
+    ((func, arguments),) = item.items()
+    if func == "arguments":
+        return item
+    document.alias((*where, "func"), (*where, func))
+    document.alias((*where, "arguments"), (*where, func))
+    return {"func": func, "arguments": arguments}
+
+
+def _beside(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: item[key] for key in _BESIDE if key in item}
+
+
+def _name_of(func: str, value: Any) -> str:
+    ends = value if isinstance(value, dict) else {}
+    end = ends.get("target", ends.get("source", ""))
+    return f"{func} {end}".strip()
