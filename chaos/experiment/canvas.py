@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+#: The part of the width that labels may take.
+_LABELS_SHARE_MAX = 0.4
 _STEPS_S = (1, 2, 5, 10, 30, 60, 300, 600, 3_600)
 
 
@@ -20,6 +23,12 @@ class Shape:
     right: int
     character: float
     ticks: int
+
+    def with_labels(self, names: Sequence[str]) -> Shape:
+        """This shape with room for labels at the left, as long as the chart keeps the most."""
+        wanted = max((len(name) for name in names), default=0) * self.character + 10
+        left = max(self.left, min(math.ceil(wanted), int(self.width * _LABELS_SHARE_MAX)))
+        return dataclasses.replace(self, left=left)
 
 
 class Canvas:

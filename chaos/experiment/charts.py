@@ -8,7 +8,7 @@ twice, for wide and for narrow screens, since text in an SVG shrinks with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kvorum.chaos.experiment.canvas import Canvas, Shape, round_up, short
 from kvorum.chaos.experiment.recovery import FaultSpan, Partition
@@ -37,8 +37,10 @@ def draw(timeline: Timeline, shape: Shape) -> str:
     ends = [fault.end_ms or fault.begin_ms for fault in timeline.faults]
     begins = [fault.begin_ms for fault in timeline.faults]
     begin_ms = min([timeline.load_begin_ms, *begins])
-    canvas = Canvas(shape, begin_ms, max([timeline.load_end_ms, *ends]))
     lanes = sorted(timeline.partitions)[:_LANES_MAX]
+    names = _names(lanes)
+    shape = shape.with_labels(names)
+    canvas = Canvas(shape, begin_ms, max([timeline.load_end_ms, *ends]))
     strip_top = _TOP + _BAR_HEIGHT * max(1, len(faults)) + _GAP
     throughput_top = strip_top + _BAR_HEIGHT + _GAP
     latency_top = throughput_top + _PANEL_HEIGHT + _GAP
@@ -54,7 +56,7 @@ def draw(timeline: Timeline, shape: Shape) -> str:
     _throughput(canvas, timeline, throughput_top)
     _latency(canvas, timeline.buckets, timeline.bucket_ms, latency_top)
     _churn(canvas, timeline, churn_top)
-    _lanes(canvas, timeline, lanes, lanes_top)
+    _lanes(canvas, timeline, dict(zip(lanes, names, strict=True)), lanes_top)
     canvas.time_axis(bottom)
     words = "faults, controllers, throughput, latency, ISR churn and partitions over time"
     return canvas.element(bottom + 30, words)
@@ -177,17 +179,21 @@ def _churn(canvas: Canvas, timeline: Timeline, top: float) -> None:
             canvas.rect(x, middle, width, y(-fewer) - middle, "left", f"{fewer} left an ISR")
 
 
-def _lanes(canvas: Canvas, timeline: Timeline, lanes: Sequence[Partition], top: float) -> None:
+def _names(lanes: Sequence[Partition]) -> list[str]:
+    """The label of each lane: the topic only where there are several."""
+    has_one_topic = len({topic for topic, _ in lanes}) == 1
+    return [str(number) if has_one_topic else f"{topic}/{number}" for topic, number in lanes]
+
+
+def _lanes(canvas: Canvas, timeline: Timeline, lanes: Mapping[Partition, str], top: float) -> None:
     left_out = len(timeline.partitions) - len(lanes)
     more = f" (and {left_out} more)" if left_out else ""
     canvas.heading(top - 12, f"partitions{more}; red: unavailable; tick: new leader")
     elected = leader_changes(timeline)
-    topics = {topic for topic, _ in lanes}
-    for row, key in enumerate(lanes):
+    for row, (key, name) in enumerate(lanes.items()):
         y = top + row * _LANE_HEIGHT
         begin_x, end_x = canvas.x(timeline.load_begin_ms), canvas.x(timeline.load_end_ms)
         canvas.rect(begin_x, y + 2, end_x - begin_x, _LANE_HEIGHT - 5, "lane")
-        name = f"{key[0]}/{key[1]}" if len(topics) > 1 else str(key[1])
         canvas.before(y + 10, name)
         for span in timeline.partitions[key].spans[-_MARKS_MAX:]:
             x = canvas.x(span.begin_ms)

@@ -10,6 +10,7 @@ import pytest
 from kvorum.chaos.experiment.charts import NARROW, WIDE, draw
 from kvorum.chaos.experiment.export import SCHEMA_VERSION, export_history
 from kvorum.chaos.experiment.figures import build_report
+from kvorum.chaos.experiment.history import Send
 from kvorum.chaos.experiment.report import write_report
 from kvorum.chaos.experiment.timeline import build_timeline
 from kvorum.runtime.errors import ConfigError
@@ -180,7 +181,9 @@ def test_no_label_of_the_picture_is_cut(shape):
     for number, (begin_ms, end_ms) in enumerate(((10, 8_990), (4_000, 4_100), (8_500, 8_990))):
         history.fault(number, begin_ms, end_ms, description=long, kind="latency")
     history.events.sort(key=lambda event: event.time_ms)
+    history.add("p", "invoke", "send", ops=(Send("a-second-topic", 0, 1),), at_ms=8_999)
     picture = ElementTree.fromstring(draw(build_timeline(history.events), shape))
+    assert "a-second-topic/0" in {text.text for text in picture.iter("text")}
     for text in picture.iter("text"):
         x, width = float(text.get("x")), len(text.text) * shape.character
         style = text.get("class")
