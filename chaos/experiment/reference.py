@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.checks import run_checks
+from kvorum.chaos.experiment.checks import run_checks_of
 from kvorum.chaos.experiment.keys import (
     CONFIGURATION_KEYS,
     LOAD_KEYS,
@@ -113,7 +113,7 @@ def _values(hint: object) -> str:
 
 def _checks() -> str:
     # The results of an empty history: every check has a name and a promise, and found nothing.
-    return _table(["check", "promise"], ([f"`{c.check}`", c.promise] for c in run_checks([])))
+    return _table(["check", "promise"], ([f"`{c.check}`", c.promise] for c in run_checks_of([])))
 
 
 def _shipped() -> str:

@@ -192,17 +192,17 @@ def test_no_label_of_the_picture_is_cut(shape):
         assert "…" not in text.text
 
 
-def silent_run(tmp_path, *faults: tuple[int, int], **changes):
-    """Partition 0 is silent for two seconds."""
+def silent_run(tmp_path, *faults: tuple[int, int], until_ms: int = 4_000, **changes):
+    """Partition 0 is silent from 2 s on."""
     history = HistoryBuilder()
-    pipelined(history, 0, 6_000, silent={0: (2_000, 4_000)})
+    pipelined(history, 0, until_ms + 2_000, silent={0: (2_000, until_ms)})
     for number, (begin_ms, end_ms) in enumerate(faults):
         history.fault(
             number, begin_ms, end_ms, name="hang", held=[0, 1], roles=["b: leader of t/0"]
         )
     history.events.sort(key=lambda event: event.time_ms)
     for partition in (0, 1):
-        values = [(value, value) for value in range(600)]
+        values = [(value, value) for value in range((until_ms + 2_000) // 10)]
         history.consumed(partition, values)
         history.final(partition, values)
     write_run(tmp_path, history, **changes)
@@ -215,9 +215,9 @@ def failed_cases(report) -> list[str]:
 
 
 def test_an_outage_without_a_fault_fails_the_run(tmp_path):
-    report = silent_run(tmp_path)
+    report = silent_run(tmp_path, until_ms=6_000)
     assert report.verdict == "failed"
-    assert "outage of orders/0 for 2,000 ms at 2.0 s, and no fault explains it" in report.reasons
+    assert "outage of orders/0 for 4,000 ms at 2.0 s, and no fault explains it" in report.reasons
     assert failed_cases(report) == ["owned", "verdict"]
     assert '<span class="bad">no fault</span>' in Path(report.html_file).read_text()
 
