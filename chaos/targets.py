@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -178,7 +178,8 @@ def target_pattern() -> str:
 
 
 def resolve(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
-    """The node names that the target matches now, in a fixed order.
+    """The node names that the target matches now, in a fixed order. A drawn target is drawn by role
+    (`by_role`), so that one seed strikes the same roles in every run.
 
     `clients` resolves to the pseudo node of that name. Raises UnresolvableTarget if no node
     matches.
@@ -187,6 +188,22 @@ def resolve(target: Target, view: ClusterView, rng: random.Random) -> tuple[str,
     if not chosen:
         raise UnresolvableTarget(f"nobody is {target.text()!r} now")
     return chosen
+
+
+def by_role(names: Sequence[str], view: ClusterView) -> tuple[str, ...]:
+    """The names with the active controller first, then the leaders of the lowest partitions, then
+    their followers; names without a role last, in alphabetical order."""
+    return tuple(sorted(names, key=lambda name: _rank(name, view)))
+
+
+def _rank(name: str, view: ClusterView) -> tuple[object, ...]:
+    led = [key for key, part in sorted(view.partitions.items()) if part.leader == name]
+    places = [
+        (key, part.replicas.index(name))
+        for key, part in sorted(view.partitions.items())
+        if name in part.replicas
+    ]
+    return (name != view.active_controller, not led, led, not places, places, name)
 
 
 def _candidates(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
@@ -225,11 +242,11 @@ def _share(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, 
     scopes = {"all": view.nodes(), "controllers": view.controllers, "brokers": view.brokers}
     members = scopes[target.scope]
     if target.kind is TargetKind.MAJORITY:
-        return _pick(members, len(members) // 2 + 1, rng)
+        return _pick(by_role(members, view), len(members) // 2 + 1, rng)
     if target.kind is TargetKind.MINORITY:
-        return _pick(members, (len(members) - 1) // 2, rng)
+        return _pick(by_role(members, view), (len(members) - 1) // 2, rng)
     able = tuple(name for name in members if name not in view.killed | view.paused)
-    return _pick(able, 1, rng)
+    return _pick(by_role(able, view), 1, rng)
 
 
 def _of_partition(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:

@@ -56,14 +56,16 @@ class Links:
     """Addresses to use instead of the nodes' own, as with proxies.
 
     advertised: node name to the host:port that clients get. peers: node name to (peer name to
-        host:port), for its connections to peers.
+        host:port), for its connections to peers. metrics: node name to the host:port of its
+        Prometheus page; no entry, no page.
     """
 
     advertised: Mapping[str, str]
     peers: Mapping[str, Mapping[str, str]]
+    metrics: Mapping[str, str]
 
 
-NO_LINKS = Links(advertised={}, peers={})
+NO_LINKS = Links(advertised={}, peers={}, metrics={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,13 +213,15 @@ DEV_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 def read_links(path: str) -> Links:
-    """The links file: {node name: {"advertised": address, "peers": {peer name: address}}}."""
+    """The links file: {node name: {"advertised": address, "peers": {peer name: address},
+    "metrics": address}}; each part may be missing."""
     try:
         with open(path, encoding="utf-8") as file:
             fields = json.load(file)
         return Links(
             advertised={n: f["advertised"] for n, f in fields.items() if "advertised" in f},
             peers={n: dict(f.get("peers", {})) for n, f in fields.items()},
+            metrics={n: f["metrics"] for n, f in fields.items() if "metrics" in f},
         )
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f"{path} is not a links file: {error}") from error
@@ -347,6 +351,8 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
         raise ConfigError(f"links of {name} name unknown nodes: {', '.join(unknown)}")
     if peers:
         own["peer.address.overrides"] = ",".join(f"{layout.ids[p]}={a}" for p, a in peers.items())
+    if name in layout.links.metrics:
+        own["metrics.listener"] = f"HTTP://{layout.links.metrics[name]}"
     return NodePlan(
         name=name,
         node_id=node_id,

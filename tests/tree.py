@@ -12,7 +12,7 @@ from setuptools import find_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Folders of Python that are not installed: they need a checkout.
-DEVELOPERS_FOLDERS = ("bench",)
+DEVELOPERS_FOLDERS = ("bench", "examples")
 
 
 @cache

@@ -18,7 +18,7 @@ Functions (`f`), and the fields that they use:
   create-topic, delete-topic, describe-topic, list-topics
                 topic; details: the answer
   observe       details: an observation, named by its key `what`; topic and partition if it is of
-                one partition. The kinds: `chaos.experiment.checks.leadership`
+                one partition. The kinds: `chaos.experiment.observations`
   fault-begin, fault-end
                 details: the fault (`chaos.live.injector`)
 """

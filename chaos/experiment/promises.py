@@ -1,44 +1,123 @@
-"""The promises of an experiment: bounds that a run must keep to pass."""
+"""The promises that an experiment states, and whether the run kept them. Pure.
+
+A promise is a limit with a name, in the experiment's `configuration.promises`. A broken one fails
+the run; one whose figure could not be measured leaves it undecided.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from kvorum.chaos.experiment.document import Section
-from kvorum.chaos.experiment.keys import PROMISE_KEYS
+from kvorum.chaos.experiment.timeline import Timeline, isr_shrinks
+from kvorum.runtime.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """Upper and lower bounds of a run's figures; None where the experiment promises nothing.
+class Promised:
+    """A promise after the run. measured: None if there was nothing to measure; is_kept then
+    too."""
 
-    `chaos.experiment.keys.PROMISE_KEYS` has the meaning of each.
+    promise: str
+    meaning: str
+    limit: float
+    measured: float | None
+    is_kept: bool | None
+
+    def text(self) -> str:
+        """One sentence for the verdict."""
+        if self.measured is None:
+            return f"promise {self.promise}: {self.meaning} could not be measured"
+        return f"promise {self.promise}: {self.meaning} was {self.measured:,g}, not {self.bound()}"
+
+    def bound(self) -> str:
+        """The limit in words."""
+        word = "at least" if self.promise.endswith(_LEAST) else "at most"
+        return f"{word} {self.limit:,g}"
+
+
+_LEAST = "_at_least"
+
+Measure = Callable[[Timeline], float | None]
+
+
+def _elections(timeline: Timeline) -> list[float]:
+    found = [
+        item.elect_ms
+        for fault in timeline.faults
+        for item in fault.recoveries
+        if item.elect_ms is not None and item.is_led
+    ]
+    for fault in timeline.faults:
+        if fault.is_active_controller and fault.controller_elect_ms is not None:
+            found.append(fault.controller_elect_ms)
+    return found
+
+
+def _largest(values: Iterable[float]) -> float | None:
+    return max(values, default=None)
+
+
+def _unavailable(timeline: Timeline) -> float | None:
+    if not timeline.faults:
+        return None
+    return max(
+        (item.unavailable_ms for fault in timeline.faults for item in fault.recoveries),
+        default=0.0,
+    )
+
+
+def _if_loaded(timeline: Timeline, value: float) -> float | None:
+    return value if timeline.invoked else None
+
+
+#: Promise -> its meaning, and its figure.
+PROMISES: Mapping[str, tuple[str, Measure]] = {
+    "longest_silence_ms": (
+        "the longest time without an acknowledgement of any partition, in ms",
+        lambda timeline: _if_loaded(timeline, timeline.cluster.longest_ms),
+    ),
+    "longest_partition_silence_ms": (
+        "the longest time without an acknowledgement of one partition, in ms",
+        lambda timeline: _largest(waits.longest_ms for waits in timeline.partitions.values()),
+    ),
+    "latency_p99_ms": (
+        "the 99th percentile of the latency, in ms",
+        lambda timeline: timeline.latencies.percentile(0.99),
+    ),
+    "time_to_elect_ms": (
+        "the longest time from a fault to a new leader, in ms",
+        lambda timeline: _largest(_elections(timeline)),
+    ),
+    "isr_shrinks_at_least": ("the number of ISR shrinks", isr_shrinks),
+    "isr_shrinks_at_most": ("the number of ISR shrinks", isr_shrinks),
+    "acknowledged_at_least": (
+        "the number of acknowledged records",
+        lambda timeline: timeline.acknowledged,
+    ),
+    "unavailable_ms": (
+        "the longest unavailable time of a partition by one fault, in ms",
+        _unavailable,
+    ),
+}
+
+
+def judge_promises(promises: Mapping[str, float], timeline: Timeline) -> list[Promised]:
+    """Every promise with its figure, in the order stated.
+
+    Raises ConfigError for a promise that is not known.
     """
-
-    longest_silence_ms: int | None = None
-    longest_partition_silence_ms: int | None = None
-    unavailable_ms: int | None = None
-    latency_p99_ms: int | None = None
-    time_to_elect_ms: int | None = None
-    isr_shrinks_at_least: int | None = None
-    isr_shrinks_at_most: int | None = None
-    acknowledged_at_least: int | None = None
-
-
-def read_promises(configuration: Section) -> Promises:
-    """The promises of a configuration; problems are noted in its document."""
-    section = configuration.section("promises", [key.name for key in PROMISE_KEYS])
-    given = section.integers([key for key in PROMISE_KEYS if section.has(key.name)])
-    promises = Promises(**given)
-    least, most = promises.isr_shrinks_at_least, promises.isr_shrinks_at_most
-    if least is not None and most is not None and least > most:
-        section.problem(
-            "isr_shrinks_at_least", f"{least} is more than isr_shrinks_at_most ({most})"
+    judged = []
+    for name, limit in promises.items():
+        known = PROMISES.get(name)
+        if known is None:
+            raise ConfigError(f"unknown promise {name!r}; known: {', '.join(PROMISES)}")
+        meaning, measure = known
+        measured = measure(timeline)
+        is_kept = None
+        if measured is not None:
+            is_kept = measured >= limit if name.endswith(_LEAST) else measured <= limit
+        judged.append(
+            Promised(promise=name, meaning=meaning, limit=limit, measured=measured, is_kept=is_kept)
         )
-    silence, of_one = promises.longest_silence_ms, promises.longest_partition_silence_ms
-    if silence is not None and of_one is not None and of_one < silence:
-        section.problem(
-            "longest_partition_silence_ms",
-            f"{of_one} is less than longest_silence_ms ({silence}), which it contains",
-        )
-    return promises
+    return judged

@@ -6,30 +6,32 @@ written again at any time. The HTML is one file without external references.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
-from kvorum.chaos.experiment.charts import draw
-from kvorum.chaos.experiment.checks import CheckResult, run_checks
-from kvorum.chaos.experiment.history import HISTORY_FILE, read_history
-from kvorum.chaos.experiment.timeline import FaultSpan, Timeline, build_timeline, percentile
+from kvorum.chaos.experiment.charts import NARROW, WIDE, draw
+from kvorum.chaos.experiment.checks import Rules, run_checks
+from kvorum.chaos.experiment.figures import build_report
+from kvorum.chaos.experiment.history import HISTORY_FILE, read_header, read_history
+from kvorum.chaos.experiment.milestones import milestones_in
+from kvorum.chaos.experiment.outages import UNOWNED_MS_MAX
+from kvorum.chaos.experiment.split import split_of
+from kvorum.chaos.experiment.timeline import Timeline, build_timeline
+from kvorum.chaos.experiment.verdict import PASSED
+from kvorum.chaos.experiment.wording import milliseconds, seconds, unavailable
 from kvorum.runtime.errors import ConfigError, CorruptData
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 RUN_FILE = "run.json"
 REPORT_JSON = "report.json"
 REPORT_HTML = "report.html"
 JUNIT_XML = "junit.xml"
 
-PASSED = "passed"
-FAILED = "failed"
-INCONCLUSIVE = "inconclusive"
-
-_REPORT_VERSION = 1
 _RECORD_KEYS = (
     "title", "description", "tags", "seed", "rerun", "versions", "configuration",
     "started_wall_ms", "ended_wall_ms", "steady_state_title", "steady_state_before",
@@ -59,11 +61,16 @@ def write_report(run_dir: str) -> Report:
     """
     folder = Path(run_dir)
     record = read_record(run_dir)
-    events = list(read_history(str(folder / HISTORY_FILE)))
-    timeline = build_timeline(events)
-    document = build_report(record, timeline, run_checks(events))
+    history = str(folder / HISTORY_FILE)
+    timeline = build_timeline(
+        read_history(history),
+        milestones=milestones_in(run_dir),
+        wall_start_ms=read_header(history).wall_start_ms,
+    )
+    rules = Rules(compacted_topics=frozenset(record.get("compacted_topics", ())))
+    document = build_report(record, timeline, run_checks(history, rules))
     (folder / REPORT_JSON).write_text(json.dumps(document, indent=1), encoding="utf-8")
-    (folder / REPORT_HTML).write_text(_render(document, draw(timeline)), encoding="utf-8")
+    (folder / REPORT_HTML).write_text(_render(document, timeline), encoding="utf-8")
     (folder / JUNIT_XML).write_text(_junit(document), encoding="utf-8")
     return Report(
         verdict=document["verdict"],
@@ -97,254 +104,58 @@ def read_record(run_dir: str) -> dict[str, Any]:
     return record
 
 
-def build_report(
-    record: dict[str, Any], timeline: Timeline, checks: Sequence[CheckResult]
-) -> dict[str, Any]:
-    """The content of report.json. `record` is run.json's content."""
-    broken = {check.check: check.count for check in checks}
-    verdict, reasons = judge(record, timeline, checks)
-    is_read = _is_read(record, broken)
-    harm: dict[str, int | None] = {}
-    for name, check in (("lost", "lost"), ("duplicated", "duplicate"), ("reordered", "reordered")):
-        count = broken.get(check, 0)
-        # A count of zero means nothing if the data was not read.
-        harm[name] = count if is_read or count else None
-    return {
-        "version": _REPORT_VERSION,
-        "title": record["title"],
-        "description": record["description"],
-        "tags": record["tags"],
-        "verdict": verdict,
-        "reasons": reasons,
-        "summary": _summary(timeline, harm, is_read=is_read),
-        "seed": record["seed"],
-        "rerun": record["rerun"],
-        "versions": record["versions"],
-        "configuration": record["configuration"],
-        "started_wall_ms": record["started_wall_ms"],
-        "ended_wall_ms": record["ended_wall_ms"],
-        **harm,
-        "is_final_read_complete": is_read,
-        "load": {
-            "begin_ms": timeline.load_begin_ms,
-            "end_ms": timeline.load_end_ms,
-            "invoked": timeline.invoked,
-            "acknowledged": timeline.acknowledged,
-            "failed": timeline.failed,
-            "unknown": timeline.unknown,
-            "topics_created": timeline.topics_created,
-            "latency_p50_ms": timeline.latency_p50_ms,
-            "latency_p99_ms": timeline.latency_p99_ms,
-            "latency_max_ms": timeline.latency_max_ms,
-            "longest_cluster_silence_ms": timeline.longest_cluster_silence_ms,
-            "longest_controller_silence_ms": timeline.longest_controller_silence_ms,
-        },
-        "faults": [_fault(fault) for fault in timeline.faults],
-        "checks": [dataclasses.asdict(check) for check in checks],
-        "steady_state_title": record["steady_state_title"],
-        "steady_state": _steady_state(record),
-        "cluster_silences": [
-            {"begin_ms": silence.begin_ms, "length_ms": silence.length_ms}
-            for silence in timeline.cluster_silences
-        ],
-        "partitions": [
-            {
-                "partition": partition,
-                "longest_silence_ms": silences[0].length_ms if silences else 0.0,
-                "leader_changes": timeline.leader_changes.get(partition, 0),
-                "isr_changes": timeline.isr_changes.get(partition, 0),
-            }
-            for partition, silences in sorted(timeline.partition_silences.items())
-        ],
-        "controller_epochs": [
-            {"time_ms": time_ms, "epoch": epoch, "leader_id": leader_id}
-            for time_ms, epoch, leader_id in timeline.controller_epochs
-        ],
-        "errors": dict(sorted(timeline.error_counts.items())),
-        "steps": record["steps"],
-        "probes": record["probes"],
-        "notes": record["notes"],
-    }
-
-
-_NEEDS_THE_END = ("unread:", "unseen:")
-"""The prefixes of reasons that only a completed run can prove."""
-
-
-def judge(
-    record: dict[str, Any], timeline: Timeline, checks: Sequence[CheckResult]
-) -> tuple[str, list[str]]:
-    """The verdict and the reasons for it.
-
-    Failed: a guarantee was broken, or the cluster did not recover. Inconclusive: nothing was
-    broken, but a part of the run did not happen, so it proves little.
-    """
-    failures = [
-        f"{check.check}: {check.count} times not so that {check.promise}"
-        for check in checks
-        if not check.is_passed
-    ]
-    failures += [f"{name} died though no fault killed it" for name in record["died_unasked"]]
-    is_run = record["error"] is None and _holds(record["steady_state_before"])
-    if is_run and not record["is_converged"]:
-        failures.append("the cluster did not come back to full ISRs after healing")
-    if is_run and not _holds(record["steady_state_after"]):
-        failures.append("the steady state does not hold after the method")
-    # An interrupted run stopped its readers and never reached its final read, which breaks no
-    # guarantee.
-    if record["error"] is not None:
-        failures = [reason for reason in failures if not reason.startswith(_NEEDS_THE_END)]
-    if failures:
-        return FAILED, failures
-    doubts = []
-    if record["error"] is not None:
-        doubts.append(f"the run ended early: {record['error']}")
-    if not _holds(record["steady_state_before"]):
-        doubts.append("the steady state did not hold before the method")
-    if timeline.acknowledged == 0:
-        doubts.append("no record was ever acknowledged")
-    doubts += [
-        f"step {step['name']} was skipped: {step['reason']}"
-        for step in record["steps"]
-        if not step["is_done"]
-    ]
-    return (INCONCLUSIVE, doubts) if doubts else (PASSED, [])
-
-
-def _holds(measurements: Sequence[dict[str, Any]]) -> bool:
-    return all(measurement["is_accepted"] for measurement in measurements)
-
-
-def _is_read(record: dict[str, Any], broken: dict[str, int]) -> bool:
-    """True if the final read reached the end of every partition, and the history has it."""
-    return bool(record["is_final_read_complete"]) and not broken.get("unread", 0)
-
-
-def _count_text(name: str, count: int | None, *, is_read: bool) -> str:
-    """The count as text. count: None if nothing was found, but not everything was read."""
-    if count is None:
-        return f"{name} not known"
-    return f"{count} {name}" if is_read else f"at least {count} {name}"
-
-
-def _summary(timeline: Timeline, harm: dict[str, int | None], *, is_read: bool) -> str:
-    told = ", ".join(_count_text(name, count, is_read=is_read) for name, count in harm.items())
-    doubt = "" if is_read else " (the final read is incomplete)"
-    return (
-        f"{len(timeline.faults)} faults: {timeline.acknowledged:,} records acknowledged, "
-        f"{told}{doubt}, {_silences(timeline)}"
-    )
-
-
-def _silences(timeline: Timeline) -> str:
-    text = f"longest silence {_milliseconds(timeline.longest_cluster_silence_ms)} of the cluster"
-    longest = {
-        partition: silences[0].length_ms
-        for partition, silences in timeline.partition_silences.items()
-        if silences
-    }
-    if not longest:
-        return text
-    worst = max(longest, key=lambda partition: longest[partition])
-    return f"{text}, {_milliseconds(longest[worst])} of partition {worst}"
-
-
-def _fault(fault: FaultSpan) -> dict[str, Any]:
-    def spread(is_led: bool) -> dict[str, Any]:
-        chosen = [item for item in fault.recoveries if item.is_led is is_led]
-        times = sorted(item.recovery_ms for item in chosen if item.recovery_ms is not None)
-        return {
-            "partitions": [item.partition for item in chosen],
-            "p50_ms": percentile(times, 0.5),
-            "max_ms": times[-1] if times else None,
-            "never": len(chosen) - len(times),
-        }
-
-    return {
-        "id": fault.fault_id,
-        "name": fault.name,
-        "fault": fault.fault,
-        "description": fault.description,
-        "target": fault.target,
-        "nodes": list(fault.nodes),
-        "is_active_controller": fault.is_active_controller,
-        "begin_ms": fault.begin_ms,
-        "end_ms": fault.end_ms,
-        "lasted_ms": None if fault.end_ms is None else fault.end_ms - fault.begin_ms,
-        "led": spread(True),
-        "others": spread(False),
-        "recoveries": [dataclasses.asdict(item) for item in fault.recoveries],
-        "controller_recovery_ms": fault.controller_recovery_ms,
-    }
-
-
-def _steady_state(record: dict[str, Any]) -> list[dict[str, Any]]:
-    after = {row["name"]: row for row in record["steady_state_after"]}
-    rows = []
-    for before in record["steady_state_before"]:
-        then = after.get(before["name"])
-        rows.append(
-            {
-                "name": before["name"],
-                "tolerance": before["tolerance"],
-                "before": _measured(before),
-                "before_ok": before["is_accepted"],
-                "after": "not measured" if then is None else _measured(then),
-                "after_ok": then is not None and then["is_accepted"],
-            }
-        )
-    return rows
-
-
-def _measured(row: dict[str, Any]) -> str:
-    return row["reason"] or "no answer" if row["value"] is None else f"{row['value']:g}"
-
-
-def _render(document: dict[str, Any], svg: str) -> str:
+def environment() -> Environment:
+    """The templates of the pages, with the filters that word figures."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
 
-    environment = Environment(
+    templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters.update(ms=_milliseconds, whole=lambda n: f"{n:,}", spread=_spread)
-    template = environment.get_template("report.html.j2")
-    # The chart escapes every text of the run that it contains.
-    return template.render(report=document, svg=Markup(svg))
+    templates.filters.update(
+        ms=milliseconds, at=seconds, whole=lambda n: f"{n:,}", unavailable=unavailable
+    )
+    return templates
 
 
-def _milliseconds(value: float | None) -> str:
-    if value is None:
-        return "–"
-    if value >= 10_000:
-        return f"{value / 1000:.1f} s"
-    return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+def _render(document: dict[str, Any], timeline: Timeline) -> str:
+    from markupsafe import Markup
 
-
-def _spread(value: dict[str, Any]) -> str:
-    if not value["partitions"]:
-        return "–"
-    parts = []
-    if value["max_ms"] is not None:
-        parts.append(f"{_milliseconds(value['p50_ms'])} / {_milliseconds(value['max_ms'])}")
-    if value["never"]:
-        parts.append(f"{value['never']} never")
-    return ", ".join(parts)
+    # The charts escape every text of the run that they contain.
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            report=document,
+            wide=Markup(draw(timeline, WIDE)),
+            narrow=Markup(draw(timeline, NARROW)),
+            splits=[split_of(fault) for fault in document["faults"]],
+        )
+    )
 
 
 def _junit(document: dict[str, Any]) -> str:
-    """One test case a check and one for the verdict, as CI systems read them."""
+    """One test case a check and a promise, one for outages without a fault and one for the verdict,
+    as CI systems read them."""
     cases = []
     for check in document["checks"]:
         failure = ""
-        if check["count"]:
+        if check["count"] and not check["is_allowed"]:
             words = "\n".join(finding["message"] for finding in check["findings"])
             message = quoteattr(f"{check['count']} broken: {check['promise']}")
             failure = f"<failure message={message}>{escape(words)}</failure>"
         cases.append(f'<testcase classname="checks" name="{check["check"]}">{failure}</testcase>')
+    for promise in document["promises"]:
+        failure = ""
+        if not promise["is_kept"]:
+            measured = "not measured" if promise["measured"] is None else f"{promise['measured']:g}"
+            message = quoteattr(f"{promise['meaning']}: {promise['bound']}, was {measured}")
+            failure = f"<failure message={message}/>"
+        name = quoteattr(promise["promise"])
+        cases.append(f'<testcase classname="promises" name={name}>{failure}</testcase>')
+    cases.append(_junit_outages(document["outages"]))
     verdict = ""
     if document["verdict"] != PASSED:
         message = quoteattr("; ".join(document["reasons"]) or document["verdict"])
@@ -357,3 +168,16 @@ def _junit(document: dict[str, Any]) -> str:
         f'<testsuite name={quoteattr(document["title"])} tests="{len(cases)}" '
         f'failures="{failures}" time="{seconds:.3f}">\n' + "\n".join(cases) + "\n</testsuite>\n"
     )
+
+
+def _junit_outages(outages: dict[str, Any]) -> str:
+    too_long = [
+        f"{row['subject']} for {row['longest_ms']:.0f} ms at {row['begin_ms'] / 1000:.1f} s"
+        for row in outages["rows"]
+        if row["is_unowned"] and row["longest_ms"] > UNOWNED_MS_MAX
+    ]
+    failure = ""
+    if too_long:
+        message = quoteattr(f"{len(too_long)} outages without a fault")
+        failure = f"<failure message={message}>{escape(chr(10).join(too_long))}</failure>"
+    return f'<testcase classname="outages" name="owned">{failure}</testcase>'

@@ -1,93 +1,100 @@
-"""Figures over time from a history: throughput, latency, gaps, recovery after each fault. Pure.
+"""Figures over time from a history: throughput, latency, unavailability, and the way back after
+each fault. Pure: one pass over the history, in memory that does not grow with its length.
 
-Times are the history's `time_ms`. A silence is a time span between two acknowledgements. The
-recovery time of a partition runs from a fault's begin to the acknowledgement of a record that was
-*written after* that begin; an acknowledgement that was already under way when the fault began does
-not show recovery.
+Times are the history's `time_ms`. A partition is named by its topic and number. Milestones are what
+the cluster decided (`milestones`); `recovery` sets them beside what clients saw.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kvorum.chaos.experiment.history import (
+    ASSIGN,
     CREATE_TOPIC,
+    DELETE_TOPIC,
     FAIL,
     FAULT_BEGIN,
     FAULT_END,
+    FINAL_READ,
     INFO,
     INVOKE,
     OBSERVE,
     OK,
+    POLL,
+    REVOKE,
     SEND,
+    TRANSACTION,
     Event,
+    Poll,
     Send,
     details_of,
 )
+from kvorum.chaos.experiment.latencies import Latencies
+from kvorum.chaos.experiment.milestones import (
+    ACTIVE_CONTROLLER,
+    ISR,
+    LEADER,
+    METADATA_LOG,
+    OBSERVER_EVENTS,
+    Milestone,
+    SeenMilestones,
+    Source,
+)
+from kvorum.chaos.experiment.recovery import FaultSpan, Partition, Record, fault_spans, whole
+from kvorum.chaos.experiment.waits import Lag, Span, Waits
 
-#: Shorter silences come from the load's own rhythm and are not unavailability.
-SILENCE_MS_MIN = 200.0
-_SILENCES_KEPT_MAX = 20
-_BUCKET_WIDTHS_MS = (100, 250, 500, 1_000, 2_000, 5_000)
+#: Names of errors that a table keeps; more are counted together.
+ERRORS_KEPT_MAX = 50
+OTHER_ERRORS = "other errors"
+_FIRST_BUCKET_MS = 100.0
+#: A wait of so many usual latencies is no longer the load's own rhythm. The usual latency is the
+#: one that nine of ten operations exceed: an outage raises the median too.
+RHYTHM_FACTOR = 4
+RHYTHM_SHARE = 0.1
+#: In place of a group: readers without one share one position in each partition.
+READERS = ""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovery:
-    """The recovery of one partition after one fault. recovery_ms is None if it did not recover."""
-
-    partition: int
-    is_led: bool
-    recovery_ms: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultSpan:
-    """One fault. end_ms is None if the run ended before the fault was undone."""
-
-    fault_id: int
-    name: str
-    fault: str
-    description: str
-    target: str
-    nodes: tuple[str, ...]
-    is_active_controller: bool
-    begin_ms: float
-    end_ms: float | None
-    recoveries: tuple[Recovery, ...]
-    controller_recovery_ms: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """A time span without an acknowledgement."""
-
-    begin_ms: float
-    end_ms: float
-
-    @property
-    def length_ms(self) -> float:
-        return self.end_ms - self.begin_ms
+#: Refusals that only a working controller gives: the administration is available.
+_ADMIN_ANSWERS = frozenset(
+    {
+        "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNKNOWN_TOPIC_ID", "INVALID_TOPIC_EXCEPTION", "TOPIC_EXCEPTION", "POLICY_VIOLATION",
+        "INVALID_REPLICATION_FACTOR", "INVALID_PARTITIONS", "INVALID_REPLICA_ASSIGNMENT",
+        "INVALID_CONFIG", "INVALID_REQUEST",
+    }
+)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Bucket:
-    """A slice of time. Latencies are those of records acknowledged in it; None if there are
-    none."""
+    """A slice of time. Latencies are those of records acknowledged in it."""
 
     begin_ms: float
-    acknowledged: int
-    unknown: int
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
+    acknowledged: int = 0
+    unknown: int = 0
+    latencies: Latencies = field(default_factory=Latencies)
+
+
+@dataclass(slots=True, kw_only=True)
+class Administration:
+    """Topics created and deleted. failed: certainly not done; unknown: timed out."""
+
+    invoked: int = 0
+    done: int = 0
+    created: int = 0
+    failed: int = 0
+    unknown: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    waits: Waits = field(default_factory=Waits)
+    latencies: Latencies = field(default_factory=Latencies)
 
 
 @dataclass(slots=True, kw_only=True)
 class Timeline:
-    """A history reduced to figures."""
+    """A history reduced to figures. milestones: those of the load's partitions, of brokers and of
+    the active controller, ascending; their source in words."""
 
     load_begin_ms: float = 0.0
     load_end_ms: float = 0.0
@@ -95,230 +102,332 @@ class Timeline:
     acknowledged: int = 0
     failed: int = 0
     unknown: int = 0
-    topics_created: int = 0
-    latency_p50_ms: float | None = None
-    latency_p99_ms: float | None = None
-    latency_max_ms: float | None = None
-    bucket_ms: float = 250.0
+    latencies: Latencies = field(default_factory=Latencies)
+    bucket_ms: float = _FIRST_BUCKET_MS
     buckets: list[Bucket] = field(default_factory=list)
+    cluster: Waits = field(default_factory=Waits)
+    partitions: dict[Partition, Waits] = field(default_factory=dict)
+    #: (group, topic, partition) -> the waits of its readers.
+    consumers: dict[tuple[str, str, int], Lag] = field(default_factory=dict)
+    #: group -> when its members got or gave up partitions, ascending.
+    rebalances: dict[str, list[float]] = field(default_factory=dict)
+    administration: Administration = field(default_factory=Administration)
     faults: list[FaultSpan] = field(default_factory=list)
-    #: Silences of the whole cluster, of at least SILENCE_MS_MIN.
-    cluster_silences: list[Silence] = field(default_factory=list)
-    #: partition -> its longest silences, the longest first.
-    partition_silences: dict[int, list[Silence]] = field(default_factory=dict)
-    longest_cluster_silence_ms: float = 0.0
-    longest_controller_silence_ms: float | None = None
-    isr_changes: dict[int, int] = field(default_factory=dict)
-    leader_changes: dict[int, int] = field(default_factory=dict)
-    controller_epochs: list[tuple[float, int, int]] = field(default_factory=list)
-    error_counts: dict[str, int] = field(default_factory=dict)
+    milestones: list[tuple[float, Milestone]] = field(default_factory=list)
+    milestones_source: str = OBSERVER_EVENTS
+    errors: dict[str, int] = field(default_factory=dict)
+
+    def controller_epochs(self) -> list[tuple[float, int, int]]:
+        """(time, epoch, leader) of each active controller."""
+        return [
+            (time_ms, whole(item.epoch), whole(item.leader))
+            for time_ms, item in self.milestones
+            if item.what == ACTIVE_CONTROLLER
+        ]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Gathered:
-    acks: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
-    invoked_at: list[float] = field(default_factory=list)
-    unknown_at: list[float] = field(default_factory=list)
-    created: list[tuple[float, float]] = field(default_factory=list)
-    fault_begins: list[Event] = field(default_factory=list)
-    fault_ends: dict[int, float] = field(default_factory=dict)
-    has_topic_load: bool = False
+def build_timeline(
+    events: Iterable[Event],
+    *,
+    milestones: tuple[Source, Sequence[Milestone]] | None = None,
+    wall_start_ms: float = 0.0,
+    buckets_max: int = 240,
+) -> Timeline:
+    """Reduce a history. Buckets are at least 100 ms wide and at most buckets_max in number.
 
-
-def build_timeline(events: Iterable[Event], *, buckets_max: int = 240) -> Timeline:
-    """Reduce a history. Buckets are at least 100 ms wide and at most buckets_max in number."""
-    timeline = Timeline()
-    gathered = _Gathered()
-    seen: dict[int, tuple[object, object]] = {}
+    milestones: from the metadata log; without them the observer's events take their place.
+    wall_start_ms: of the history's header.
+    """
+    fold = _Fold(milestones, wall_start_ms, buckets_max)
     for event in events:
-        if event.f == SEND:
-            _produced(timeline, gathered, event)
-        elif event.f == CREATE_TOPIC:
-            gathered.has_topic_load = True
-            if event.type == OK:
-                gathered.created.append((event.time_ms, event.invoked_ms))
-        elif event.f == FAULT_BEGIN:
-            gathered.fault_begins.append(event)
-        elif event.f == FAULT_END:
-            gathered.fault_ends[_whole(details_of(event).get("id"))] = event.time_ms
-        elif event.f == OBSERVE and event.type == OK:
-            _observed(timeline, seen, event)
-    timeline.topics_created = len(gathered.created)
-    if gathered.invoked_at:
-        timeline.load_begin_ms = gathered.invoked_at[0]
-        timeline.load_end_ms = max(
-            [gathered.invoked_at[-1], *(acks[-1][0] for acks in gathered.acks.values() if acks)]
+        fold.add(event)
+    return fold.end()
+
+
+class _Fold:
+    def __init__(
+        self,
+        milestones: tuple[Source, Sequence[Milestone]] | None,
+        wall_start_ms: float,
+        buckets_max: int,
+    ) -> None:
+        self._timeline = Timeline()
+        self._wall_start_ms = wall_start_ms
+        self._buckets = _Buckets(buckets_max)
+        self._records: dict[Partition, Record] = {}
+        self._lags: dict[Partition, list[Lag]] = {}
+        self._last_ms: float | None = None
+        self._begins: list[Event] = []
+        self._ends: dict[int, float] = {}
+        self._seen = SeenMilestones(wall_start_ms)
+        # The observer's events count before the first record of a log that was trimmed.
+        self._seen_until_ms = float("inf")
+        if milestones is not None:
+            source, logged = milestones
+            self._timeline.milestones_source = source.source or METADATA_LOG
+            self._seen_until_ms = source.first_wall_ms - wall_start_ms
+            for item in logged:
+                self._milestone(item.wall_ms - wall_start_ms, item)
+
+    def add(self, event: Event) -> None:
+        f = event.f
+        if f in (SEND, TRANSACTION):
+            self._sends(event)
+        elif f == POLL:
+            if event.type == OK and event.process != FINAL_READ:
+                self._polls(event)
+        elif f in (CREATE_TOPIC, DELETE_TOPIC):
+            self._administer(event)
+        elif f == OBSERVE:
+            for item in self._seen.add(event):
+                if event.time_ms < self._seen_until_ms:
+                    self._milestone(event.time_ms, item)
+        elif f in (ASSIGN, REVOKE):
+            if event.group is not None:
+                self._timeline.rebalances.setdefault(event.group, []).append(event.time_ms)
+        elif f == FAULT_BEGIN:
+            self._begins.append(event)
+            for record in self._records.values():
+                record.fault_began(event.time_ms)
+        elif f == FAULT_END:
+            self._ends[whole(details_of(event).get("id"))] = event.time_ms
+
+    def _sends(self, event: Event) -> None:
+        timeline = self._timeline
+        for op in event.ops:
+            if not isinstance(op, Send):
+                continue
+            key = (op.topic, op.partition)
+            if event.type == INVOKE:
+                timeline.invoked += 1
+                if self._last_ms is None:
+                    timeline.load_begin_ms = event.time_ms
+                    self._buckets.begin_ms = event.time_ms
+                timeline.cluster.invoked(event.time_ms)
+                if op.partition >= 0:
+                    self._waits(key).invoked(event.time_ms)
+            elif event.type == OK:
+                self._acknowledged(event, key, op.offset)
+            elif event.f == TRANSACTION and event.type == FAIL and event.error is None:
+                # The client aborted on purpose, and the cluster has confirmed it.
+                timeline.failed += 1
+                timeline.cluster.answered(event.time_ms, event.invoked_ms)
+                self._waits(key).answered(event.time_ms, event.invoked_ms)
+            elif event.type == INFO:
+                timeline.unknown += 1
+                self._buckets.at(event.time_ms).unknown += 1
+                self._gave_up(key)
+            else:
+                timeline.failed += 1
+                self._gave_up(key)
+            if event.type in (INVOKE, OK):
+                self._last_ms = event.time_ms
+        if event.error is not None and event.f == SEND:
+            _count_error(timeline.errors, event.error, max(1, len(event.ops)))
+
+    def _acknowledged(self, event: Event, key: Partition, offset: int) -> None:
+        timeline = self._timeline
+        invoked_ms = event.invoked_ms
+        timeline.acknowledged += 1
+        timeline.cluster.answered(event.time_ms, invoked_ms)
+        self._waits(key).answered(event.time_ms, invoked_ms)
+        latency_ms = event.time_ms - invoked_ms
+        record = self._record(key)
+        record.acknowledged(event.time_ms, invoked_ms)
+        record.latencies.add(latency_ms)
+        timeline.latencies.add(latency_ms)
+        bucket = self._buckets.at(event.time_ms)
+        bucket.acknowledged += 1
+        bucket.latencies.add(latency_ms)
+        for lag in self._lags.get(key, ()):
+            lag.written(event.time_ms, offset)
+
+    def _gave_up(self, key: Partition) -> None:
+        self._timeline.cluster.gave_up()
+        if key[1] >= 0:
+            self._waits(key).gave_up()
+
+    def _polls(self, event: Event) -> None:
+        group = event.group or READERS
+        for op in event.ops:
+            if isinstance(op, Poll) and op.offsets:
+                key = (group, op.topic, op.partition)
+                lag = self._timeline.consumers.get(key)
+                if lag is None:
+                    lag = self._timeline.consumers[key] = Lag()
+                    self._lags.setdefault((op.topic, op.partition), []).append(lag)
+                lag.read(event.time_ms, op.offsets[-1])
+
+    def _administer(self, event: Event) -> None:
+        admin = self._timeline.administration
+        if event.type == INVOKE:
+            admin.invoked += 1
+            admin.waits.invoked(event.time_ms)
+            return
+        if event.type == OK:
+            admin.done += 1
+            admin.created += event.f == CREATE_TOPIC
+            admin.latencies.add(event.time_ms - event.invoked_ms)
+        elif event.type == FAIL:
+            admin.failed += 1
+        else:
+            admin.unknown += 1
+        if event.type == OK or event.error in _ADMIN_ANSWERS:
+            admin.waits.answered(event.time_ms, event.invoked_ms)
+        else:
+            admin.waits.gave_up()
+        if event.type != OK:
+            _count_error(admin.errors, event.error or "no reason given", 1)
+
+    def _waits(self, key: Partition) -> Waits:
+        waits = self._timeline.partitions.get(key)
+        if waits is None:
+            waits = self._timeline.partitions[key] = Waits()
+        return waits
+
+    def _record(self, key: Partition) -> Record:
+        record = self._records.get(key)
+        if record is None:
+            record = self._records[key] = Record()
+        return record
+
+    def _milestone(self, time_ms: float, item: Milestone) -> None:
+        self._timeline.milestones.append((time_ms, item))
+        if item.what == "leader" and item.topic is not None and item.partition is not None:
+            self._record((item.topic, item.partition)).elected(time_ms)
+
+    def end(self) -> Timeline:
+        timeline = self._timeline
+        end_ms = timeline.load_end_ms = self._last_ms or timeline.load_begin_ms
+        for waits in (timeline.cluster, timeline.administration.waits):
+            waits.end(end_ms)
+        for waits in timeline.partitions.values():
+            waits.end(end_ms)
+        for (group, _, _), lag in timeline.consumers.items():
+            # Members of a group may have been stopped before the load's end.
+            if group == READERS:
+                lag.end(end_ms)
+        if timeline.acknowledged or timeline.invoked:
+            timeline.buckets = self._buckets.finished(end_ms)
+            timeline.bucket_ms = self._buckets.width_ms
+        loaded = timeline.partitions
+        timeline.milestones = sorted(
+            (
+                entry
+                for entry in timeline.milestones
+                if entry[1].topic is None or (entry[1].topic, entry[1].partition) in loaded
+            ),
+            key=lambda entry: entry[0],
         )
-    _silences(timeline, gathered)
-    _buckets(timeline, gathered, buckets_max)
-    timeline.faults = [_span(event, gathered) for event in gathered.fault_begins]
-    return timeline
-
-
-def percentile(sorted_values: Sequence[float], share: float) -> float | None:
-    """The nearest-rank percentile of ascending values, None without values; share is in (0, 1]."""
-    if not sorted_values:
-        return None
-    return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)]
-
-
-def _produced(timeline: Timeline, gathered: _Gathered, event: Event) -> None:
-    sends = [op for op in event.ops if isinstance(op, Send)]
-    if not sends:
-        return
-    if event.type == INVOKE:
-        timeline.invoked += len(sends)
-        for send in sends:
-            gathered.invoked_at.append(event.time_ms)
-            gathered.acks.setdefault(send.partition, [])
-        return
-    if event.type == OK:
-        timeline.acknowledged += len(sends)
-        for send in sends:
-            acks = gathered.acks.setdefault(send.partition, [])
-            acks.append((event.time_ms, event.invoked_ms))
-        return
-    if event.type == INFO:
-        timeline.unknown += len(sends)
-        gathered.unknown_at += [event.time_ms] * len(sends)
-    elif event.type == FAIL:
-        timeline.failed += len(sends)
-    reason = event.error or "unknown"
-    timeline.error_counts[reason] = timeline.error_counts.get(reason, 0) + len(sends)
-
-
-def _observed(timeline: Timeline, seen: dict[int, tuple[object, object]], event: Event) -> None:
-    details = details_of(event)
-    if details.get("what") == "quorum":
-        epoch, leader = _whole(details.get("leader_epoch")), _whole(details.get("leader_id"))
-        known = timeline.controller_epochs
-        if leader >= 0 and (not known or epoch > known[-1][1]):
-            known.append((event.time_ms, epoch, leader))
-    elif details.get("what") == "partition" and event.partition is not None:
-        now = (details.get("leader"), details.get("isr"))
-        before = seen.get(event.partition)
-        seen[event.partition] = now
-        if before is not None:
-            timeline.leader_changes[event.partition] = timeline.leader_changes.get(
-                event.partition, 0
-            ) + (before[0] != now[0])
-            timeline.isr_changes[event.partition] = timeline.isr_changes.get(event.partition, 0) + (
-                before[1] != now[1]
-            )
-
-
-def _silences(timeline: Timeline, gathered: _Gathered) -> None:
-    begin_ms, end_ms = timeline.load_begin_ms, timeline.load_end_ms
-    everything: list[float] = []
-    for partition, acks in sorted(gathered.acks.items()):
-        times = [time_ms for time_ms, _ in acks]
-        everything += times
-        found = _gaps(times, begin_ms, end_ms)
-        found.sort(key=lambda silence: -silence.length_ms)
-        timeline.partition_silences[partition] = found[:_SILENCES_KEPT_MAX]
-    everything.sort()
-    gaps = _gaps(everything, begin_ms, end_ms)
-    timeline.longest_cluster_silence_ms = max((gap.length_ms for gap in gaps), default=0.0)
-    timeline.cluster_silences = [gap for gap in gaps if gap.length_ms >= SILENCE_MS_MIN]
-    if gathered.has_topic_load:
-        created = _gaps([time_ms for time_ms, _ in gathered.created], begin_ms, end_ms)
-        timeline.longest_controller_silence_ms = max(
-            (gap.length_ms for gap in created), default=None
+        self._check_rhythm()
+        timeline.faults = fault_spans(
+            self._begins,
+            self._ends,
+            partitions={key: waits.spans for key, waits in loaded.items()},
+            records=self._records,
+            administration=timeline.administration.waits.spans,
+            milestones=timeline.milestones,
         )
+        return timeline
+
+    def _check_rhythm(self) -> None:
+        """Drop spans that the load's own rhythm explains: a partition of slow transactions has
+        another one than a partition of single records."""
+        timeline = self._timeline
+        _drop_shorter(timeline.latencies, timeline.cluster)
+        _drop_shorter(timeline.administration.latencies, timeline.administration.waits)
+        for key, waits in timeline.partitions.items():
+            _drop_shorter(self._record(key).latencies, waits)
 
 
-def _gaps(times: Sequence[float], begin_ms: float, end_ms: float) -> list[Silence]:
-    """The spans between neighbouring times, from begin to end."""
-    edges = [begin_ms, *(time for time in times if begin_ms <= time <= end_ms), end_ms]
-    return [Silence(begin_ms=a, end_ms=b) for a, b in itertools.pairwise(edges) if b > a]
+def _drop_shorter(latencies: Latencies, waits: Waits) -> None:
+    limit_ms = RHYTHM_FACTOR * (latencies.percentile(RHYTHM_SHARE) or 0.0)
+    waits.spans = [span for span in waits.spans if span.length_ms >= limit_ms]
 
 
-def _buckets(timeline: Timeline, gathered: _Gathered, buckets_max: int) -> None:
-    length_ms = timeline.load_end_ms - timeline.load_begin_ms
-    width_ms = next(
-        (
-            width
-            for width in (100, 250, 500, 1_000, 2_000, 5_000)
-            if length_ms / width <= buckets_max
-        ),
-        math.ceil(length_ms / buckets_max),
-    )
-    timeline.bucket_ms = float(width_ms)
-    count = int(length_ms // width_ms) + 1
-    latencies: list[list[float]] = [[] for _ in range(count)]
-    unknown = [0] * count
-    for acks in gathered.acks.values():
-        for time_ms, invoked_ms in acks:
-            at = int((time_ms - timeline.load_begin_ms) // width_ms)
-            latencies[min(max(at, 0), count - 1)].append(time_ms - invoked_ms)
-    for time_ms in gathered.unknown_at:
-        at = int((time_ms - timeline.load_begin_ms) // width_ms)
-        unknown[min(max(at, 0), count - 1)] += 1
-    everything: list[float] = []
-    for at, values in enumerate(latencies):
-        values.sort()
-        everything += values
-        timeline.buckets.append(
-            Bucket(
-                begin_ms=timeline.load_begin_ms + at * width_ms,
-                acknowledged=len(values),
-                unknown=unknown[at],
-                latency_p50_ms=percentile(values, 0.5),
-                latency_p99_ms=percentile(values, 0.99),
-            )
-        )
-    everything.sort()
-    timeline.latency_p50_ms = percentile(everything, 0.5)
-    timeline.latency_p99_ms = percentile(everything, 0.99)
-    timeline.latency_max_ms = everything[-1] if everything else None
+class _Buckets:
+    """Slices of time of equal width, which doubles whenever there are too many."""
+
+    def __init__(self, count_max: int) -> None:
+        self.width_ms = _FIRST_BUCKET_MS
+        self.begin_ms = 0.0
+        self._count_max = count_max
+        self._buckets: dict[int, Bucket] = {}
+
+    def at(self, time_ms: float) -> Bucket:
+        place = max(0, int((time_ms - self.begin_ms) // self.width_ms))
+        while place >= self._count_max:
+            self._double()
+            place //= 2
+        bucket = self._buckets.get(place)
+        if bucket is None:
+            bucket = self._buckets[place] = Bucket(begin_ms=0.0)
+        return bucket
+
+    def finished(self, end_ms: float) -> list[Bucket]:
+        """Every bucket up to end_ms, also the empty ones."""
+        self.at(end_ms)
+        found = []
+        for place in range(max(self._buckets) + 1):
+            bucket = self._buckets.get(place) or Bucket(begin_ms=0.0)
+            bucket.begin_ms = self.begin_ms + place * self.width_ms
+            found.append(bucket)
+        return found
+
+    def _double(self) -> None:
+        self.width_ms *= 2
+        merged: dict[int, Bucket] = {}
+        for place, bucket in self._buckets.items():
+            into = merged.setdefault(place // 2, Bucket(begin_ms=0.0))
+            into.acknowledged += bucket.acknowledged
+            into.unknown += bucket.unknown
+            into.latencies.merge(bucket.latencies)
+        self._buckets = merged
 
 
-def _span(event: Event, gathered: _Gathered) -> FaultSpan:
-    details = details_of(event)
-    fault_id = _whole(details.get("id"))
-    led = _numbers(details.get("led_partitions"))
-    recoveries = [
-        Recovery(
-            partition=partition,
-            is_led=partition in led,
-            recovery_ms=_first_after(gathered.acks.get(partition, []), event.time_ms),
-        )
-        for partition in _numbers(details.get("held_partitions"))
-    ]
-    is_active_controller = details.get("is_active_controller") is True
-    return FaultSpan(
-        fault_id=fault_id,
-        name=str(details.get("name", "")),
-        fault=str(details.get("fault", "")),
-        description=str(details.get("description", "")),
-        target=str(details.get("target", "")),
-        nodes=tuple(str(node) for node in _items(details.get("nodes"))),
-        is_active_controller=is_active_controller,
-        begin_ms=event.time_ms,
-        end_ms=gathered.fault_ends.get(fault_id),
-        recoveries=tuple(recoveries),
-        controller_recovery_ms=_first_after(gathered.created, event.time_ms)
-        if is_active_controller
-        else None,
-    )
+def _count_error(errors: dict[str, int], name: str, count: int) -> None:
+    kept = name if name in errors or len(errors) < ERRORS_KEPT_MAX else OTHER_ERRORS
+    errors[kept] = errors.get(kept, 0) + count
 
 
-def _first_after(outcomes: Sequence[tuple[float, float]], begin_ms: float) -> float | None:
-    """Time from begin_ms until the first outcome of an operation that was invoked at begin_ms or
-    later."""
-    start = bisect_left(outcomes, (begin_ms,))
-    later = (time_ms for time_ms, invoked_ms in outcomes[start:] if invoked_ms >= begin_ms)
-    first = next(later, None)
-    return None if first is None else first - begin_ms
+def longest(spans: Sequence[Span], count: int) -> list[Span]:
+    """The longest spans, the longest first."""
+    return sorted(spans, key=lambda span: -span.length_ms)[:count]
 
 
-def _items(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+def isr_changes(timeline: Timeline) -> dict[Partition, list[tuple[float, int, int]]]:
+    """Each partition's ISR changes after its first known ISR: time, members that joined, members
+    that left."""
+    known: dict[Partition, frozenset[int]] = {}
+    changes: dict[Partition, list[tuple[float, int, int]]] = {}
+    for time_ms, item in timeline.milestones:
+        if item.what != ISR or item.topic is None or item.partition is None:
+            continue
+        key = (item.topic, item.partition)
+        isr = frozenset(item.isr or ())
+        before = known.get(key, isr)
+        known[key] = isr
+        if before != isr:
+            change = (time_ms, len(isr - before), len(before - isr))
+            changes.setdefault(key, []).append(change)
+    return changes
 
 
-def _numbers(value: object) -> list[int]:
-    return [item for item in _items(value) if isinstance(item, int)]
+def isr_shrinks(timeline: Timeline) -> int:
+    """The number of ISR changes by which a partition lost a member."""
+    return sum(left > 0 for found in isr_changes(timeline).values() for _, _, left in found)
 
 
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else -1
+def leader_changes(timeline: Timeline) -> dict[Partition, list[tuple[float, int, int]]]:
+    """Each partition's elections after its first known leader: time, epoch, leader (-1: none)."""
+    known: dict[Partition, int] = {}
+    changes: dict[Partition, list[tuple[float, int, int]]] = {}
+    for time_ms, item in timeline.milestones:
+        if item.what != LEADER or item.topic is None or item.partition is None:
+            continue
+        key = (item.topic, item.partition)
+        leader = whole(item.leader)
+        if known.get(key, leader) != leader:
+            changes.setdefault(key, []).append((time_ms, whole(item.epoch), leader))
+        known[key] = leader
+    return changes

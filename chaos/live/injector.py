@@ -39,6 +39,7 @@ from kvorum.chaos.faults import (
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
+from kvorum.chaos.roles import roles_of
 from kvorum.chaos.targets import (
     CLIENTS,
     ClusterView,
@@ -276,6 +277,7 @@ class Injector:
                 "description": describe(injected.fault),
                 "target": _target_text(injected.fault),
                 "nodes": list(injected.nodes),
+                "roles": roles_of(injected.nodes, view),
                 "links": sorted(set(links)),
                 "led_partitions": led,
                 "held_partitions": held,

@@ -71,6 +71,17 @@ class Loads:
         self._workers = open_workloads(configuration, bootstrap=bootstrap, history=history)
         self._is_started = False
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of the topics that `create_topics` creates."""
+        return tuple(need.name for need in self._needs())
+
+    @property
+    def compacted_topics(self) -> tuple[str, ...]:
+        """Those of the topics of which only the newest record of each key must stay."""
+        needs = self._needs()
+        return tuple(need.name for need in needs if need.config.get("cleanup.policy") == "compact")
+
     def create_topics(self) -> None:
         """Create the topics of all loads. Raises KvorumError if one cannot be created."""
         from confluent_kafka import KafkaException

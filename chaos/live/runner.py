@@ -30,8 +30,9 @@ from kvorum.chaos.experiment.workloads import workload_name
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.loads import Loads, prefixed
 from kvorum.chaos.live.nemesis import Nemesis
+from kvorum.chaos.live.observation.nodes import views_of
+from kvorum.chaos.live.observation.observer import Observer
 from kvorum.chaos.live.observe import (
-    Observer,
     TopicState,
     TopicWatch,
     view_of,
@@ -204,7 +205,7 @@ class _Session:
             "tags": list(experiment.tags),
             "seed": experiment.configuration.seed,
             "rerun": rerun,
-            "configuration": dataclasses.asdict(experiment.configuration),
+            "configuration": _as_dict(experiment.configuration),
             "steady_state_title": experiment.steady_state_title,
             "started_wall_ms": wall_ms(),
             "steady_state_before": [],
@@ -243,12 +244,13 @@ class _Session:
         self._topic_name = system.topic_prefix + self._topic.name
         configuration = prefixed(self._configuration, system.topic_prefix)
         loads = Loads(configuration=configuration, bootstrap=bootstrap, history=history)
+        self._record["compacted_topics"] = list(loads.compacted_topics)
         loads.create_topics()
         watch = self._watch_topic(bootstrap)
         stack.callback(loads.abandon)
         loads.start()
         self._progress(_load_text(configuration))
-        observer = Observer(system=system, watch=watch, history=history)
+        observer = Observer(views=views_of(system, topics=loads.topics), history=history)
         observer.start()
         stack.callback(observer.stop, timeout_ms=_THREAD_TIMEOUT_MS)
 
@@ -414,6 +416,14 @@ def _load_text(configuration: Configuration) -> str:
         f"{configuration.topic.partitions} partitions"
     )
     return f"{text}; workloads: {', '.join(others)}" if others else text
+
+
+def _as_dict(configuration: Configuration) -> dict[str, Any]:
+    """The configuration for run.json, its workloads as an experiment writes them."""
+    workloads = [
+        {workload_name(plan): dataclasses.asdict(plan)} for plan in configuration.workloads
+    ]
+    return {**dataclasses.asdict(configuration), "workloads": workloads}
 
 
 def _as_dicts(items: Sequence[Measurement] | Sequence[Any]) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ class GroupMember(Worker):
     def __init__(
         self, *, bootstrap: str, plan: GroupPlan, topic: str, number: int, history: HistoryWriter
     ) -> None:
-        super().__init__(f"member-{number}", self._work)
+        super().__init__(f"{plan.group}-{number}", self._work)
         self._servers = bootstrap
         self._plan = plan
         self._topic = topic
@@ -62,7 +62,8 @@ class GroupMember(Worker):
         for session in itertools.count(1):
             if stop.is_set():
                 return
-            self._process = f"member-{self._number}.{session}"
+            # The group is part of the name: a history may have members of several groups.
+            self._process = f"{self._plan.group}-{self._number}.{session}"
             # The members take turns, so that one leaves every rejoin_ms.
             turns = self._number if session == 1 else self._plan.members
             self._session(stop, self._plan.rejoin_ms * turns / 1000 or None)

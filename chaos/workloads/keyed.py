@@ -15,7 +15,6 @@ from kvorum.chaos.workloads.produce import CERTAIN_FAILURES
 from kvorum.chaos.workloads.records import encode
 from kvorum.chaos.workloads.worker import Worker
 
-PROCESS = "keyed-producer"
 #: Topic settings that let the cleaner run within an experiment of some seconds.
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
@@ -39,7 +38,7 @@ class KeyedLoad(Worker):
     def __init__(
         self, *, bootstrap: str, plan: KeyedPlan, history: HistoryWriter, rng: random.Random
     ) -> None:
-        super().__init__("keyed", self._write)
+        super().__init__(f"{plan.topic}-keyed", self._write)
         self._servers = bootstrap
         self._plan = plan
         self._history = history
@@ -68,7 +67,7 @@ class KeyedLoad(Worker):
         partition = partition_of(key, self._plan.partitions)
         send = Send(self._plan.topic, partition, self._next_value, key=str(key))
         self._next_value += 1
-        invoked_ms = self._history.append(process=PROCESS, type=INVOKE, f=SEND, ops=(send,))
+        invoked_ms = self._history.append(process=self.name, type=INVOKE, f=SEND, ops=(send,))
         try:
             producer.produce(
                 send.topic,
@@ -94,5 +93,5 @@ class KeyedLoad(Worker):
 
     def _note(self, kind: Type, send: Send, invoked_ms: float, error: str | None) -> None:
         self._history.append(
-            process=PROCESS, type=kind, f=SEND, ops=(send,), invoked_ms=invoked_ms, error=error
+            process=self.name, type=kind, f=SEND, ops=(send,), invoked_ms=invoked_ms, error=error
         )

@@ -47,11 +47,11 @@ class TopicsClient(Worker):
         history: HistoryWriter,
         rng: random.Random,
     ) -> None:
-        super().__init__(f"topics-{number}", self._work)
+        super().__init__(f"{plan.prefix}-admin-{number}", self._work)
         self._servers = bootstrap
         self._plan = plan
         self._replication_factor = replication_factor
-        self._process = f"topics-{number}"
+        self._process = f"{plan.prefix}-admin-{number}"
         self._history = history
         self._rng = rng
         self.answered = 0

@@ -191,11 +191,11 @@ class TransactionalCopier(Worker):
         number: int,
         history: HistoryWriter,
     ) -> None:
-        super().__init__(f"copier-{number}", self._copy)
+        super().__init__(f"{plan.group}-{number}", self._copy)
         self._servers = bootstrap
         self._plan = plan
         self._source = source
-        self._process = f"copier-{number}"
+        self._process = f"{plan.group}-{number}"
         self._history = history
         self.copied = 0
 
@@ -268,10 +268,10 @@ class TransactionsClient(Worker):
         history: HistoryWriter,
         rng: random.Random,
     ) -> None:
-        super().__init__(f"transactions-{number}", self._work)
+        super().__init__(f"{plan.topic}-txn-{number}", self._work)
         self._servers = bootstrap
         self._plan = plan
-        self._process = f"txn-{number}"
+        self._process = f"{plan.topic}-txn-{number}"
         self._values = values
         self._history = history
         self._rng = rng

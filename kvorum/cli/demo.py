@@ -74,9 +74,9 @@ def _run_spark(run_dir: Path, spark_dir: Path) -> None:
 def _summarise(result: Any, run_dir: Path, spark_dir: Path) -> None:
     report = json.loads(Path(result.report_json).read_text(encoding="utf-8"))
     click.echo("")
-    click.echo("fail-over: from the fault to the next acknowledged write, worst partition")
+    click.echo("unavailable by fault: records waited and none was acknowledged, worst partition")
     for fault in report["faults"]:
-        click.echo(f"  {fault['description']:<58} {_recovery(fault)}")
+        click.echo(f"  {fault['description']:<58} {_unavailable(fault)}")
     click.echo("longest silence of acknowledged writes, by partition")
     for partition in report["partitions"]:
         click.echo(
@@ -95,10 +95,10 @@ def _summarise(result: Any, run_dir: Path, spark_dir: Path) -> None:
     click.echo(f"verdict: {result.verdict} - {result.summary}")
 
 
-def _recovery(fault: dict[str, Any]) -> str:
-    waits = [r["recovery_ms"] for r in fault["recoveries"] if r.get("recovery_ms") is not None]
-    text = f"{max(waits):.0f} ms" if waits else "no partition hit"
-    controller_ms = fault["controller_recovery_ms"]
+def _unavailable(fault: dict[str, Any]) -> str:
+    times = [item["unavailable_ms"] for item in fault["recoveries"]]
+    text = f"{max(times):.0f} ms" if any(times) else "no partition"
+    controller_ms = fault["controller_unavailable_ms"]
     if controller_ms is not None:
         text += f", topic creation {controller_ms:.0f} ms"
     return text

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kvorum.chaos.experiment.history import HISTORY_VERSION, Event, Header, Poll, Send
+from kvorum.chaos.experiment.history import HISTORY_VERSION, Commit, Event, Header, Poll, Send
 
 TOPIC = "orders"
 
@@ -72,6 +72,67 @@ class HistoryBuilder:
         values = tuple(value for value, _ in pairs)
         self.add(process, "ok", "poll", ops=(Poll(TOPIC, partition, offsets, values),))
 
+    def transacted(
+        self,
+        type: str = "ok",
+        *,
+        sends: list[tuple[int, int, int]] | None = None,
+        polls: dict[int, list[tuple[int, int]]] | None = None,
+        commits: dict[int, int] | None = None,
+        process: str = "transactions-1",
+        group: str | None = None,
+        topic: str = TOPIC,
+        output: str | None = None,
+    ) -> None:
+        """A transaction. sends: (partition, value, offset) to `output`; polls: (value, offset)
+        pairs by partition, of `topic`; commits: offsets by partition."""
+        written = [Send(output or topic, *send) for send in sends or []]
+        read = [
+            Poll(topic, number, tuple(at for _, at in pairs), tuple(value for value, _ in pairs))
+            for number, pairs in (polls or {}).items()
+        ]
+        committed = [Commit(topic, number, offset) for number, offset in (commits or {}).items()]
+        invoked = tuple(Send(send.topic, send.partition, send.value) for send in written)
+        self.add(process, "invoke", "transaction", ops=invoked, transaction=process)
+        self.add(
+            process,
+            type,
+            "transaction",
+            ops=(*read, *written, *committed),
+            transaction=process,
+            group=group,
+            latency_ms=1.0,
+        )
+
+    def assigned(
+        self, member: str, *partitions: int, found: dict[int, int] | None = None, **fields: Any
+    ) -> None:
+        """A member of the group gets partitions. found: the committed offsets there."""
+        places = tuple((TOPIC, number) for number in partitions)
+        ops = tuple(Commit(TOPIC, number, offset) for number, offset in (found or {}).items())
+        self.add(member, "ok", "assign", partitions=places, ops=ops, group="g", **fields)
+
+    def revoked(self, member: str, *partitions: int, type: str = "ok") -> None:
+        places = tuple((TOPIC, number) for number in partitions)
+        self.add(member, type, "revoke", partitions=places, group="g")
+
+    def committed(self, member: str, partition: int, offset: int, type: str = "ok") -> None:
+        """A member commits an offset."""
+        ops = (Commit(TOPIC, partition, offset),)
+        self.add(member, "invoke", "commit", ops=ops, group="g")
+        self.add(member, type, "commit", ops=ops, group="g", latency_ms=1.0)
+
+    def polled(self, member: str, partition: int, pairs: list[tuple[int, int]]) -> None:
+        """A member of the group polls (value, offset) pairs."""
+        offsets, values = tuple(at for _, at in pairs), tuple(value for value, _ in pairs)
+        ops = (Poll(TOPIC, partition, offsets, values),)
+        self.add(member, "ok", "poll", ops=ops, group="g")
+
+    def asked(self, function: str, topic: str, type: str = "ok", **fields: Any) -> None:
+        """A request of an administrator and its outcome."""
+        self.add("topics-1", "invoke", function, topic=topic)
+        self.add("topics-1", type, function, topic=topic, latency_ms=1.0, **fields)
+
     def write(self, path: str) -> None:
         """The history as a file."""
         header = Header(
@@ -81,18 +142,26 @@ class HistoryBuilder:
         Path(path).write_bytes(b"".join(lines))
 
     def final(
-        self, partition: int, pairs: list[tuple[int, int]], end_offset: int | None = None
+        self,
+        partition: int,
+        pairs: list[tuple[int, int]],
+        end_offset: int | None = None,
+        *,
+        start_offset: int = 0,
+        topic: str = TOPIC,
     ) -> None:
         """The final read, complete unless end_offset lies beyond it."""
-        self.consumed(partition, pairs, process="final-read")
-        reached = max((offset for _, offset in pairs), default=-1) + 1
-        self.observed(
-            what="final-read",
-            partition=partition,
-            start_offset=0,
-            next_offset=reached,
-            end_offset=reached if end_offset is None else end_offset,
-        )
+        offsets, values = tuple(at for _, at in pairs), tuple(value for value, _ in pairs)
+        ops = (Poll(topic, partition, offsets, values),)
+        self.add("final-read", "ok", "poll", ops=ops)
+        reached = max(offsets, default=start_offset - 1) + 1
+        details = {
+            "what": "final-read",
+            "start_offset": start_offset,
+            "next_offset": reached,
+            "end_offset": reached if end_offset is None else end_offset,
+        }
+        self.add("observer", "ok", "observe", topic=topic, partition=partition, details=details)
 
     def observed(self, *, partition: int | None = None, **details: Any) -> None:
         topic = None if partition is None else TOPIC
@@ -141,4 +210,72 @@ def good_history() -> HistoryBuilder:
         history.final(partition, [(value, value) for value in range(10)])
     history.observed(what="quorum", leader_id=1, leader_epoch=1, high_watermark=40)
     history.observed(what="quorum", leader_id=2, leader_epoch=2, high_watermark=44)
+    return history
+
+
+def pipelined(
+    history: HistoryBuilder,
+    begin_ms: int,
+    end_ms: int,
+    *,
+    partitions: tuple[int, ...] = (0, 1),
+    silent: dict[int, tuple[int, int]] | None = None,
+    latency_ms: int = 5,
+) -> None:
+    """One record every 10 ms to each partition, acknowledged after latency_ms; what falls into a
+    partition's silence is acknowledged at its end, in order."""
+    events: list[tuple[int, int, int, str, int]] = []
+    for value in range((end_ms - begin_ms) // 10):
+        for partition in partitions:
+            at_ms = begin_ms + 10 * value
+            done_ms = at_ms + latency_ms
+            quiet = (silent or {}).get(partition, (0, 0))
+            if quiet[0] <= done_ms < quiet[1]:
+                done_ms = quiet[1]
+            number = begin_ms + value
+            events.append((at_ms, number, partition, "invoke", at_ms))
+            events.append((done_ms, number, partition, "ok", at_ms))
+    for at_ms, value, partition, type, begun_ms in sorted(events):
+        if type == "invoke":
+            history.sent("invoke", partition, value, at_ms=at_ms)
+        else:
+            latency = float(at_ms - begun_ms)
+            history.sent("ok", partition, value, value, at_ms=at_ms, latency_ms=latency)
+
+
+def full_history() -> HistoryBuilder:
+    """A good history with something for every check: transactions, a transactional copy, a group
+    and topic administration beside the records of `good_history`."""
+    history = good_history()
+    history.transacted(sends=[(0, 20, 0), (0, 21, 1)], topic="bank", process="transactions-1")
+    history.transacted(
+        sends=[(1, 30, 0)],
+        polls={0: [(20, 0), (21, 1)]},
+        topic="bank",
+        process="transactions-2",
+    )
+    history.transacted(sends=[(0, 22, 3)], topic="bank", process="transactions-1")
+    history.final(0, [(20, 0), (21, 1), (22, 3)], topic="bank")
+    history.final(1, [(30, 0)], topic="bank")
+    for offset in range(2):
+        history.transacted(
+            sends=[(0, offset, offset)],
+            polls={0: [(offset, offset)]},
+            commits={0: offset + 1},
+            output="copy",
+            group="copiers",
+            process="copier-1",
+        )
+    history.final(0, [(0, 0), (1, 1)], topic="copy")
+    history.assigned("member-1", 0)
+    history.polled("member-1", 0, [(value, value) for value in range(2)])
+    history.polled("member-1", 0, [(value, value) for value in range(2, 5)])
+    history.committed("member-1", 0, 5)
+    history.revoked("member-1", 0)
+    history.assigned("member-2", 0, found={0: 5})
+    history.polled("member-2", 0, [(value, value) for value in range(5, 10)])
+    history.committed("member-2", 0, 10)
+    history.asked("create-topic", "t")
+    history.asked("describe-topic", "t", details={"exists": True})
+    history.asked("delete-topic", "t")
     return history

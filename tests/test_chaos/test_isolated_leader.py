@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from typing import Any
 
@@ -15,6 +16,7 @@ from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy import Toxic
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.chaos.targets import CLIENTS
 from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
@@ -42,6 +44,21 @@ def cut_off_from_the_controllers(broker_id: int, plan: Any, server: ToxiproxySer
             server.api.add_toxic(
                 link, Toxic(name=name, kind="timeout", stream=stream, attributes={"timeout": 0})
             )
+
+
+class Administrator:
+    """Knows one broker alone at first, and takes it for the controller."""
+
+    def __init__(self, plan: Any, broker_id: int) -> None:
+        address = plan.link(CLIENTS, f"broker-{broker_id}").listen
+        self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        self._created = 0
+
+    def creates_a_topic(self) -> bool:
+        self._created += 1
+        name = f"side-{self._created}"
+        created = self._admin.create_topics([NewTopic(name, 1, 2)], request_timeout=5)
+        return created[name].exception(10) is None
 
 
 def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> None:
@@ -88,6 +105,8 @@ def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> 
                 return bool(read)
 
             eventually(read_on, "the first is read")
+            administrator = Administrator(plan, old)
+            eventually(administrator.creates_a_topic, "a topic is created")
             cut_off_from_the_controllers(old, plan, server)
             sent = 1
 
@@ -101,10 +120,10 @@ def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> 
 
             eventually(is_deposed, "another leads")
             write()
-            eventually(
-                lambda: [producer.poll(0.05), len(written) == sent + 1][1], "all are written"
-            )
+            poll = functools.partial(producer.poll, 0.05)
+            eventually(lambda: len(written) == sent + 1, "all are written", meanwhile=poll)
             assert written == [None] * (sent + 1)
+            eventually(administrator.creates_a_topic, "it asks another while the cut lasts")
             # librdkafka asks for the metadata only once in five minutes.
             eventually(
                 lambda: [read_on(), len(read) == sent + 1][1], "all are read, from the new leader"

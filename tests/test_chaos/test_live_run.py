@@ -13,6 +13,12 @@ import pytest
 
 from kvorum.chaos.experiment.export import HISTORY_PARQUET
 from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
+from kvorum.chaos.experiment.observations import (
+    PartitionSeen,
+    QuorumSeen,
+    Unanswered,
+    read_observation,
+)
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.live import processes
 from kvorum.chaos.live.links import link_count, plan_links
@@ -79,6 +85,18 @@ def test_run_passes_and_leaves_nothing_running(tmp_path):
     kinds = [details_of(event)["fault"] for event in events if event.f == FAULT_BEGIN]
     assert kinds == ["cut", "kill", "kill"]
     assert all(fault["end_ms"] is not None for fault in report["faults"])
+    seen = [item for item in map(read_observation, events) if item is not None]
+    assert {item.observer for item in seen if isinstance(item, PartitionSeen)} == {
+        "broker-101", "broker-102", "broker-103",
+    }  # fmt: skip
+    assert {item.observer for item in seen if isinstance(item, QuorumSeen)} == {
+        "controller-1", "controller-2", "controller-3",
+    }  # fmt: skip
+    assert any(item.leader_epoch > 0 for item in seen if isinstance(item, PartitionSeen))
+    assert {item.observer for item in seen if isinstance(item, Unanswered)} >= {
+        node for event in events if event.f == FAULT_BEGIN and details_of(event)["fault"] == "kill"
+        for node in details_of(event)["nodes"]
+    }  # fmt: skip
     assert (tmp_path / "run" / HISTORY_PARQUET).exists()
     assert (tmp_path / "run" / "metadata" / "metadata_records.parquet").exists()
     assert result.rerun.endswith("--seed 5")

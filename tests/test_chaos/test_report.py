@@ -2,61 +2,27 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from kvorum.chaos.experiment.charts import draw
+from kvorum.chaos.experiment.charts import NARROW, WIDE, draw
 from kvorum.chaos.experiment.export import SCHEMA_VERSION, export_history
-from kvorum.chaos.experiment.report import build_report, write_report
+from kvorum.chaos.experiment.figures import build_report
+from kvorum.chaos.experiment.report import write_report
 from kvorum.chaos.experiment.timeline import build_timeline
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 
-from .histories import HistoryBuilder, good_history
-
-ACCEPTED = {
-    "name": "led", "func": "offline_partitions", "value": 0.0, "tolerance": "0",
-    "is_accepted": True, "reason": "",
-}  # fmt: skip
-
-
-def record(**changes):
-    return {
-        "version": 1, "title": "Tom & <Jerry>", "description": "d", "tags": [], "seed": 4,
-        "rerun": "kvorum chaos run x.yaml --seed 4", "steady_state_title": "fine",
-        "configuration": {"controllers": 3, "brokers": 3}, "started_wall_ms": 1000,
-        "ended_wall_ms": 3500, "steady_state_before": [ACCEPTED], "steady_state_after": [ACCEPTED],
-        "probes": [], "steps": [], "is_converged": True, "is_final_read_complete": True,
-        "died_unasked": [],
-        "notes": [], "error": None, "versions": {"kvorum": "1"}, **changes,
-    }  # fmt: skip
-
-
-def write_run(folder: Path, history: HistoryBuilder, **changes) -> None:
-    history.write(str(folder / "history.jsonl"))
-    (folder / "run.json").write_text(json.dumps(record(**changes)))
+from .histories import HistoryBuilder, good_history, pipelined
+from .runs import ACCEPTED, References, record, write_run
 
 
 def run_history() -> HistoryBuilder:
     history = good_history()
     history.fault(0, 30, 35, led=[0], held=[0, 1], description="cut a -> <b>")
     return history
-
-
-class References(HTMLParser):
-    """Everything in a page that a browser would fetch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.tags: list[str] = []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.found += [value for key, value in attrs if key in ("src", "href", "srcset", "data")]
 
 
 def test_good_run_passes_and_its_page_stands_alone(tmp_path):
@@ -83,7 +49,11 @@ def test_json_tells_what_the_page_tells(tmp_path):
     assert document["faults"][0]["led"]["partitions"] == [0]
     assert document["faults"][0]["others"]["partitions"] == [1]
     assert document["faults"][0]["lasted_ms"] == 5
-    assert {check["check"] for check in document["checks"]} >= {"lost", "duplicate", "two-leaders"}
+    assert {check["check"] for check in document["checks"]} >= {
+        "lost-write",
+        "duplicate",
+        "two-leaders",
+    }
     assert document["rerun"] == "kvorum chaos run x.yaml --seed 4"
 
 
@@ -114,10 +84,10 @@ def test_broken_promise_fails_the_run_in_every_format(tmp_path):
     ],
 )  # fmt: skip
 def test_verdict_follows_the_run(changes, verdict, words):
-    from kvorum.chaos.experiment.checks import run_checks
+    from kvorum.chaos.experiment.checks import run_checks_of
 
     events = run_history().events
-    document = build_report(record(**changes), build_timeline(events), run_checks(events))
+    document = build_report(record(**changes), build_timeline(events), run_checks_of(events))
     assert document["verdict"] == verdict
     assert words in " ".join(document["reasons"])
 
@@ -169,28 +139,29 @@ def test_what_was_found_in_a_part_is_a_least_number(tmp_path):
 
 def test_the_headline_gives_the_silence_of_the_cluster_and_of_the_worst_partition(tmp_path):
     history = HistoryBuilder()
-    for value in range(8):
-        history.written(0, value, value, at_ms=1_000 + 100 * value)
-    history.written(1, 0, 0, at_ms=1_050)
-    history.written(1, 1, 1, at_ms=1_690)
-    for partition, count in ((0, 8), (1, 2)):
+    for value in range(10):
+        history.written(0, value, value, at_ms=1_000 + 100 * value, latency_ms=100)
+    history.written(1, 0, 0, at_ms=2_000, latency_ms=640)
+    history.events.sort(key=lambda event: event.time_ms)
+    for partition, count in ((0, 10), (1, 1)):
         history.consumed(partition, [(value, value) for value in range(count)])
         history.final(partition, [(value, value) for value in range(count)])
     write_run(tmp_path, history)
     report = write_report(str(tmp_path))
     assert report.summary.endswith("longest silence 100 ms of the cluster, 640 ms of partition 1")
-    assert report.summary.startswith("0 faults: 10 records acknowledged, 0 lost, 0 duplicated")
+    assert report.summary.startswith("0 faults: 11 records acknowledged, 0 lost, 0 duplicated")
     page = Path(report.html_file).read_text()
     assert "<b>640 ms</b><span>longest of one partition" in page
 
 
-def test_the_picture_and_the_table_of_faults_have_one_clock(tmp_path):
+@pytest.mark.parametrize("shape", [WIDE, NARROW])
+def test_the_picture_and_the_table_of_faults_have_one_clock(shape):
     history = HistoryBuilder()
     for value in range(200):
         history.written(0, value, value, at_ms=1_280 + 20 * value)
     history.fault(0, 3_000, 3_500, led=[0], held=[0])
     timeline = build_timeline(history.events)
-    picture = ElementTree.fromstring(draw(timeline))
+    picture = ElementTree.fromstring(draw(timeline, shape))
     ticks = {
         text.text: float(text.get("x"))
         for text in picture.iter("text")
@@ -199,6 +170,96 @@ def test_the_picture_and_the_table_of_faults_have_one_clock(tmp_path):
     assert list(ticks) == ["2 s", "3 s", "4 s", "5 s"]
     (bar,) = (rect for rect in picture.iter("rect") if rect.get("class") == "bar kill")
     assert float(bar.get("x")) == ticks["3 s"]
+
+
+@pytest.mark.parametrize("shape", [WIDE, NARROW])
+def test_no_label_of_the_picture_is_cut(shape):
+    history = HistoryBuilder()
+    pipelined(history, 0, 9_000)
+    long = "latency leader:orders/0 <-> follower:orders/0 latency_ms=150 jitter_ms=50"
+    for number, (begin_ms, end_ms) in enumerate(((10, 8_990), (4_000, 4_100), (8_500, 8_990))):
+        history.fault(number, begin_ms, end_ms, description=long, kind="latency")
+    history.events.sort(key=lambda event: event.time_ms)
+    picture = ElementTree.fromstring(draw(build_timeline(history.events), shape))
+    for text in picture.iter("text"):
+        x, width = float(text.get("x")), len(text.text) * shape.character
+        style = text.get("class")
+        left = x - width if "before" in style else x - width / 2 if "middle" in style else x
+        assert left >= -1 and left + width <= shape.width + 1, text.text
+        assert "…" not in text.text
+
+
+def silent_run(tmp_path, *faults: tuple[int, int], **changes):
+    """Partition 0 is silent for two seconds."""
+    history = HistoryBuilder()
+    pipelined(history, 0, 6_000, silent={0: (2_000, 4_000)})
+    for number, (begin_ms, end_ms) in enumerate(faults):
+        history.fault(
+            number, begin_ms, end_ms, name="hang", held=[0, 1], roles=["b: leader of t/0"]
+        )
+    history.events.sort(key=lambda event: event.time_ms)
+    for partition in (0, 1):
+        values = [(value, value) for value in range(600)]
+        history.consumed(partition, values)
+        history.final(partition, values)
+    write_run(tmp_path, history, **changes)
+    return write_report(str(tmp_path))
+
+
+def failed_cases(report) -> list[str]:
+    suite = ElementTree.parse(report.junit_file).getroot()
+    return [case.get("name") for case in suite if case.find("failure") is not None]
+
+
+def test_an_outage_without_a_fault_fails_the_run(tmp_path):
+    report = silent_run(tmp_path)
+    assert report.verdict == "failed"
+    assert "outage of orders/0 for 2,000 ms at 2.0 s, and no fault explains it" in report.reasons
+    assert failed_cases(report) == ["owned", "verdict"]
+    assert '<span class="bad">no fault</span>' in Path(report.html_file).read_text()
+
+
+def test_an_outage_with_a_fault_is_shown_with_it_and_with_the_roles_struck(tmp_path):
+    report = silent_run(tmp_path, (1_900, 3_000))
+    assert (report.verdict, failed_cases(report)) == ("passed", [])
+    document = json.loads(Path(report.json_file).read_text())
+    assert {tuple(row["owners"]) for row in document["outages"]["rows"]} == {("hang",)}
+    assert document["faults"][0]["others"]["unavailable_max_ms"] == pytest.approx(2_005, abs=11)
+    page = Path(report.html_file).read_text()
+    assert "b: leader of t/0" in page
+    assert "0 of 1" in page
+
+
+def test_a_broken_promise_fails_the_run_and_a_kept_one_does_not(tmp_path):
+    promises = {"unavailable_ms": 2_500, "longest_partition_silence_ms": 1_000}
+    configuration = {"controllers": 3, "brokers": 3, "promises": promises}
+    report = silent_run(tmp_path, (1_900, 3_000), configuration=configuration)
+    assert report.verdict == "failed"
+    (reason,) = report.reasons
+    assert reason.startswith("promise longest_partition_silence_ms: ")
+    assert failed_cases(report) == ["longest_partition_silence_ms", "verdict"]
+    page = Path(report.html_file).read_text()
+    assert "Promises of the experiment" in page and "at most 1,000" in page
+
+
+def test_a_promise_that_cannot_be_measured_leaves_the_run_undecided(tmp_path):
+    configuration = {"controllers": 3, "brokers": 3, "promises": {"time_to_elect_ms": 1_000}}
+    report = silent_run(tmp_path, (1_900, 3_000), configuration=configuration)
+    assert report.verdict == "inconclusive"
+    assert "could not be measured" in report.reasons[0]
+
+
+def test_the_report_of_many_faults_stays_small_and_says_what_it_leaves_out(tmp_path):
+    history = good_history()
+    for number in range(1_000):
+        history.fault(number, 100 + 10 * number, 105 + 10 * number, held=[0, 1])
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    page = Path(report.html_file).read_text()
+    assert "and 800 more faults" in page
+    assert "(and 970 more)" in page
+    assert len(page) < 1_000_000
+    assert Path(report.json_file).stat().st_size < 1_000_000
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from kvorum.chaos.experiment.checks import run_checks
+from kvorum.chaos.experiment.checks import run_checks_of
 from kvorum.chaos.experiment.history import HistoryWriter, read_history
 from kvorum.chaos.experiment.scenario import WorkloadPlan
 from kvorum.chaos.live.observe import TopicWatch
@@ -56,10 +56,10 @@ def test_load_writes_reads_and_proves_itself_clean(bootstrap, tmp_path):
         consumer.stop(timeout_ms=10_000)
         assert final_read(**common, history=history, timeout_ms=10_000)
         assert (load.failure, consumer.failure) == (None, None)
-    results = run_checks(read_history(path))
+    results = run_checks_of(read_history(path))
     assert [result for result in results if result.count] == []
     examined = {result.check: result.examined for result in results}
-    assert examined["lost"] == examined["unseen"] == load.acknowledged
+    assert examined["lost-write"] == examined["unseen"] == load.acknowledged
 
 
 def test_records_that_nobody_answers_for_are_unknown_and_never_failed(tmp_path):
@@ -101,7 +101,7 @@ def test_final_read_that_reaches_nobody_is_incomplete(tmp_path):
             bootstrap="127.0.0.1:1", topic="orders", partitions=1, history=history, timeout_ms=100
         )
     assert not is_complete
-    unread = next(r for r in run_checks(read_history(path)) if r.check == "unread")
+    unread = next(r for r in run_checks_of(read_history(path)) if r.check == "unread")
     assert unread.count == 1
 
 

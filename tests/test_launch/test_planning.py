@@ -113,12 +113,14 @@ def test_links_replace_what_is_advertised_and_where_peers_are_found(tmp_path):
     links = Links(
         advertised={"broker-101": "127.0.0.1:7000"},
         peers={"broker-101": {"controller-1": "127.0.0.1:7001"}},
+        metrics={"broker-101": "127.0.0.1:7002"},
     )
     plan = plan_cluster(controllers=1, brokers=1, data_dir=str(tmp_path), port=9092, links=links)
     assert plan.bootstrap == "127.0.0.1:7000"
     config, _ = broker_config(plan.nodes[1].properties)
     assert config.advertised == ("127.0.0.1", 7000) and config.listen == ("127.0.0.1", 9092)
     assert config.controllers == {1: ("127.0.0.1", 7001)}
+    assert config.metrics == ("127.0.0.1", 7002)
     assert config.voter_addresses == {1: ("127.0.0.1", 9192)}
 
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from kvorum.chaos.experiment.checks.linearizability import NEVER, Call, is_linearizable
 from kvorum.chaos.sim.kernel.checks import CheckFailed
 from kvorum.chaos.sim.quorum.checks.linearizability import (
     Kind,
@@ -137,5 +138,59 @@ def test_agrees_with_a_search_over_all_orders():
         except CheckFailed:
             verdict = False
         assert verdict == expected, operations
+        verdicts.add(verdict)
+    assert verdicts == {True, False}
+
+
+def by_search(operations: list[Operation], committed: list[bytes]) -> bool:
+    """The same question for the search that needs no log: the state is the list's length."""
+    calls = [
+        Call(
+            operation=(op.kind, op.value, op.count, op.last, op.outcome),
+            invoked=op.invoked,
+            returned=NEVER if op.outcome is Outcome.UNKNOWN else op.returned,
+            is_read=op.kind is Kind.READ,
+        )
+        for op in operations
+        if op.outcome is not Outcome.FAILED
+    ]
+    # A read at the end sees the whole log.
+    last = committed[-1] if committed else b""
+    end = (Kind.READ, b"", len(committed), last, Outcome.OK)
+    calls.append(Call(operation=end, invoked=1 << 30, returned=1 << 31, is_read=True))
+
+    def step(length: int, operation: tuple) -> tuple[int, ...]:
+        kind, value, count, last, outcome = operation
+        if kind is Kind.READ:
+            seen = committed[length - 1] if length else b""
+            return (length,) if (count, last) == (length, seen) else ()
+        if length == len(committed) or committed[length] != value:
+            return ()
+        is_told_right = outcome is Outcome.UNKNOWN or count == length + 1
+        return (length + 1,) if is_told_right else ()
+
+    return is_linearizable(calls, (0,), step)
+
+
+def test_check_by_the_log_agrees_with_the_search():
+    rng = random.Random(5)
+    verdicts = set()
+    for _ in range(400):
+        committed = [bytes([97 + n]) for n in range(rng.randint(0, 4))]
+        operations = []
+        for position, value in enumerate(committed, 1):
+            begin = rng.randrange(12)
+            outcome = rng.choice((Outcome.OK, Outcome.OK, Outcome.UNKNOWN))
+            operations.append(append(value, begin, begin + rng.randint(1, 8), position, outcome))
+        for _ in range(rng.randint(0, 3)):
+            count, begin = rng.randint(0, len(committed)), rng.randrange(16)
+            value = committed[count - 1] if count else b""
+            operations.append(read(count, value, begin, begin + rng.randint(1, 8)))
+        try:
+            check_linearizable(operations, committed)
+            verdict = True
+        except CheckFailed:
+            verdict = False
+        assert verdict == by_search(operations, committed), (operations, committed)
         verdicts.add(verdict)
     assert verdicts == {True, False}

@@ -4,119 +4,132 @@ The observations, by their field `what`:
   quorum     leader_id, leader_epoch, high_watermark: as answered by a controller
   partition  leader, leader_epoch, high_watermark of the event's partition
   watermark  high_watermark of the event's partition as a client saw it
-  final-read end_offset of the event's partition after healing
+  group      group, members: each member's [topic, partition] pairs, as its coordinator says
+  final-read start_offset, end_offset, next_offset of the event's partition after healing
 """
 
 from __future__ import annotations
 
-from kvorum.chaos.experiment.checks.model import CheckResult, Evidence, Findings, whole
-from kvorum.chaos.experiment.history import FINAL_READ, Event, details_of
+from kvorum.chaos.experiment.checks import catalogue
+from kvorum.chaos.experiment.checks.evidence import PartitionEvidence
+from kvorum.chaos.experiment.checks.gather import Fold, Key
+from kvorum.chaos.experiment.checks.model import Board, whole
+from kvorum.chaos.experiment.history import OBSERVE, Event, details_of
 
 _QUORUM = "quorum"
 _PARTITION = "partition"
+_WATERMARK = "watermark"
 
 
-def two_leaders(evidence: Evidence) -> CheckResult:
-    """Two nodes led the quorum, or one partition, in the same epoch."""
-    found = Findings("two-leaders", "an epoch has one leader")
-    leaders: dict[tuple[int | None, int], int] = {}
-    for event in evidence.observations:
+class Leadership:
+    """A fold over observations; its state has the size of the epochs. None stands for the quorum
+    in the place of a partition."""
+
+    def __init__(self, board: Board) -> None:
+        self._two_leaders = board[catalogue.TWO_LEADERS]
+        self._back = board[catalogue.HIGH_WATERMARK_BACK]
+        self._leaders: dict[tuple[Key | None, int], int] = {}
+        self._in_epoch: dict[tuple[Key | None, int], int] = {}
+        self._seen: dict[Key, int] = {}
+        #: The quorum's newest epoch, and the highest watermark of all epochs before it.
+        self._newest_epoch = self._before_newest = -1
+
+    def folds(self) -> dict[str, Fold]:
+        """By the function of the events that each takes."""
+        return {OBSERVE: self._observe}
+
+    def _observe(self, event: Event) -> None:
         details = details_of(event)
-        if details.get("what") == _QUORUM:
-            leader = whole(details.get("leader_id"))
-        elif details.get("what") == _PARTITION:
-            leader = whole(details.get("leader"))
-        else:
-            continue
-        epoch = whole(details.get("leader_epoch"))
+        what = details.get("what")
+        key = None if event.partition is None else (event.topic or "", event.partition)
+        if what == _QUORUM:
+            self._look_at_leader(None, whole(details.get("leader_id")), event)
+            self._look_at_watermark(None, event)
+        elif what == _PARTITION and key is not None:
+            self._look_at_leader(key, whole(details.get("leader")), event)
+            self._look_at_watermark(key, event)
+        if what in (_PARTITION, _WATERMARK) and key is not None:
+            high_watermark = whole(details.get("high_watermark"))
+            self._seen[key] = max(self._seen.get(key, -1), high_watermark)
+
+    def _look_at_leader(self, key: Key | None, leader: int, event: Event) -> None:
+        """Two nodes led the quorum, or one partition, in the same epoch."""
+        epoch = whole(details_of(event).get("leader_epoch"))
         if leader < 0 or epoch < 0:
-            continue
-        found.examined += 1
-        known = leaders.setdefault((event.partition, epoch), leader)
+            return
+        self._two_leaders.examined += 1
+        known = self._leaders.setdefault((key, epoch), leader)
         if known != leader:
-            who = "the quorum" if event.partition is None else f"partition {event.partition}"
-            found.add(
-                f"{who} had leaders {known} and {leader} in epoch {epoch}",
+            self._two_leaders.add(
+                f"{_named(key)} had leaders {known} and {leader} in epoch {epoch}",
+                topic=event.topic,
                 partition=event.partition,
                 value=leader,
             )
-    return found.result()
 
+    def _look_at_watermark(self, key: Key | None, event: Event) -> None:
+        """A high watermark fell.
 
-def high_watermark_back(evidence: Evidence) -> CheckResult:
-    """A high watermark went back: a committed record is no longer committed.
-
-    Within one epoch a high watermark never falls. The quorum's high watermark, once a new leader
-    reports one, is never below that of an older epoch: it moves only past an entry of the leader's
-    own epoch, which comes after all older commits. A partition's high watermark may lag for a
-    moment after a fail-over (KIP-207), but after healing it is at least the highest one that a
-    client has seen.
-    """
-    found = Findings("high-watermark-back", "what is committed stays committed")
-    in_epoch: dict[tuple[int | None, int], int] = {}
-    seen: dict[int, int] = {}
-    for event in evidence.observations:
+        Within one epoch it never does. The quorum's high watermark, once a new leader reports one,
+        is never below that of an older epoch: it moves only past an entry of the leader's own
+        epoch, which comes after all older commits. A partition's high watermark may lag for a
+        moment after a fail-over (KIP-207); `finish` looks at it after healing.
+        """
         details = details_of(event)
-        what = details.get("what")
-        if what in (_QUORUM, _PARTITION):
-            _check_epoch(found, in_epoch, event)
-        if event.partition is None:
-            continue
-        if what in (_PARTITION, "watermark"):
-            high_watermark = whole(details.get("high_watermark"))
-            seen[event.partition] = max(seen.get(event.partition, -1), high_watermark)
-    for event in evidence.observations:
-        details = details_of(event)
-        if details.get("what") != FINAL_READ or event.partition is None:
-            continue
-        end_offset = whole(details.get("end_offset"))
-        if end_offset < 0:
-            # The partition gave no answer: the check `unread` reports that.
-            continue
-        found.examined += 1
-        highest = _highest_promised(evidence, event.partition, seen)
-        if end_offset < highest:
-            found.add(
-                f"the log ends at {end_offset} after healing, but {highest} was committed",
+        epoch = whole(details.get("leader_epoch"))
+        high_watermark = whole(details.get("high_watermark"))
+        if epoch < 0 or high_watermark < 0:
+            return
+        self._back.examined += 1
+        # An answer with an older epoch comes from a deposed leader: it may be behind others, but
+        # not behind its own earlier answers.
+        floor = self._in_epoch.get((key, epoch), -1)
+        if key is None:
+            floor = max(floor, self._of_older_epochs(epoch))
+        if high_watermark < floor:
+            self._back.add(
+                f"{_named(key)} had high watermark {floor}, then {high_watermark} in epoch {epoch}",
+                topic=event.topic,
                 partition=event.partition,
-                offset=end_offset,
+                offset=high_watermark,
             )
-    return found.result()
+        own = (key, epoch)
+        self._in_epoch[own] = max(self._in_epoch.get(own, -1), high_watermark)
+        if key is None and epoch < self._newest_epoch:
+            self._before_newest = max(self._before_newest, high_watermark)
 
-
-def _check_epoch(
-    found: Findings, in_epoch: dict[tuple[int | None, int], int], event: Event
-) -> None:
-    details = details_of(event)
-    epoch = whole(details.get("leader_epoch"))
-    high_watermark = whole(details.get("high_watermark"))
-    if epoch < 0 or high_watermark < 0:
-        return
-    found.examined += 1
-    scope = event.partition
-    # An answer with an older epoch comes from a deposed leader: it may be behind others, but not
-    # behind its own earlier answers.
-    floor = in_epoch.get((scope, epoch), -1)
-    if scope is None:
-        older = (mark for (key, at), mark in in_epoch.items() if key is None and at < epoch)
-        floor = max(floor, max(older, default=-1))
-    if high_watermark < floor:
-        who = "the quorum" if scope is None else f"partition {scope}"
-        found.add(
-            f"{who} had high watermark {floor}, then {high_watermark} in epoch {epoch}",
-            partition=scope,
-            offset=high_watermark,
+    def _of_older_epochs(self, epoch: int) -> int:
+        """The quorum's highest watermark in the epochs before this one."""
+        if epoch == self._newest_epoch:
+            return self._before_newest
+        highest = max(
+            (mark for (key, at), mark in self._in_epoch.items() if key is None and at < epoch),
+            default=-1,
         )
-    key = (scope, epoch)
-    in_epoch[key] = max(in_epoch.get(key, -1), high_watermark)
+        if epoch > self._newest_epoch:
+            self._newest_epoch, self._before_newest = epoch, highest
+        return highest
+
+    def finish(self, partition: PartitionEvidence) -> None:
+        """Compare the log's end after healing with the highest offset that a client was told."""
+        reached = partition.final_read
+        if reached is None or reached.end_offset < 0:
+            # The partition gave no answer: the check `unread` reports that.
+            return
+        self._back.examined += 1
+        highest = max(
+            self._seen.get((partition.topic, partition.number), -1),
+            int(partition.acked_offsets.max(initial=-2)) + 1,
+            int(partition.read_offsets.max(initial=-2)) + 1,
+        )
+        if reached.end_offset < highest:
+            self._back.add(
+                f"the log ends at {reached.end_offset} after healing, but {highest} was committed",
+                topic=partition.topic,
+                partition=partition.number,
+                offset=reached.end_offset,
+            )
 
 
-def _highest_promised(evidence: Evidence, number: int, seen: dict[int, int]) -> int:
-    partition = evidence.partitions.get(number)
-    highest = seen.get(number, -1)
-    if partition is not None:
-        promised = [offset + 1 for _, offset, _ in partition.acknowledged]
-        for records in partition.polled.values():
-            promised.extend(offset + 1 for _, offset in records)
-        highest = max(highest, max(promised, default=-1))
-    return highest
+def _named(key: Key | None) -> str:
+    return "the quorum" if key is None else f"partition {key[0]}-{key[1]}"

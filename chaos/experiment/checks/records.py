@@ -1,213 +1,266 @@
-"""Guarantees about records: none is lost, duplicated, moved or invented; consumers move forward and
-see all.
+"""Guarantees about the records of one partition: none is lost, duplicated, moved or invented, and
+consumers see all.
 
-Names and meanings follow Jepsen's Kafka checks. Every check is linear in the history.
+Names and meanings follow Jepsen's Kafka tests (jepsen.tests.kafka). Every check sorts at most, so
+its cost is n log n of the partition's records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import numpy as np
 
-from kvorum.chaos.experiment.checks.model import CheckResult, Evidence, Findings, PartitionEvidence
+from kvorum.chaos.experiment.checks import catalogue
+from kvorum.chaos.experiment.checks.columns import Bools, Ints
+from kvorum.chaos.experiment.checks.evidence import PartitionEvidence, is_in
+from kvorum.chaos.experiment.checks.model import Board
 
 
-def lost(evidence: Evidence) -> CheckResult:
+def lost_write(partition: PartitionEvidence, board: Board) -> None:
     """An acknowledged record is missing from the final read.
 
-    If the final read stopped early, the check `unread` covers the records from there on.
+    If the final read stopped early, the check `unread` covers the records from there on. Without a
+    final read the polls of all consumers take its place, up to the highest offset polled. Of a
+    compacted topic only the newest acknowledged record of a key must stay, until a newer one is
+    there.
     """
-    found = Findings("lost", "every acknowledged record is in the log after healing")
-    for number, partition in _sorted(evidence):
-        present = {value for value, _ in partition.final}
-        reached = partition.final_read.next_offset if partition.final_read else 0
-        for value, offset, _ in partition.acknowledged:
-            if offset >= reached:
-                continue
-            found.examined += 1
-            if value not in present:
-                found.add(
-                    f"value {value} was acknowledged at offset {offset} and is gone",
-                    partition=number,
-                    value=value,
-                    offset=offset,
-                )
-    return found.result()
+    found = board[catalogue.LOST_WRITE]
+    offsets, values = partition.acked_offsets, partition.acked_values
+    due = (offsets >= 0) & (offsets < partition.read_to)
+    if partition.is_trimmed and partition.final_read is not None:
+        due &= offsets >= partition.final_read.start_offset
+    if partition.is_compacted:
+        due &= _is_newest_of_its_key(partition)
+    found.examined += int(due.sum())
+    missing = np.flatnonzero(due & ~is_in(values, partition.present))
+    found.add_all(
+        missing,
+        len(missing),
+        lambda at: found.add(
+            f"value {values[at]} was acknowledged at offset {offsets[at]} and is gone",
+            topic=partition.topic,
+            partition=partition.number,
+            value=int(values[at]),
+            offset=int(offsets[at]),
+        ),
+    )
 
 
-def unread(evidence: Evidence) -> CheckResult:
-    """The final read did not reach the high watermark, or the log ends below an acknowledged
-    record."""
-    found = Findings("unread", "after healing every partition can be read to its end")
-    for number, partition in _sorted(evidence):
-        found.examined += 1
-        reached = partition.final_read
-        if reached is None:
-            found.add("there was no final read", partition=number)
-        elif reached.end_offset < 0:
-            found.add("the partition gave no answer after healing", partition=number)
-        elif not reached.is_complete:
-            found.add(
-                f"the final read stopped at offset {reached.next_offset} of {reached.end_offset}",
-                partition=number,
-                offset=reached.next_offset,
-            )
-    return found.result()
+def _is_newest_of_its_key(partition: PartitionEvidence) -> Bools:
+    """For each acknowledged record if no record of its key has a higher offset, among the
+    acknowledged ones and those of the final read."""
+    values, keys = partition.keys
+    offsets = np.concatenate((partition.acked_offsets, partition.final_offsets))
+    own = np.concatenate((partition.acked_values, partition.final_values))
+    if not len(values):
+        return np.ones(len(partition.acked_offsets), dtype=np.bool_)
+    at = np.searchsorted(values, own)
+    at[at == len(values)] = 0
+    # A record whose key the history does not tell is a key of its own.
+    key_of = np.where(values[at] == own, keys[at], -1 - np.arange(len(own)))
+    order = np.lexsort((offsets, key_of))
+    is_last = np.ones(len(order), dtype=np.bool_)
+    is_last[:-1] = key_of[order][1:] != key_of[order][:-1]
+    newest_offset = np.zeros(len(order), dtype=np.int64)
+    run = np.cumsum(np.concatenate(([0], is_last[:-1].astype(np.int64))))
+    newest_offset[order] = offsets[order][is_last][run]
+    newest: Bools = partition.acked_offsets == newest_offset[: len(partition.acked_offsets)]
+    return newest
 
 
-def duplicate(evidence: Evidence) -> CheckResult:
-    """One value is at two offsets."""
-    found = Findings("duplicate", "no record is in the log twice")
-    for number, partition in _sorted(evidence):
-        first_at: dict[int, int] = {}
-        for value, offset in partition.final:
-            found.examined += 1
-            earlier = first_at.setdefault(value, offset)
-            if earlier != offset:
-                found.add(
-                    f"value {value} is at offsets {earlier} and {offset}",
-                    partition=number,
-                    value=value,
-                    offset=offset,
-                )
-    return found.result()
+def unread(partition: PartitionEvidence, board: Board) -> None:
+    """The final read did not reach the high watermark, or the partition did not answer."""
+    found = board[catalogue.UNREAD]
+    found.examined += 1
+    reached = partition.final_read
+    if reached is None:
+        reason, offset = "there was no final read", None
+    elif reached.end_offset < 0:
+        reason, offset = "the partition gave no answer after healing", None
+    elif not reached.is_complete:
+        offset = reached.next_offset
+        reason = f"the final read stopped at offset {offset} of {reached.end_offset}"
+    else:
+        return
+    found.add(reason, topic=partition.topic, partition=partition.number, offset=offset)
 
 
-def reordered(evidence: Evidence) -> CheckResult:
+def duplicate(partition: PartitionEvidence, board: Board) -> None:
+    """One value was seen at two offsets: in acknowledgements, polls or the final read."""
+    found = board[catalogue.DUPLICATE]
+    offsets, values = partition.sightings
+    # Records that are not the load's have no value of their own.
+    offsets, values = offsets[values >= 0], values[values >= 0]
+    order = np.argsort(values, kind="stable")
+    offsets, values = offsets[order], values[order]
+    found.examined += len(values)
+    again = np.flatnonzero(values[1:] == values[:-1]) + 1
+    found.add_all(
+        again,
+        len(again),
+        lambda at: found.add(
+            f"value {values[at]} is at offsets {offsets[at - 1]} and {offsets[at]}",
+            topic=partition.topic,
+            partition=partition.number,
+            value=int(values[at]),
+            offset=int(offsets[at]),
+        ),
+    )
+
+
+def inconsistent_offsets(partition: PartitionEvidence, board: Board) -> None:
+    """Two values were seen at one offset: in acknowledgements, polls or the final read."""
+    found = board[catalogue.INCONSISTENT_OFFSETS]
+    offsets, values = partition.sightings
+    found.examined += len(offsets)
+    again = np.flatnonzero(offsets[1:] == offsets[:-1]) + 1
+
+    def enter(at: int) -> None:
+        offset, one, other = (int(number) for number in (offsets[at], values[at - 1], values[at]))
+        found.add(
+            f"offset {offset} holds {one} ({_seen_by(partition, offset, one)}) and "
+            f"{other} ({_seen_by(partition, offset, other)})",
+            topic=partition.topic,
+            partition=partition.number,
+            value=other,
+            offset=offset,
+        )
+
+    found.add_all(again, len(again), enter)
+
+
+def reordered(partition: PartitionEvidence, board: Board) -> None:
     """Two acknowledged records of one producer are in the log in the wrong order.
 
     A producer writes rising values to a partition, so offsets must rise with the values.
     """
-    found = Findings("reordered", "records of one producer keep their order")
-    for number, partition in _sorted(evidence):
-        writers: dict[str, list[tuple[int, int]]] = {}
-        for value, offset, process in partition.acknowledged:
-            writers.setdefault(process, []).append((value, offset))
-        for records in writers.values():
-            records.sort()
-            highest = -1
-            for value, offset in records:
-                found.examined += 1
-                if offset < highest:
-                    found.add(
-                        f"value {value} is at offset {offset}, an earlier value is at {highest}",
-                        partition=number,
-                        value=value,
-                        offset=offset,
-                    )
-                highest = max(highest, offset)
-    return found.result()
+    found = board[catalogue.REORDERED]
+    placed = partition.acked_offsets >= 0
+    for process in np.unique(partition.acked_processes[placed]):
+        mine = placed & (partition.acked_processes == process)
+        values, offsets = partition.acked_values[mine], partition.acked_offsets[mine]
+        order = np.argsort(values, kind="stable")
+        values, offsets = values[order], offsets[order]
+        highest = np.maximum.accumulate(offsets)
+        found.examined += len(values)
+        wrong = np.flatnonzero(offsets[1:] < highest[:-1]) + 1
+
+        def enter(
+            at: int, values: Ints = values, offsets: Ints = offsets, highest: Ints = highest
+        ) -> None:
+            found.add(
+                f"value {values[at]} is at offset {offsets[at]}, "
+                f"an earlier value is at {highest[at - 1]}",
+                topic=partition.topic,
+                partition=partition.number,
+                value=int(values[at]),
+                offset=int(offsets[at]),
+            )
+
+        found.add_all(wrong, len(wrong), enter)
 
 
-def inconsistent_offset(evidence: Evidence) -> CheckResult:
-    """Two values were seen at one offset: in acknowledgements, polls or the final read."""
-    found = Findings("inconsistent-offset", "an offset holds one record, for ever and for all")
-    for number, partition in _sorted(evidence):
-        at: dict[int, tuple[int, str]] = {}
-        for value, offset, seen in _sightings(partition):
-            found.examined += 1
-            known_value, known_from = at.setdefault(offset, (value, seen))
-            if known_value != value:
-                found.add(
-                    f"offset {offset} holds {known_value} ({known_from}) and {value} ({seen})",
-                    partition=number,
-                    value=value,
-                    offset=offset,
-                )
-    return found.result()
+def phantom(partition: PartitionEvidence, board: Board) -> None:
+    """A consumer read a value that no producer wrote."""
+    _reads_of(
+        partition,
+        board,
+        catalogue.PHANTOM,
+        ~is_in(_read_values(partition), partition.known_values),
+        "nobody wrote it",
+    )
 
 
-def nonmonotonic_poll(evidence: Evidence) -> CheckResult:
-    """A consumer that did not seek went back or read an offset twice."""
-    found = Findings("nonmonotonic-poll", "a consumer only goes forward")
-    for number, partition in _sorted(evidence):
-        for process, records in sorted(partition.polled.items()):
-            previous = -1
-            for value, offset in records:
-                found.examined += 1
-                if offset <= previous:
-                    found.add(
-                        f"{process} polled offset {offset} after {previous}",
-                        partition=number,
-                        value=value,
-                        offset=offset,
-                    )
-                previous = offset
-    return found.result()
+def aborted_read(partition: PartitionEvidence, board: Board) -> None:
+    """A consumer read a value whose write certainly failed, or whose transaction was aborted."""
+    _reads_of(
+        partition,
+        board,
+        catalogue.ABORTED_READ,
+        is_in(_read_values(partition), partition.failed_values),
+        "its write failed",
+    )
 
 
-def skipped_poll(evidence: Evidence) -> CheckResult:
-    """A consumer skipped a record that is in the log."""
-    found = Findings("skipped-poll", "a consumer leaves nothing out")
-    for number, partition in _sorted(evidence):
-        for process, records in sorted(partition.polled.items()):
-            if not records:
-                continue
-            polled = {offset for _, offset in records}
-            low, high = min(polled), max(polled)
-            for value, offset in partition.final:
-                if low <= offset <= high:
-                    found.examined += 1
-                    if offset not in polled:
-                        found.add(
-                            f"{process} never polled offset {offset}, between {low} and {high}",
-                            partition=number,
-                            value=value,
-                            offset=offset,
-                        )
-    return found.result()
+def _read_values(partition: PartitionEvidence) -> Ints:
+    return np.concatenate((partition.read_values, partition.final_values))
 
 
-def unseen(evidence: Evidence) -> CheckResult:
-    """A continuous consumer that read from the start did not get an acknowledged record."""
-    found = Findings("unseen", "what is acknowledged reaches a consumer that keeps reading")
-    for number, partition in _sorted(evidence):
-        for process, records in sorted(partition.polled.items()):
-            seen = {value for value, _ in records}
-            for value, offset, _ in partition.acknowledged:
-                found.examined += 1
-                if value not in seen:
-                    found.add(
-                        f"{process} never saw value {value}, acknowledged at offset {offset}",
-                        partition=number,
-                        value=value,
-                        offset=offset,
-                    )
-    return found.result()
+def _reads_of(
+    partition: PartitionEvidence, board: Board, check: str, wrong: Bools, reason: str
+) -> None:
+    """Enter the reads that are wrong, each record of each reader once."""
+    found = board[check]
+    found.examined += len(wrong)
+    values = _read_values(partition)
+    offsets = np.concatenate((partition.read_offsets, partition.final_offsets))
+    places = np.flatnonzero(wrong)
+
+    def enter(at: int) -> None:
+        value, offset = int(values[at]), int(offsets[at])
+        who = "the final read" if at >= len(partition.read_values) else partition.reader_at(at)
+        found.add(
+            f"{who} read value {value}, but {reason}",
+            topic=partition.topic,
+            partition=partition.number,
+            value=value,
+            offset=offset,
+        )
+
+    found.add_all(places, len(places), enter)
 
 
-def phantom(evidence: Evidence) -> CheckResult:
-    """A consumer read a value that no producer wrote, or whose write certainly failed (aborted
-    read, G1a)."""
-    found = Findings("phantom", "only written records are read, no failed ones")
-    for number, partition in _sorted(evidence):
-        reads = [("the final read", partition.final), *sorted(partition.polled.items())]
-        for process, records in reads:
-            for value, offset in records:
-                found.examined += 1
-                if value in partition.failed:
-                    reason = "its write failed"
-                elif value not in partition.invoked:
-                    reason = "nobody wrote it"
-                else:
-                    continue
-                found.add(
-                    f"{process} read value {value}, but {reason}",
-                    partition=number,
-                    value=value,
-                    offset=offset,
-                )
-    return found.result()
+def unseen(partition: PartitionEvidence, board: Board) -> None:
+    """A consumer that reads from the start did not get an acknowledged record; or no consumer
+    polled the partition at all, though one read its topic.
+
+    The members of a group count as one. A group may be stopped before it has read everything, so
+    it must have seen what lies below the highest offset that it polled.
+    """
+    found = board[catalogue.UNSEEN]
+    placed = partition.acked_offsets >= 0
+    if partition.is_compacted or (partition.is_trimmed and partition.final_read is not None):
+        # Compaction or deletion may have been quicker than the consumer.
+        placed &= is_in(partition.acked_values, partition.present)
+    values, offsets = partition.acked_values[placed], partition.acked_offsets[placed]
+    if not len(values):
+        return
+    if not partition.is_polled:
+        _never_polled(partition, board, len(values))
+        return
+    for name, is_group, seen, highest in partition.seers():
+        due = offsets <= highest if is_group else np.ones(len(offsets), dtype=np.bool_)
+        found.examined += int(due.sum())
+        missing = np.flatnonzero(due & ~is_in(values, seen))
+
+        def enter(at: int, name: str = name) -> None:
+            found.add(
+                f"{name} never saw value {values[at]}, acknowledged at offset {offsets[at]}",
+                topic=partition.topic,
+                partition=partition.number,
+                value=int(values[at]),
+                offset=int(offsets[at]),
+            )
+
+        found.add_all(missing, len(missing), enter)
 
 
-def _sorted(evidence: Evidence) -> list[tuple[int, PartitionEvidence]]:
-    return sorted(evidence.partitions.items())
+def _never_polled(partition: PartitionEvidence, board: Board, count: int) -> None:
+    found = board[catalogue.UNSEEN]
+    if not partition.is_topic_polled:
+        found.note(f"no consumer that keeps reading polled {partition.name}")
+        return
+    found.examined += count
+    found.add(
+        f"no consumer ever polled {partition.name}, {count} acknowledged records are unseen",
+        topic=partition.topic,
+        partition=partition.number,
+    )
 
 
-def _sightings(partition: PartitionEvidence) -> Iterator[tuple[int, int, str]]:
-    for value, offset, _ in partition.acknowledged:
-        yield value, offset, "acknowledged"
-    for process, records in sorted(partition.polled.items()):
-        for value, offset in records:
-            yield value, offset, process
-    for value, offset in partition.final:
-        yield value, offset, "final read"
+def _seen_by(partition: PartitionEvidence, offset: int, value: int) -> str:
+    """Where a record was seen first: acknowledged, the name of a consumer, or the final read."""
+    acked = (partition.acked_offsets == offset) & (partition.acked_values == value)
+    if acked.any():
+        return "acknowledged"
+    read = np.flatnonzero((partition.read_offsets == offset) & (partition.read_values == value))
+    return partition.reader_at(int(read[0])) if len(read) else "final read"

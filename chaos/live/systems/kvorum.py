@@ -64,6 +64,7 @@ class KvorumSystem:
         log_file: str,
         client_port: int,
         controller_port: int,
+        metrics_port: int | None = None,
     ) -> None:
         self.plan = plan
         self.data_dir = data_dir
@@ -71,6 +72,11 @@ class KvorumSystem:
         self._log_file = log_file
         self._client_port = client_port
         self._controller_port = controller_port
+        names = plan.controllers + plan.brokers if metrics_port is not None else ()
+        #: Node -> host:port of its Prometheus page.
+        self.metrics_addresses = {
+            name: f"127.0.0.1:{(metrics_port or 0) + at}" for at, name in enumerate(names)
+        }
         self._process: subprocess.Popen[bytes] | None = None
         self._paused: set[str] = set()
         self._killed: set[str] = set()
@@ -81,7 +87,9 @@ class KvorumSystem:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return KVORUM_CAPABILITIES
+        if self.plan.links:
+            return KVORUM_CAPABILITIES
+        return KVORUM_CAPABILITIES - {Capability.LINKS, Capability.CLIENT_LINKS}
 
     @property
     def killed(self) -> frozenset[str]:
@@ -106,7 +114,10 @@ class KvorumSystem:
     def start(self) -> None:
         Path(self.data_dir).mkdir(parents=True, exist_ok=True)
         links_file = str(Path(self.data_dir).parent / "links.json")
-        Path(links_file).write_text(json.dumps(self.plan.document(), indent=1), encoding="utf-8")
+        document = self.plan.document()
+        for name, address in self.metrics_addresses.items():
+            document[name]["metrics"] = address
+        Path(links_file).write_text(json.dumps(document, indent=1), encoding="utf-8")
         process = self._process = start_process(self.command(links_file), log_file=self._log_file)
 
         def is_ready() -> bool:
@@ -153,7 +164,8 @@ class KvorumSystem:
         ]
 
     def bootstrap(self) -> str:
-        return self.plan.bootstrap()
+        direct = ",".join(node.listener for node in self.nodes() if not node.is_controller)
+        return self.plan.bootstrap() or direct
 
     def died_unasked(self) -> list[str]:
         return [

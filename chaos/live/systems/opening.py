@@ -177,21 +177,33 @@ def open_system(
     shape: ClusterShape,
     run_dir: Path,
     progress: Callable[[str], None],
+    with_proxies: bool = True,
+    with_metrics: bool = False,
 ) -> Opened:
     """Start toxiproxy, the proxies and the cluster, or attach to a cluster; the stack stops all of
     it in reverse order.
+
+    with_proxies: false for Kvorum without toxiproxy, which then has no faults of links.
+    with_metrics: every node of Kvorum has a Prometheus page (`KvorumSystem.metrics_addresses`).
 
     Raises KvorumError if one of them does not start, ConfigError if an attached cluster does not
     fit its file.
     """
     if choice.attached is not None:
         return _attach(stack, choice.attached, run_dir=run_dir, progress=progress)
+    if not with_proxies:
+        if choice.library is not None:
+            raise ConfigError("the system kafka needs its proxies: its nodes find each other there")
+        direct = _kvorum(shape, run_dir, with_proxies=False, with_metrics=with_metrics)
+        stack.callback(direct.stop)
+        direct.start()
+        return Opened(system=direct, toxiproxy=None, toxiproxy_version="")
     # Bound before the plan looks for free ports, so that none of them is chosen twice.
     server = ToxiproxyServer(
         port=free_ports(1, random.Random()), log_file=str(run_dir / LOGS / "toxiproxy.log")
     )
     stack.enter_context(server)
-    system = _built(choice, shape, run_dir)
+    system = _built(choice, shape, run_dir, with_metrics=with_metrics)
     server.api.populate(system.plan.links)
     progress(f"toxiproxy {server.version}: {len(system.plan.links)} proxies")
     stack.callback(system.stop)
@@ -230,9 +242,11 @@ def _attach(
     return Opened(system=system, toxiproxy=toxiproxy, toxiproxy_version=version)
 
 
-def _built(choice: SystemChoice, shape: ClusterShape, run_dir: Path) -> System:
+def _built(
+    choice: SystemChoice, shape: ClusterShape, run_dir: Path, *, with_metrics: bool
+) -> System:
     if choice.library is None:
-        return _kvorum(shape, run_dir)
+        return _kvorum(shape, run_dir, with_proxies=True, with_metrics=with_metrics)
     rng = random.Random()
     return KafkaSystem(
         shape=shape,
@@ -244,10 +258,13 @@ def _built(choice: SystemChoice, shape: ClusterShape, run_dir: Path) -> System:
     )
 
 
-def _kvorum(shape: ClusterShape, run_dir: Path) -> KvorumSystem:
+def _kvorum(
+    shape: ClusterShape, run_dir: Path, *, with_proxies: bool, with_metrics: bool
+) -> KvorumSystem:
     nodes = shape.controllers + shape.brokers
+    links = link_count(shape.controllers, shape.brokers)
     # Free ports differ from machine to machine, so they are not drawn from the seed.
-    first = free_ports(nodes + link_count(shape.controllers, shape.brokers), random.Random())
+    first = free_ports(nodes + links + (nodes if with_metrics else 0), random.Random())
     plan = plan_links(
         shape.controllers,
         shape.brokers,
@@ -255,9 +272,12 @@ def _kvorum(shape: ClusterShape, run_dir: Path) -> KvorumSystem:
         controller_port=first + shape.brokers,
         proxy_port=first + nodes,
     )
+    if not with_proxies:
+        plan = dataclasses.replace(plan, links=())
     return KvorumSystem(
         shape=shape,
         plan=plan,
+        metrics_port=first + nodes + links if with_metrics else None,
         data_dir=str(run_dir / CLUSTER),
         log_file=str(run_dir / LOGS / "cluster.log"),
         client_port=first,

@@ -130,6 +130,7 @@ class PartitionClients(Administrators):
         check_replicas_equal(self._cluster)
         for producer in self.producers:
             producer.check_acknowledged()
+        self._cluster.recorder.judge()
 
     # --- requests of administrators ----------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.history import Batch, Told
 from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, Leader, look_up
+from kvorum.chaos.sim.partitions.recorder import Place, Recorder
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import check_crc, iter_headers
 from kvorum.wire.fetch_codec import FetchPartition
@@ -44,6 +45,9 @@ class ConsumerWorld(ClientWorld, Protocol):
 
     @property
     def reference(self) -> Reference: ...
+
+    @property
+    def recorder(self) -> Recorder: ...
 
 
 class Consumer:
@@ -236,6 +240,9 @@ class Consumer:
 
     def _read(self, part: ReplicaAnswer, records: bytes, sent_at: int) -> None:
         history = self._history
+        self._world.recorder.on_read(
+            self._name, Place(self.topic_id, self.partition_id), records, self.position
+        )
         is_first = True
         for position, header in iter_headers(records):
             where = f"{history.name}: {self._name} at {self.position}"

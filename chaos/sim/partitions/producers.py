@@ -4,13 +4,14 @@ there is an answer."""
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.history import Told
 from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, look_up
+from kvorum.chaos.sim.partitions.recorder import Place, Recorder, Written, text_of, value_of
 from kvorum.chaos.sim.partitions.wire import pack_produce, parse_produced
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch, read_header
@@ -43,12 +44,16 @@ The producer starts again under another id; the outcome of its pending batches i
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sending:
-    """A batch until its answer. correlation_id: of its last request."""
+    """A batch until its answer. correlation_id: of its last request; places: the partitions that it
+    was sent to, by topic id."""
 
     batch: bytes
     crc: int
     number: int
+    written: Written
+    made_ms: int
     correlation_id: int = -1
+    places: set[Place] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,9 @@ class ProducerWorld(ClientWorld, Protocol):
 
     @property
     def wall_ms(self) -> int: ...
+
+    @property
+    def recorder(self) -> Recorder: ...
 
     def next_producer_id(self) -> int:
         """A producer id, as from `InitProducerId`."""
@@ -95,6 +103,7 @@ class Producer:
         self.topic = topic
         self._world = world
         self._rng = rng
+        self._number = number
         self._name = f"producer {number}"
         self._partition_id = partition_id
         self._acks = acks
@@ -142,9 +151,13 @@ class Producer:
         world = self._world
         count = self._rng.randint(1, world.scenario.batch_records)
         records: list[tuple[bytes | None, bytes | None]] = []
+        keys: list[str] = []
+        values: list[int] = []
         for index in range(count):
-            key = f"k{self._rng.randrange(KEYS)}".encode()
-            value = f"{self._name} {self._count} {index}".encode()
+            keys.append(f"k{self._rng.randrange(KEYS)}")
+            key = keys[-1].encode()
+            value = text_of(self._number, self._count, index)
+            values.append(value_of(value))
             records.append((key, value + b"." * self._rng.choice((0, 0, 40))))
         batch = build_batch(
             records,
@@ -155,7 +168,13 @@ class Producer:
         )
         self._sequence += count
         self._count += 1
-        return Sending(batch=bytes(batch), crc=read_header(batch, 0).crc, number=self._count)
+        return Sending(
+            batch=bytes(batch),
+            crc=read_header(batch, 0).crc,
+            number=self._count,
+            written=Written(tuple(values), tuple(keys)),
+            made_ms=world.timeline.now_ms,
+        )
 
     def _send_all(self) -> None:
         for sending in list(self._pending):
@@ -167,6 +186,12 @@ class Producer:
         if leader is None or not caller.is_open:
             return
         sending.correlation_id = caller.next_id()
+        place = Place(leader.topic_id, self._partition_id)
+        if place not in sending.places:
+            sending.places.add(place)
+            self._world.recorder.on_send(
+                self._name, place, sending.written, is_idempotent=self._is_idempotent
+            )
         frame = pack_produce(
             sending.correlation_id,
             leader.topic_id,
@@ -257,6 +282,13 @@ class Producer:
             told=history.answer_of(leader.broker_id, sent_at, leader.leader_epoch),
         )
         self.acknowledged.append(found)
+        self._world.recorder.on_acknowledged(
+            self._name,
+            Place(leader.topic_id, self._partition_id),
+            sending.written,
+            base_offset,
+            sending.made_ms,
+        )
         self._check(found, "AcknowledgedOnceCommitted")
 
     def check_acknowledged(self) -> None:

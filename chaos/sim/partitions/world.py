@@ -21,6 +21,7 @@ from kvorum.chaos.sim.partitions.brokers import (
 )
 from kvorum.chaos.sim.partitions.clients import PartitionClients
 from kvorum.chaos.sim.partitions.final_checks import open_ends
+from kvorum.chaos.sim.partitions.recorder import Recorder
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
 from kvorum.chaos.sim.partitions.watch import Watch
 from kvorum.chaos.sim.quorum.node import SimNode
@@ -35,7 +36,8 @@ OPERATOR_DOWN_MS = 100
 
 
 class PartitionWorld(ControllerWorld):
-    """watch: checks all replicas. links: connections of brokers and clients."""
+    """watch: checks all replicas. recorder: the clients' history. links: connections of brokers and
+    clients."""
 
     scenario: PartitionScenario
     scenario_of: Callable[[int], Scenario] = staticmethod(partition_scenario_of)
@@ -57,6 +59,7 @@ class PartitionWorld(ControllerWorld):
     def _make_clients(self) -> Administrators:
         self.topic_names = tuple(f"t{number}" for number in range(self.scenario.topics))
         self.watch = Watch(self)
+        self.recorder = Recorder(self)
         self._client_rng = self._generator("client-links")
         self.links = Links(self.timeline, self.network, self._client_delay_ms)
         self._last_producer_id = 0

@@ -15,7 +15,8 @@ the list right after it (its position); then the history is linearizable if and 
 Sufficient: order operations by (position, appends first, invocation); by 3 this respects real time,
 and by 1 and 2 each result is right. Necessary: each point states a property of any valid order. An
 append whose outcome is unknown may be in the log, then at any time after its invocation, or not at
-all. Cost: O(n log n).
+all. Cost: O(n log n). The search for histories without a log is
+`chaos.experiment.checks.linearizability`; a test compares both.
 """
 
 from __future__ import annotations

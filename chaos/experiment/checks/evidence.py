@@ -1,0 +1,254 @@
+"""One partition's records, read back from the columns of a history as numpy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kvorum.chaos.experiment.checks.columns import Bools, Ints
+from kvorum.chaos.experiment.checks.gather import (
+    IS_OK,
+    IS_POSITION,
+    IS_TRANSACTION,
+    Gathered,
+    Key,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """The reads of one process while it kept its position: from one assignment of the partition to
+    the next. events: of the poll or transaction; ok: False for records after which the consumer may
+    not continue, because their transaction was aborted."""
+
+    process: str
+    offsets: Ints
+    values: Ints
+    events: Ints
+    ok: Bools
+
+
+class PartitionEvidence:
+    """One partition's records in a history. The arrays of one kind have the same length.
+
+    is_compacted: only the newest value of a key must stay; is_trimmed: records below the log's
+    start may be gone, by retention or DeleteRecords; is_retried: its producers are not idempotent.
+    """
+
+    def __init__(self, gathered: Gathered, key: Key) -> None:
+        self.topic, self.number = key
+        self.is_compacted = self.topic in gathered.compacted_topics
+        self.is_trimmed = self.topic in gathered.trimmed_topics
+        self.is_retried = self.topic in gathered.retried_topics
+        self.final_read = gathered.final_reads.get(key)
+        self._gathered = gathered
+        self._columns = gathered.columns[key]
+        acked = self._columns.acked.rows()
+        self.acked_values, self.acked_offsets = acked[:, 0], acked[:, 1]
+        self.acked_processes, self.acked_events = acked[:, 2], acked[:, 3]
+        self.acked_us, self.acked_latency_us = acked[:, 4], acked[:, 5]
+        self.failed = distinct(self._columns.failed.values())
+        self.polls = self._columns.polls.rows()
+        self.read_offsets = self._columns.read_offsets.values()
+        self.read_values = self._columns.read_values.values()
+        self.final_offsets = self._columns.final_offsets.values()
+        self.final_values = self._columns.final_values.values()
+        self.written = self._columns.written.rows()
+        self.committed = self._columns.committed.rows()
+
+    @property
+    def name(self) -> str:
+        """As Kafka names its folders."""
+        return f"{self.topic}-{self.number}"
+
+    @cached_property
+    def known_values(self) -> Ints:
+        """Every value that a producer wrote or tried to write, sorted."""
+        known = distinct(self._columns.invoked.values())
+        more = [self.acked_values, self.failed]
+        elsewhere = self._gathered.columns.get((self.topic, -1))
+        if elsewhere is not None:
+            more += [elsewhere.invoked.values(), elsewhere.failed.values()]
+        more = [values[~is_in(values, known)] for values in more]
+        return distinct(np.concatenate((known, *more))) if sum(map(len, more)) else known
+
+    @cached_property
+    def failed_values(self) -> Ints:
+        """Every value whose write certainly had no effect, sorted."""
+        elsewhere = self._gathered.columns.get((self.topic, -1))
+        if elsewhere is None:
+            return self.failed
+        return distinct(np.concatenate((self.failed, elsewhere.failed.values())))
+
+    @cached_property
+    def sightings(self) -> tuple[Ints, Ints]:
+        """(offsets, values) of every record seen anywhere: acknowledged, polled, or in the final
+        read. Each pair is there once; sorted by offset, then by value."""
+        placed = self.acked_offsets >= 0
+        offsets, values = _distinct_pairs(self.acked_offsets[placed], self.acked_values[placed])
+        # Nearly all reads are of records that were seen before: only the others are added.
+        for more_offsets, more_values in (
+            (self.read_offsets, self.read_values),
+            (self.final_offsets, self.final_values),
+        ):
+            is_new = ~_are_among(more_offsets, more_values, offsets, values)
+            if is_new.any():
+                offsets, values = _distinct_pairs(
+                    np.concatenate((offsets, more_offsets[is_new])),
+                    np.concatenate((values, more_values[is_new])),
+                )
+        return offsets, values
+
+    @cached_property
+    def must_be_polled(self) -> Ints:
+        """The offsets that certainly held a record whenever a consumer passed them, sorted."""
+        if self.is_compacted:
+            return distinct(self.final_offsets)
+        offsets = self.sightings[0]
+        if self.is_trimmed and self.final_read is not None:
+            offsets = offsets[offsets >= self.final_read.start_offset]
+        return distinct(offsets)
+
+    @cached_property
+    def present(self) -> Ints:
+        """The values of the final read; without one, of all polls. Sorted."""
+        if self.final_read is not None or len(self.final_values):
+            return distinct(self.final_values)
+        return distinct(self.read_values)
+
+    @property
+    def read_to(self) -> int:
+        """The offset below which every record of the log was read."""
+        if self.final_read is not None:
+            return self.final_read.next_offset
+        return int(self.read_offsets.max(initial=-1)) + 1
+
+    @cached_property
+    def keys(self) -> tuple[Ints, Ints]:
+        """(values, keys) of a compacted topic's records, sorted by value, each value once."""
+        rows = self._columns.keyed.rows()
+        values, first = np.unique(rows[:, 0], return_index=True)
+        return values, rows[first, 1]
+
+    def process(self, number: int) -> str:
+        """The name of a process."""
+        return self._gathered.processes[number]
+
+    def group(self, number: int) -> str:
+        """The name of a group."""
+        return self._gathered.groups[number]
+
+    @property
+    def is_polled(self) -> bool:
+        """True if a consumer polled the partition during the run, outside transactions."""
+        return bool(((self.polls[:, 5] & IS_TRANSACTION) == 0).any())
+
+    @property
+    def is_topic_polled(self) -> bool:
+        """True if a consumer polled any partition of the topic, outside transactions."""
+        return self.topic in self._gathered.polled_topics
+
+    def reader_at(self, place: int) -> str:
+        """The process that polled the record at this place of `read_values`."""
+        poll = int(np.searchsorted(np.cumsum(self.polls[:, 4]), place, side="right"))
+        return self.process(int(self.polls[poll, 0]))
+
+    def readers(self) -> Iterator[Reader]:
+        """The readers of the partition, the final read left out."""
+        counts = self.polls[:, 4]
+        if not len(counts):
+            return
+        tenures = self.polls[:, 0] * (int(self.polls[:, 1].max()) + 1) + self.polls[:, 1]
+        for tenure in np.unique(tenures):
+            mine = np.flatnonzero(tenures == tenure)
+            chosen = self._records_of(mine)
+            polls = self.polls[mine]
+            yield Reader(
+                process=self.process(int(polls[0, 0])),
+                offsets=self.read_offsets[chosen],
+                values=self.read_values[chosen],
+                events=np.repeat(polls[:, 2], polls[:, 4]),
+                ok=np.repeat((polls[:, 5] & IS_POSITION) != 0, polls[:, 4]),
+            )
+
+    def _records_of(self, polls: Ints) -> Ints | slice:
+        """The places of the records of these polls."""
+        counts = self.polls[:, 4]
+        if len(polls) == len(counts):
+            return slice(None)
+        starts = np.cumsum(counts) - counts
+        return _ranges(starts[polls], counts[polls])
+
+    def seers(self) -> Iterator[tuple[str, bool, Ints, int]]:
+        """(name, True for a group, values seen, sorted, and the highest offset) of each group and
+        of each process without a group. Clients that poll in transactions only now and then are
+        left out."""
+        marks = self.polls[:, 5]
+        processes: dict[tuple[str, bool], list[int]] = {}
+        for number in np.unique(self.polls[(marks & IS_TRANSACTION) == 0, 0]).tolist():
+            processes.setdefault(self._gathered.seer(number), []).append(number)
+        for (name, is_group), numbers in sorted(processes.items()):
+            mine = np.flatnonzero(np.isin(self.polls[:, 0], numbers))
+            chosen = self._records_of(mine)
+            highest = int(self.read_offsets[chosen].max(initial=-1))
+            yield name, is_group, distinct(self.read_values[chosen]), highest
+
+    def reads_of_transactions(self) -> tuple[Ints, Ints, Ints]:
+        """(events, values, offsets) of the records that committed transactions polled."""
+        counts, marks = self.polls[:, 4], self.polls[:, 5]
+        both = IS_OK | IS_TRANSACTION
+        mine = np.flatnonzero((marks & both) == both)
+        chosen = self._records_of(mine)
+        events = np.repeat(self.polls[mine, 2], counts[mine])
+        return events, self.read_values[chosen], self.read_offsets[chosen]
+
+
+def _ranges(starts: Ints, counts: Ints) -> Ints:
+    """The numbers start, start + 1, ... of each range, one after the other."""
+    if not len(starts):
+        return np.zeros(0, dtype=np.int64)
+    ends = np.cumsum(counts)
+    numbers: Ints = np.arange(int(ends[-1])) + np.repeat(starts - (ends - counts), counts)
+    return numbers
+
+
+def is_in(values: Ints, known: Ints) -> Bools:
+    """For each value if it is among the sorted, unique known ones."""
+    if not len(known):
+        return np.zeros(len(values), dtype=np.bool_)
+    at = np.searchsorted(known, values)
+    at[at == len(known)] = 0
+    found: Bools = known[at] == values
+    return found
+
+
+def distinct(values: Ints) -> Ints:
+    """The values, sorted, each once. Free if they rise already, as those of a history mostly do."""
+    if (values[1:] > values[:-1]).all():
+        return values
+    ordered = np.sort(values)
+    once: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return once
+
+
+def _distinct_pairs(offsets: Ints, values: Ints) -> tuple[Ints, Ints]:
+    """The pairs sorted by offset, then by value, each once."""
+    if (offsets[1:] > offsets[:-1]).all():
+        return offsets, values
+    order = np.lexsort((values, offsets))
+    offsets, values = offsets[order], values[order]
+    first = np.append(True, (offsets[1:] != offsets[:-1]) | (values[1:] != values[:-1]))
+    return offsets[first], values[first]
+
+
+def _are_among(offsets: Ints, values: Ints, known_offsets: Ints, known_values: Ints) -> Bools:
+    """For each pair if it is the first known one at its offset."""
+    if not len(known_offsets):
+        return np.zeros(len(offsets), dtype=np.bool_)
+    at = np.searchsorted(known_offsets, offsets)
+    at[at == len(known_offsets)] = 0
+    found: Bools = (known_offsets[at] == offsets) & (known_values[at] == values)
+    return found

@@ -1,0 +1,325 @@
+"""The way back after a fault, by partition: detected, fenced, elected, learnt, acknowledged. Pure.
+
+The unavailable time of a partition is what clients saw: the spans without an acknowledgement
+(`waits`) that the fault overlaps, or that begin in its aftermath, counted from the fault's begin
+and up to their own end. The aftermath lasts AFTERMATH_MS, and no longer than to the next fault.
+Beside it stand the cluster's decisions (`milestones`), each as the time from the fault's begin:
+
+  detect  the first of the decisions below
+  fence   a struck broker is fenced
+  isr     the partition's ISR loses a member
+  elect   the partition has another leader
+  learn   first acknowledgement of a record that was written after the election
+  ack     first acknowledgement that ended the longest of the spans
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kvorum.chaos.experiment.history import Event, details_of
+from kvorum.chaos.experiment.latencies import Latencies
+from kvorum.chaos.experiment.milestones import (
+    ACTIVE_CONTROLLER,
+    FENCED,
+    ISR,
+    LEADER,
+    Milestone,
+)
+from kvorum.chaos.experiment.waits import Span
+
+#: What a fault causes may show this long after its end: restarts, ISRs that fill, stale clients.
+AFTERMATH_MS = 3_000.0
+#: A span that a fault causes may begin so long before it: nothing was acknowledged just then.
+SKEW_MS = 250.0
+
+Partition = tuple[str, int]
+Timed = tuple[float, Milestone]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """One partition after one fault; times are from the fault's begin, None if it did not happen.
+
+    unavailable_ms is the sum of the spans, longest_ms the longest of them as a whole. is_over is
+    False if the partition was still unavailable when the load ended.
+    """
+
+    topic: str
+    partition: int
+    is_led: bool
+    unavailable_ms: float
+    longest_ms: float
+    is_over: bool
+    detect_ms: float | None
+    fence_ms: float | None
+    isr_ms: float | None
+    elect_ms: float | None
+    learn_ms: float | None
+    ack_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultSpan:
+    """One fault. end_ms is None if the run ended before the fault was undone.
+
+    struck_ms: when its first part was in force; begin_ms: when all of it was. roles: what the nodes
+    were at that moment. controller_elect_ms, controller_unavailable_ms: from the fault's begin to
+    the next active controller, and the time in which no topic could be created or deleted; None
+    if there was none.
+    """
+
+    fault_id: int
+    name: str
+    fault: str
+    description: str
+    target: str
+    nodes: tuple[str, ...]
+    roles: tuple[str, ...]
+    is_active_controller: bool
+    struck_ms: float
+    begin_ms: float
+    end_ms: float | None
+    recoveries: tuple[Recovery, ...]
+    controller_elect_ms: float | None
+    controller_unavailable_ms: float | None
+
+    def covers(self, time_ms: float) -> bool:
+        """True while the fault is in force."""
+        return self.struck_ms <= time_ms and (self.end_ms is None or time_ms <= self.end_ms)
+
+
+class Record:
+    """The acknowledgements of one partition: their latencies, and the first ones after elections
+    and after faults began."""
+
+    def __init__(self) -> None:
+        self.latencies = Latencies()
+        self._elections: list[float] = []
+        self._begins: list[float] = []
+        self.learnt: dict[float, float] = {}
+        self.next_ack: dict[float, float] = {}
+
+    def elected(self, time_ms: float) -> None:
+        self._elections.append(time_ms)
+
+    def fault_began(self, time_ms: float) -> None:
+        self._begins.append(time_ms)
+
+    def acknowledged(self, time_ms: float, invoked_ms: float) -> None:
+        # Milestones of the metadata log are all known beforehand, so only a prefix is due.
+        if self._elections and invoked_ms >= self._elections[0]:
+            _resolve(self._elections, self.learnt, time_ms, invoked_ms)
+        if self._begins and invoked_ms >= self._begins[0]:
+            _resolve(self._begins, self.next_ack, time_ms, invoked_ms)
+
+
+def _resolve(
+    waiting: list[float], found: dict[float, float], time_ms: float, invoked_ms: float
+) -> None:
+    due = bisect_left(waiting, invoked_ms + 1e-9)
+    for moment in waiting[:due]:
+        found[moment] = time_ms
+    del waiting[:due]
+
+
+def fault_spans(
+    begins: Iterable[Event],
+    ends: Mapping[int, float],
+    *,
+    partitions: Mapping[Partition, Sequence[Span]],
+    records: Mapping[Partition, Record],
+    administration: Sequence[Span],
+    milestones: Sequence[Timed],
+) -> list[FaultSpan]:
+    """Every fault, from its events. partitions: the spans without an acknowledgement of each
+    partition of the load, ascending. milestones: ascending."""
+    decided = _Decided(milestones)
+    known = list(begins)
+    struck = sorted(struck_ms_of(event) for event in known)
+    windows = [_window_of(event, ends, struck) for event in known]
+    return [
+        _fault(event, window, partitions, records, administration, decided)
+        for event, window in zip(known, windows, strict=True)
+    ]
+
+
+def struck_ms_of(event: Event) -> float:
+    """When the first part of a fault was in force, of its event fault-begin."""
+    injection = details_of(event).get("injection_ms")
+    return event.time_ms - (injection if isinstance(injection, int | float) else 0.0)
+
+
+def _window_of(event: Event, ends: Mapping[int, float], struck: Sequence[float]) -> _Window:
+    details = details_of(event)
+    end_ms = ends.get(whole(details.get("id")))
+    last_ms = float("inf")
+    if end_ms is not None:
+        following = bisect_left(struck, end_ms)
+        # A span that the next fault causes begins with the last acknowledgement before it.
+        later = [moment - SKEW_MS for moment in struck[following : following + 1]]
+        last_ms = max(end_ms, min([end_ms + AFTERMATH_MS, *later]))
+    return _Window(
+        struck_ms=struck_ms_of(event),
+        end_ms=end_ms,
+        last_ms=last_ms,
+        brokers=node_numbers(str(node) for node in _items(details.get("nodes"))),
+    )
+
+
+class _Decided:
+    """Milestones, found by their subject."""
+
+    def __init__(self, milestones: Sequence[Timed]) -> None:
+        self.fenced: list[Timed] = []
+        self.controllers: list[Timed] = []
+        self.leaders: dict[Partition, list[Timed]] = {}
+        self.shrinks: dict[Partition, list[Timed]] = {}
+        isrs: dict[Partition, frozenset[int]] = {}
+        for entry in milestones:
+            item = entry[1]
+            if item.what == FENCED:
+                self.fenced.append(entry)
+            elif item.what == ACTIVE_CONTROLLER:
+                self.controllers.append(entry)
+            elif item.topic is None or item.partition is None:
+                continue
+            elif item.what == LEADER:
+                self.leaders.setdefault((item.topic, item.partition), []).append(entry)
+            elif item.what == ISR:
+                key = (item.topic, item.partition)
+                isr = frozenset(item.isr or ())
+                if isrs.get(key, isr) - isr:
+                    self.shrinks.setdefault(key, []).append(entry)
+                isrs[key] = isr
+
+
+def _fault(
+    event: Event,
+    window: _Window,
+    partitions: Mapping[Partition, Sequence[Span]],
+    records: Mapping[Partition, Record],
+    administration: Sequence[Span],
+    decided: _Decided,
+) -> FaultSpan:
+    details = details_of(event)
+    led = _numbers(details.get("led_partitions"))
+    held = _numbers(details.get("held_partitions"))
+    recoveries = []
+    for key in sorted(partitions):
+        spans = window.overlapping(partitions[key])
+        if spans or key[1] in held:
+            recoveries.append(
+                _recovery(key, event.time_ms, spans, window, decided, records, is_led=key[1] in led)
+            )
+    stopped = window.overlapping(administration)
+    is_active = details.get("is_active_controller") is True
+    elected = window.first(decided.controllers)
+    return FaultSpan(
+        fault_id=whole(details.get("id")),
+        name=str(details.get("name", "")),
+        fault=str(details.get("fault", "")),
+        description=str(details.get("description", "")),
+        target=str(details.get("target", "")),
+        nodes=tuple(str(node) for node in _items(details.get("nodes"))),
+        roles=tuple(str(role) for role in _items(details.get("roles"))),
+        is_active_controller=is_active,
+        struck_ms=window.struck_ms,
+        begin_ms=event.time_ms,
+        end_ms=window.end_ms,
+        recoveries=tuple(recoveries),
+        controller_elect_ms=None if elected is None else elected[0] - window.struck_ms,
+        controller_unavailable_ms=window.unavailable_ms(stopped) if stopped else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """The time in which things are caused by a fault, up to last_ms, and the brokers struck."""
+
+    struck_ms: float
+    end_ms: float | None
+    last_ms: float
+    brokers: frozenset[int]
+
+    def overlapping(self, spans: Sequence[Span]) -> list[Span]:
+        """The spans that overlap the fault, or that begin within its aftermath."""
+        # Spans of one thing do not overlap each other, so their ends are ascending too.
+        start = bisect_left(spans, self.struck_ms, key=lambda span: span.end_ms)
+        stop = bisect_left(spans, self.last_ms, key=lambda span: span.begin_ms)
+        return list(spans[start:stop])
+
+    def unavailable_ms(self, spans: Sequence[Span]) -> float:
+        return sum(span.end_ms - max(span.begin_ms, self.struck_ms) for span in spans)
+
+    def first(self, entries: Sequence[Timed]) -> Timed | None:
+        """The first entry within the fault and its aftermath."""
+        start = bisect_left(entries, self.struck_ms, key=lambda entry: entry[0])
+        if start < len(entries) and entries[start][0] < self.last_ms:
+            return entries[start]
+        return None
+
+
+def _recovery(
+    key: Partition,
+    begin_ms: float,
+    spans: Sequence[Span],
+    window: _Window,
+    decided: _Decided,
+    records: Mapping[Partition, Record],
+    *,
+    is_led: bool,
+) -> Recovery:
+    fenced = window.first(
+        [e for e in decided.fenced if not window.brokers or e[1].broker in window.brokers]
+    )
+    shrunk = window.first(decided.shrinks.get(key, ()))
+    led = [e for e in decided.leaders.get(key, ()) if whole(e[1].leader) >= 0]
+    start = bisect_left(led, window.struck_ms, key=lambda entry: entry[0])
+    before = whole(led[start - 1][1].leader) if start else -1
+    elected = window.first([e for e in led[start:] if whole(e[1].leader) != before])
+    since_ms = window.struck_ms
+    times = [entry[0] - since_ms for entry in (fenced, shrunk, elected) if entry is not None]
+    record = records.get(key)
+    learnt = None
+    ack_ms = None if record is None else record.next_ack.get(begin_ms)
+    if record is not None and elected is not None:
+        learnt = record.learnt.get(elected[0])
+    if spans:
+        worst = max(spans, key=lambda span: span.length_ms)
+        ack_ms = worst.end_ms if worst.is_over else None
+    return Recovery(
+        topic=key[0],
+        partition=key[1],
+        is_led=is_led,
+        unavailable_ms=window.unavailable_ms(spans),
+        longest_ms=max((span.length_ms for span in spans), default=0.0),
+        is_over=all(span.is_over for span in spans),
+        detect_ms=min(times, default=None),
+        fence_ms=None if fenced is None else fenced[0] - since_ms,
+        isr_ms=None if shrunk is None else shrunk[0] - since_ms,
+        elect_ms=None if elected is None else elected[0] - since_ms,
+        learn_ms=None if learnt is None else learnt - since_ms,
+        ack_ms=None if ack_ms is None else ack_ms - since_ms,
+    )
+
+
+def node_numbers(nodes: Iterable[str]) -> frozenset[int]:
+    """The ids in nodes' names: 101 of broker-101; names without one are left out."""
+    digits = (node.rpartition("-")[2] for node in nodes)
+    return frozenset(int(number) for number in digits if number.isdigit())
+
+
+def _items(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _numbers(value: object) -> list[int]:
+    return [item for item in _items(value) if isinstance(item, int)]
+
+
+def whole(value: object) -> int:
+    """The int in a field, -1 if it has none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1

@@ -1,0 +1,68 @@
+"""How the time of a fault's worst partition splits: a bar of stages, from the fault to the last
+acknowledgement that was missing. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+#: Stage -> its words. The decisions in the cluster's order, then what the client sees.
+STAGES = {
+    "detect_ms": "detected",
+    "fence_ms": "fenced",
+    "elect_ms": "leader elected",
+    "ack_ms": "first acknowledgement",
+    "learn_ms": "client writes to the new leader",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One part of the bar. at_ms: from the fault to its end; share: of the whole bar, in percent;
+    words: what happened at its end, several if they happened at one moment."""
+
+    key: str
+    words: str
+    at_ms: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """The bar of one partition, without stages if nothing happened to it."""
+
+    subject: str
+    stages: tuple[Stage, ...]
+
+
+#: Moments closer together are one: the records of one decision have one timestamp.
+_SAME_MS = 2.0
+
+
+def split_of(fault: dict[str, Any]) -> Split | None:
+    """The split of the partition that was unavailable longest; None for a fault without one.
+
+    fault: an entry of report.json's faults, whose recoveries begin with the worst.
+    """
+    if not fault["recoveries"] or not fault["recoveries"][0]["unavailable_ms"]:
+        return None
+    worst = fault["recoveries"][0]
+    moments = sorted(
+        ((worst[key], key) for key in STAGES if worst[key] is not None),
+        key=lambda moment: (moment[0], list(STAGES).index(moment[1])),
+    )
+    merged: list[tuple[float, list[str]]] = []
+    for at_ms, key in moments:
+        if merged and at_ms - merged[-1][0] <= _SAME_MS:
+            merged[-1][1].append(key)
+        else:
+            merged.append((at_ms, [key]))
+    whole_ms = max((at_ms for at_ms, _ in merged), default=0.0)
+    stages = []
+    before_ms = 0.0
+    for at_ms, keys in merged:
+        share = 100 * (at_ms - before_ms) / whole_ms if whole_ms > 0 else 0.0
+        words = ", ".join(STAGES[key] for key in keys)
+        stages.append(Stage(key=keys[-1][:-3], words=words, at_ms=at_ms, share=round(share, 2)))
+        before_ms = at_ms
+    return Split(subject=f"{worst['topic']}/{worst['partition']}", stages=tuple(stages))

@@ -1,0 +1,90 @@
+"""The verdict of a run, and its reasons. Pure.
+
+Failed: a guarantee or a promise was broken, an outage has no fault that explains it, or the cluster
+did not recover. Inconclusive: nothing was broken, but a part of the run did not happen, so it
+proves little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvorum.chaos.experiment.checks import CheckResult
+from kvorum.chaos.experiment.outages import UNOWNED_MS_MAX, Outage, unowned
+from kvorum.chaos.experiment.promises import Promised
+from kvorum.chaos.experiment.timeline import Timeline
+
+PASSED = "passed"
+FAILED = "failed"
+INCONCLUSIVE = "inconclusive"
+
+_NEEDS_THE_END = ("unread:", "unseen:")
+"""The prefixes of reasons that only a completed run can prove."""
+
+_UNOWNED_NAMED_MAX = 5
+
+
+def judge(
+    record: dict[str, Any],
+    timeline: Timeline,
+    checks: Sequence[CheckResult],
+    outages: Sequence[Outage],
+    promised: Sequence[Promised],
+) -> tuple[str, list[str]]:
+    """The verdict and the reasons for it. record: run.json's content."""
+    failures = [
+        f"{check.check}: {check.count} times not so that {check.promise}"
+        for check in checks
+        if not check.is_passed
+    ]
+    failures += [promise.text() for promise in promised if promise.is_kept is False]
+    failures += _of_outages(outages)
+    failures += [f"{name} died though no fault killed it" for name in record["died_unasked"]]
+    is_run = record["error"] is None and _holds(record["steady_state_before"])
+    if is_run and not record["is_converged"]:
+        failures.append("the cluster did not come back to full ISRs after healing")
+    if is_run and not _holds(record["steady_state_after"]):
+        failures.append("the steady state does not hold after the method")
+    # An interrupted run stopped its readers and never reached its final read, which breaks no
+    # guarantee.
+    if record["error"] is not None:
+        failures = [reason for reason in failures if not reason.startswith(_NEEDS_THE_END)]
+    if failures:
+        return FAILED, failures
+    doubts = _doubts(record, timeline, promised)
+    return (INCONCLUSIVE, doubts) if doubts else (PASSED, [])
+
+
+def _of_outages(outages: Sequence[Outage]) -> list[str]:
+    found = unowned(outages)
+    reasons = [
+        f"outage of {item.subject} for {item.length_ms:,.0f} ms at {item.begin_ms / 1000:.1f} s, "
+        "and no fault explains it"
+        for item in found[:_UNOWNED_NAMED_MAX]
+    ]
+    if len(found) > _UNOWNED_NAMED_MAX:
+        more = len(found) - _UNOWNED_NAMED_MAX
+        reasons.append(f"{more} more outages above {UNOWNED_MS_MAX:,.0f} ms without a fault")
+    return reasons
+
+
+def _doubts(record: dict[str, Any], timeline: Timeline, promised: Sequence[Promised]) -> list[str]:
+    doubts = []
+    if record["error"] is not None:
+        doubts.append(f"the run ended early: {record['error']}")
+    if not _holds(record["steady_state_before"]):
+        doubts.append("the steady state did not hold before the method")
+    if timeline.acknowledged == 0:
+        doubts.append("no record was ever acknowledged")
+    doubts += [promise.text() for promise in promised if promise.is_kept is None]
+    doubts += [
+        f"step {step['name']} was skipped: {step['reason']}"
+        for step in record["steps"]
+        if not step["is_done"]
+    ]
+    return doubts
+
+
+def _holds(measurements: Sequence[dict[str, Any]]) -> bool:
+    return all(measurement["is_accepted"] for measurement in measurements)

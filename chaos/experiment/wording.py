@@ -1,0 +1,31 @@
+"""Figures as words, the same in the page, on the command line and in the difference of runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def milliseconds(value: float | None) -> str:
+    """A duration for readers; a dash if there is none."""
+    if value is None:
+        return "–"
+    if value >= 10_000:
+        return f"{value / 1000:.1f} s"
+    return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+
+
+def seconds(value: float) -> str:
+    """A moment of the run."""
+    return f"{value / 1000:.1f} s"
+
+
+def unavailable(spread: dict[str, Any]) -> str:
+    """A fault's unavailable times over some partitions: median / longest."""
+    if not spread["partitions"]:
+        return "–"
+    if not spread["unavailable_max_ms"]:
+        return "no outage"
+    text = milliseconds(spread["unavailable_max_ms"])
+    if len(spread["partitions"]) > 1:
+        text = f"{milliseconds(spread['unavailable_p50_ms'])} / {text}"
+    return f"{text}, {spread['not_back']} not back" if spread["not_back"] else text

@@ -1,0 +1,53 @@
+"""A Kvorum controller's own view of the quorum, over its gRPC service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import grpc
+
+from kvorum.chaos.experiment.observations import UNKNOWN, Observation, QuorumSeen
+from kvorum.rpc import admin_pb2, admin_pb2_grpc
+
+_RECONNECT_MS = 100
+#: An HTTP proxy from the environment must not be used, and a controller that was down for long must
+#: be seen again at once.
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS),
+    ("grpc.min_reconnect_backoff_ms", _RECONNECT_MS),
+    ("grpc.max_reconnect_backoff_ms", 2 * _RECONNECT_MS),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class KvorumControllerView:
+    """One controller, asked past the proxies over one channel."""
+
+    def __init__(self, *, node: str, node_id: int, address: str, timeout_ms: int) -> None:
+        self.node = node
+        self._node_id = node_id
+        self._timeout_s = timeout_ms / 1000
+        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._stub = admin_pb2_grpc.AdminStub(self._channel)
+
+    def look(self) -> Sequence[Observation]:
+        """The leader that the controller knows, and its epoch. Raises OSError without an answer."""
+        try:
+            answer = self._stub.DescribeQuorum(
+                admin_pb2.DescribeQuorumRequest(), timeout=self._timeout_s
+            )
+        except grpc.RpcError as error:
+            raise OSError(f"{error.code().name}: {error.details()}") from error
+        is_leader = answer.leader_id == self._node_id
+        return [
+            QuorumSeen(
+                observer=self.node,
+                leader_id=answer.leader_id,
+                leader_epoch=answer.leader_epoch,
+                high_watermark=answer.high_watermark if is_leader else UNKNOWN,
+            )
+        ]
+
+    def close(self) -> None:
+        self._channel.close()

@@ -1,0 +1,1 @@
+"""Clusters for the tests of applications: `Cluster`, and a plugin of pytest."""

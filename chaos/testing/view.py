@@ -1,0 +1,179 @@
+"""The state of a whole cluster at one moment, and the conditions that a test waits for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvorum.chaos.live.systems.protocol import (
+    RUNNING,
+    Node,
+    NotObservable,
+    System,
+    active_controller,
+)
+from kvorum.chaos.targets import ClusterView, PartitionView
+
+_METADATA_TIMEOUT_S = 3.0
+_LINES_MAX = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """Nodes by name -> state; partitions of all topics, nodes by name.
+
+    active_controller: None if no controller knows one. live_brokers: those in the metadata.
+    """
+
+    nodes: Mapping[str, str]
+    controllers: tuple[str, ...]
+    brokers: tuple[str, ...]
+    killed: frozenset[str]
+    paused: frozenset[str]
+    active_controller: str | None
+    live_brokers: frozenset[str]
+    partitions: Mapping[tuple[str, int], PartitionView]
+
+    def partitions_of(self, topic: str) -> list[PartitionView]:
+        """The partitions of a topic, by number."""
+        return [view for (name, _), view in sorted(self.partitions.items()) if name == topic]
+
+    def is_led(self, topic: str | None = None) -> bool:
+        """True if every partition, of one topic or of all, has a leader that runs. The metadata
+        names a dead leader until the controller has noticed its death."""
+        return all(
+            view.leader is not None and self.nodes[view.leader] == RUNNING
+            for (name, _), view in self.partitions.items()
+            if topic in (None, name)
+        )
+
+    @property
+    def is_isr_full(self) -> bool:
+        """True if every ISR has all replicas, and all of them run."""
+        return all(
+            set(view.isr) == set(view.replicas)
+            and all(self.nodes[name] == RUNNING for name in view.isr)
+            for view in self.partitions.values()
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every node runs and every broker is in the metadata."""
+        return all(
+            state == RUNNING for state in self.nodes.values()
+        ) and self.live_brokers == frozenset(self.brokers)
+
+    def view(self, *, alias_prefix: str = "") -> ClusterView:
+        """What targets are resolved against. Topics with alias_prefix have a name without it, too,
+        unless another topic has that name."""
+        partitions = dict(self.partitions)
+        if alias_prefix:
+            for (topic, number), view in self.partitions.items():
+                if topic.startswith(alias_prefix):
+                    partitions.setdefault((topic.removeprefix(alias_prefix), number), view)
+        return ClusterView(
+            controllers=self.controllers,
+            brokers=self.brokers,
+            killed=self.killed,
+            paused=self.paused,
+            active_controller=self.active_controller,
+            partitions=partitions,
+        )
+
+    def lines(self) -> list[str]:
+        """Text for a report: the active controller, and partitions that are not well."""
+        ill = [
+            f"  {topic}/{number}: leader {view.leader}, ISR {', '.join(view.isr) or 'empty'} "
+            f"of {', '.join(view.replicas)}"
+            for (topic, number), view in sorted(self.partitions.items())
+            if view.leader is None or set(view.isr) != set(view.replicas)
+        ]
+        if len(ill) > _LINES_MAX:
+            ill = [*ill[:_LINES_MAX], f"  and {len(ill) - _LINES_MAX} more"]
+        return [
+            f"active controller: {self.active_controller}",
+            f"partitions without a leader or with a shrunk ISR: {len(ill) or 'none'}",
+            *ill,
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A condition that has a name. meaning: for the error of a wait in vain."""
+
+    meaning: str
+    holds: Callable[[ClusterState], bool]
+
+
+#: Name for `Cluster.wait_until` -> condition.
+CONDITIONS: Mapping[str, Condition] = {
+    "all-led": Condition(
+        meaning="every partition of every topic has a leader that runs",
+        holds=lambda state: state.is_led(),
+    ),
+    "isr-full": Condition(
+        meaning="every ISR has all replicas, and all of them run",
+        holds=lambda state: state.is_isr_full,
+    ),
+    "active-controller": Condition(
+        meaning="the quorum has a leader", holds=lambda state: state.active_controller is not None
+    ),
+    "all-alive": Condition(
+        meaning="every node runs, and every broker is in the metadata",
+        holds=lambda state: state.is_whole,
+    ),
+}
+
+
+def nodes_of(system: System) -> list[Node]:
+    """Every node; its state says what a fault did, before the system has noticed a death."""
+    states = dict.fromkeys(system.killed, "killed") | dict.fromkeys(system.paused, "paused")
+    return [
+        dataclasses.replace(node, state=states.get(node.name, node.state))
+        for node in system.nodes()
+    ]
+
+
+def read_state(system: System, admin: Any, *, is_required: bool = True) -> ClusterState:
+    """Ask the controllers, and through admin (an AdminClient) a broker.
+
+    Raises NotObservable when no broker answers; with is_required=False the state has no partitions
+    then.
+    """
+    from confluent_kafka import KafkaException
+
+    topics: Mapping[str, Any] = {}
+    live_brokers: Mapping[int, Any] = {}
+    try:
+        metadata = admin.list_topics(timeout=_METADATA_TIMEOUT_S)
+        topics, live_brokers = metadata.topics, metadata.brokers
+    except KafkaException as error:
+        if is_required:
+            raise NotObservable(f"no broker sends metadata: {error}") from error
+    nodes = nodes_of(system)
+    names = {node.node_id: node.name for node in nodes}
+    partitions = {
+        (topic.topic, number): PartitionView(
+            leader=names.get(partition.leader),
+            replicas=tuple(names[broker] for broker in partition.replicas),
+            isr=tuple(names[broker] for broker in partition.isrs),
+        )
+        for topic in topics.values()
+        for number, partition in topic.partitions.items()
+    }
+    try:
+        active: str | None = active_controller(system)
+    except NotObservable:
+        active = None
+    return ClusterState(
+        nodes={node.name: node.state for node in nodes},
+        controllers=system.plan.controllers,
+        brokers=system.plan.brokers,
+        killed=system.killed.union(system.died_unasked()),
+        paused=system.paused,
+        active_controller=active,
+        live_brokers=frozenset(names[broker] for broker in live_brokers if broker in names),
+        partitions=partitions,
+    )

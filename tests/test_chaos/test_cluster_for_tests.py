@@ -1,0 +1,216 @@
+"""`from kvorum import Cluster` and the plugin of pytest, against real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kvorum
+from kvorum import Cluster
+from kvorum.chaos.live.processes import NotReached, is_alive
+from kvorum.chaos.live.systems.protocol import NotObservable
+from kvorum.chaos.live.toxiproxy_server import find_server
+from kvorum.chaos.targets import PartitionView, UnresolvableTarget
+from kvorum.chaos.testing.view import ClusterState
+from kvorum.runtime.errors import ConfigError, KvorumError
+
+ROOT = Path(__file__).resolve().parents[2]
+live = pytest.mark.live
+
+
+def has_toxiproxy() -> bool:
+    try:
+        find_server()
+    except ConfigError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(directory=tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def state(**changes) -> ClusterState:
+    brokers = ("broker-101", "broker-102")
+    whole = PartitionView(leader="broker-101", replicas=brokers, isr=brokers)
+    fields = {
+        "nodes": dict.fromkeys(brokers, "running"), "controllers": (), "brokers": brokers,
+        "killed": frozenset(), "paused": frozenset(), "active_controller": None,
+        "live_brokers": frozenset(brokers), "partitions": {("t.orders", 0): whole}, **changes,
+    }  # fmt: skip
+    return ClusterState(**fields)
+
+
+def test_the_package_gives_the_cluster_by_name_and_nothing_else():
+    assert kvorum.Cluster is Cluster
+    with pytest.raises(AttributeError, match="no attribute 'Clusters'"):
+        _ = kvorum.Clusters  # type: ignore[attr-defined]
+
+
+def test_a_state_says_what_is_not_well():
+    assert state().is_whole and state().is_isr_full
+    assert not state(live_brokers=frozenset({"broker-101"})).is_whole
+    assert not state(nodes={"broker-101": "paused", "broker-102": "running"}).is_whole
+    killed = state(nodes={"broker-101": "killed", "broker-102": "running"})
+    assert not killed.is_led() and not killed.is_isr_full
+    shrunk = PartitionView(leader=None, replicas=("broker-101", "broker-102"), isr=())
+    ill = state(partitions={("orders", 3): shrunk})
+    assert not ill.is_led() and ill.is_led("other") and not ill.is_isr_full
+    assert "  orders/3: leader None, ISR empty of broker-101, broker-102" in ill.lines()
+
+
+def test_a_target_may_leave_the_topic_prefix_out_unless_another_topic_has_the_name():
+    own = state().partitions[("t.orders", 0)]
+    assert state().view(alias_prefix="t.").partitions[("orders", 0)] == own
+    other = PartitionView(leader=None, replicas=(), isr=())
+    both = state(partitions={("t.orders", 0): own, ("orders", 0): other})
+    assert both.view(alias_prefix="t.").partitions[("orders", 0)] == other
+
+
+def test_a_cluster_that_is_not_started_says_so():
+    for use in (Cluster().nodes, Cluster().heal, lambda: Cluster().bootstrap_servers):
+        with pytest.raises(KvorumError, match="not started; use it in a `with` block"):
+            use()
+    Cluster().stop()
+
+
+@live
+def test_a_fault_lasts_as_long_as_its_block(cluster):
+    topic = cluster.create_topic("one", partitions=2)
+    with cluster.fault("kill", target=f"leader:{topic}/0") as injected:
+        (struck,) = injected.nodes
+        assert {node.name: node.state for node in cluster.nodes()}[struck] == "killed"
+        cluster.wait_until("all-led")
+        assert cluster.state().partitions_of(topic)[0].leader != struck
+    cluster.wait_until("all-alive")
+    cluster.wait_until("isr-full")
+
+
+@live
+def test_killed_and_paused_nodes_come_back(cluster):
+    (killed,) = cluster.kill("one:controllers")
+    (paused,) = cluster.pause("one:brokers")
+    states = cluster.state().nodes
+    assert (states[paused], states[killed]) == ("paused", "killed")
+    cluster.resume()
+    cluster.restart()
+    cluster.wait_until("all-alive")
+
+
+def leaders_of(cluster: Cluster, topic: str) -> list[str | None]:
+    try:
+        return [view.leader for view in cluster.state().partitions_of(topic)]
+    except NotObservable:
+        return ["broker-102"]
+
+
+@live
+@pytest.mark.skipif(not has_toxiproxy(), reason="needs toxiproxy-server")
+def test_links_are_cut_slowed_and_healed(cluster):
+    topic = cluster.create_topic("cut", partitions=3)
+    cluster.isolate("broker-102")
+    cluster.wait_until(lambda: "broker-102" not in leaders_of(cluster, topic))
+    cluster.cut("broker-101", "broker-103", both_ways=True)
+    cluster.slow("clients", "brokers", latency_ms=5)
+    assert cluster.heal() is None
+    cluster.wait_until("all-alive")
+
+
+@live
+def test_metrics_and_logs_are_those_of_the_node(cluster):
+    assert cluster.metrics("broker-101")["kvorum_metadata_brokers_active"] == 3
+    assert "broker" in cluster.logs("broker-101")
+    with pytest.raises(KvorumError, match=r"broker-9 has no metrics \(nodes with metrics: contr"):
+        cluster.metrics("broker-9")
+
+
+@live
+def test_a_wait_in_vain_shows_the_cluster(cluster):
+    with pytest.raises(NotReached, match=r"(?s)a miracle: not so within 100 ms.*--- broker-101"):
+        cluster.wait_until(lambda: False, timeout_s=0.1, what="a miracle")
+
+
+@live
+@pytest.mark.parametrize(
+    ("act", "error", "sentence"),
+    [
+        (lambda c: c.inject("kil", target="one"), ConfigError, "did you mean 'kill'?"),
+        (lambda c: c.kill("leadr:x/0"), ConfigError, "did you mean leader?"),
+        (lambda c: c.inject("kill", node="x"), ConfigError, "unknown argument 'node'"),
+        (lambda c: c.kill("leader:none/0"), UnresolvableTarget, "no partition none/0"),
+        (lambda c: c.wait_until("isr-ful"), ConfigError, "did you mean 'isr-full'?"),
+        (lambda c: c.create_topic("a b"), KvorumError, "topic a b cannot be created"),
+        (lambda c: c.start(), KvorumError, "the cluster is started already"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(cluster, act, error, sentence):
+    with pytest.raises(error) as refused:
+        act(cluster)
+    assert sentence in str(refused.value)
+
+
+@live
+def test_without_proxies_a_fault_of_links_is_refused_and_nothing_is_left_behind():
+    async def use() -> tuple[list[int], str]:
+        async with Cluster(controllers=1, brokers=1, proxies=False, metrics=False) as cluster:
+            with pytest.raises(KvorumError, match="which this cluster does not have; faults of l"):
+                cluster.slow("clients", "brokers", latency_ms=1)
+            cluster.kill("broker-101")
+            cluster.restart()
+            nodes = cluster.nodes()
+            return [node.pid for node in nodes if node.pid], nodes[0].log_file
+
+    pids, log_file = asyncio.run(use())
+    assert len(pids) == 2 and not any(is_alive(pid) for pid in pids)
+    assert not Path(log_file).exists()
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@live
+def test_the_example_project_passes_its_own_tests():
+    done = run_pytest(ROOT / "examples" / "orders")
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+@live
+def test_a_failed_test_has_the_report_and_leaves_a_whole_cluster_to_the_next(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\nkvorum_controllers = 1\nkvorum_brokers = 1\n")
+    (tmp_path / "test_it.py").write_text(
+        "def test_first(kvorum):\n"
+        "    assert kvorum.create_topic('orders') == 'test_first.orders'\n"
+        "    kvorum.kill('leader:orders/0')\n"
+        "    assert False\n"
+        "def test_second(kvorum):\n"
+        "    assert kvorum.state().is_whole\n"
+        "    assert not kvorum.state().partitions\n"
+    )
+    done = run_pytest(tmp_path)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "- kvorum -" in done.stdout and "kill leader:orders/0 [broker-101]" in done.stdout
+
+
+@live
+def test_a_bad_option_is_refused_by_name(tmp_path):
+    (tmp_path / "test_it.py").write_text("def test_it(kvorum):\n    pass\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nkvorum_settings = a\n")
+    done = run_pytest(tmp_path)
+    assert done.returncode != 0, done.stdout
+    assert "kvorum_settings: 'a' is not KEY=VALUE" in done.stdout + done.stderr

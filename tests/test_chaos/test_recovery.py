@@ -1,0 +1,144 @@
+"""What a report says of the way back after a fault: the examples in which a first acknowledgement
+used to hide the damage."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvorum.chaos.experiment.milestones import Milestone, Source
+from kvorum.chaos.experiment.recovery import Recovery
+from kvorum.chaos.experiment.split import split_of
+from kvorum.chaos.experiment.timeline import Timeline, build_timeline
+
+from .histories import TOPIC, HistoryBuilder, pipelined
+
+
+def milestone(at_ms: float, what: str, partition: int | None = None, **fields) -> Milestone:
+    topic = None if partition is None else TOPIC
+    return Milestone(wall_ms=at_ms, what=what, topic=topic, partition=partition, **fields)
+
+
+def timeline_of(history: HistoryBuilder, *milestones: Milestone) -> Timeline:
+    source = Source(milestones=1, source="a test")
+    return build_timeline(history.events, milestones=(source, milestones))
+
+
+def faulty(
+    silent: dict[int, tuple[int, int]], begin_ms: int, end_ms: int, **fault
+) -> HistoryBuilder:
+    """A load of ten seconds with silent partitions, and one fault."""
+    history = HistoryBuilder()
+    pipelined(history, 0, 10_000, partitions=(0, 1, 2), silent=silent)
+    history.fault(0, begin_ms, end_ms, held=[0, 1, 2], **fault)
+    history.events.sort(key=lambda event: event.time_ms)
+    return history
+
+
+def of(timeline: Timeline, partition: int) -> Recovery:
+    (found,) = (item for item in timeline.faults[0].recoveries if item.partition == partition)
+    return found
+
+
+def test_a_follower_that_is_paused_silences_partitions_after_their_first_acknowledgement():
+    # The leaders go on for 133 ms, until min.insync.replicas is no longer met.
+    history = faulty({0: (2_133, 6_193), 1: (2_133, 6_193)}, 2_000, 7_000, kind="pause")
+    timeline = timeline_of(history)
+    for partition in (0, 1):
+        found = of(timeline, partition)
+        assert found.unavailable_ms == pytest.approx(4_060, abs=15)
+        assert found.ack_ms == pytest.approx(4_193, abs=15)
+        assert found.is_over
+    assert of(timeline, 2).unavailable_ms == 0
+
+
+def test_an_isolated_broker_is_fenced_long_after_the_first_acknowledgement():
+    history = faulty({0: (3_500, 4_310)}, 2_000, 8_000, kind="isolate", led=[0])
+    timeline = timeline_of(
+        history,
+        milestone(100, "leader", 0, leader=101, epoch=0),
+        milestone(100, "isr", 0, isr=(101, 102, 103)),
+        milestone(3_800, "fenced", broker=102),
+        milestone(3_810, "fenced", broker=101),
+        milestone(3_810, "isr", 0, isr=(102, 103)),
+        milestone(3_810, "leader", 0, leader=102, epoch=1),
+    )
+    found = of(timeline, 0)
+    assert found.fence_ms == found.isr_ms == found.elect_ms == found.detect_ms
+    assert found.fence_ms == pytest.approx(1_810, abs=1)
+    assert found.unavailable_ms == pytest.approx(810, abs=15)
+    assert found.ack_ms == pytest.approx(2_310, abs=15)
+
+
+def test_a_leader_that_is_paused_has_a_successor_before_its_client_hears_of_it():
+    history = faulty({0: (2_000, 5_061)}, 2_000, 5_000, kind="pause", led=[0])
+    timeline = timeline_of(
+        history,
+        milestone(100, "leader", 0, leader=101, epoch=0),
+        milestone(4_070, "leader", 0, leader=102, epoch=1),
+        milestone(5_500, "leader", 0, leader=101, epoch=2),
+    )
+    found = of(timeline, 0)
+    assert found.is_led
+    assert found.elect_ms == pytest.approx(2_070, abs=1)
+    assert found.ack_ms == found.learn_ms == pytest.approx(3_061, abs=1)
+    split = split_of(
+        {"recoveries": [{"unavailable_ms": 1.0, **{
+            key: getattr(found, key) for key in
+            ("topic", "partition", "detect_ms", "fence_ms", "elect_ms", "ack_ms", "learn_ms")
+        }}]}
+    )  # fmt: skip
+    assert split is not None
+    assert [(stage.key, round(stage.at_ms)) for stage in split.stages] == [
+        ("elect", 2_070), ("learn", 3_061),
+    ]  # fmt: skip
+    assert sum(stage.share for stage in split.stages) == pytest.approx(100)
+
+
+def test_an_outage_that_outlasts_its_fault_counts_to_its_end():
+    history = faulty({0: (3_000, 6_000)}, 2_900, 3_100)
+    assert of(timeline_of(history), 0).unavailable_ms == pytest.approx(3_000, abs=15)
+
+
+def test_an_outage_that_begins_before_the_fault_counts_from_the_fault_on():
+    history = faulty({0: (3_000, 6_000)}, 5_000, 7_000)
+    assert of(timeline_of(history), 0).unavailable_ms == pytest.approx(1_000, abs=15)
+
+
+def test_an_outage_after_the_fault_is_its_own_up_to_the_next_fault():
+    history = faulty({0: (5_000, 6_000)}, 3_000, 4_000)
+    assert of(timeline_of(history), 0).unavailable_ms == pytest.approx(1_000, abs=15)
+    history = faulty({0: (5_000, 6_000)}, 3_000, 4_000)
+    history.fault(1, 5_010, 5_900, held=[0])
+    history.events.sort(key=lambda event: event.time_ms)
+    first, second = timeline_of(history).faults
+    assert [item.unavailable_ms for item in first.recoveries] == [0, 0, 0]
+    assert second.recoveries[0].unavailable_ms == pytest.approx(990, abs=15)
+
+
+def test_a_partition_that_does_not_come_back_is_said_to_be_so():
+    history = faulty({0: (3_000, 20_000)}, 2_900, 4_000)
+    history.events = [event for event in history.events if event.time_ms < 10_000]
+    found = of(timeline_of(history), 0)
+    assert (found.is_over, found.ack_ms) == (False, None)
+    assert found.unavailable_ms == pytest.approx(7_000, abs=25)
+
+
+def test_the_next_active_controller_and_the_next_topic_are_two_things():
+    history = HistoryBuilder()
+    pipelined(history, 0, 6_000)
+    history.fault(0, 1_000, 4_000, is_active_controller=True)
+    for at_ms, type in ((900, "invoke"), (3_400, "ok")):
+        latency = 2_500.0 if type == "ok" else None
+        history.add("t", type, "create-topic", topic="x", at_ms=at_ms, latency_ms=latency)
+    history.events.sort(key=lambda event: event.time_ms)
+    timeline = timeline_of(history, milestone(1_070, "active-controller", leader=2, epoch=2))
+    (fault,) = timeline.faults
+    assert fault.controller_elect_ms == pytest.approx(70, abs=1)
+    assert timeline.administration.created == 1
+    assert timeline.administration.waits.longest_ms == pytest.approx(2_500)
+
+
+def test_a_fault_begins_when_its_first_part_is_in_force():
+    history = faulty({}, 2_000, 3_000, injection_ms=400.0)
+    (fault,) = timeline_of(history).faults
+    assert (fault.struck_ms, fault.begin_ms) == (1_600, 2_000)
