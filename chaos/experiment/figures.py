@@ -38,7 +38,9 @@ def build_report(
     """
     broken = {check.check: check.count for check in checks}
     outages = outages_of(timeline)
-    promised = judge_promises(dict(record["configuration"].get("promises") or {}), timeline)
+    stated = record["configuration"].get("promises") or {}
+    limits = {name: limit for name, limit in stated.items() if limit is not None}
+    promised = judge_promises(limits, timeline)
     verdict, reasons = judge(record, timeline, checks, outages, promised)
     is_read = _is_read(record, broken)
     harm: dict[str, int | None] = {}

@@ -101,7 +101,7 @@ PROMISE_KEYS = (
         None,
         0,
         DURATION_MS_MAX,
-        "at most: the longest time that one fault made one partition unavailable",
+        "at most: the longest time in which one fault made a partition unavailable",
     ),
     _key(
         "latency_p99_ms",

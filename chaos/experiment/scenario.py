@@ -22,11 +22,11 @@ from kvorum.chaos.experiment.keys import (
     STEPS_MAX,
     TOPIC_KEYS,
 )
-from kvorum.chaos.experiment.promise_limits import Promises, read_promises
 from kvorum.chaos.experiment.reach import NodeNames, Reach, node_names
 from kvorum.chaos.experiment.shorthand import (
     CONTROL_MODULE,
 )
+from kvorum.chaos.experiment.stated_promises import Promises, read_promises
 from kvorum.chaos.experiment.steps import Action, Probe, Step, StepReader, method_rng
 from kvorum.chaos.experiment.workloads import WORKLOADS, WorkloadKind, build_workload
 

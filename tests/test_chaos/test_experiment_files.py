@@ -3,6 +3,7 @@ and the commands about them."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,10 +13,13 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from kvorum import chaos
+from kvorum.chaos.experiment.keys import PROMISE_KEYS
+from kvorum.chaos.experiment.promises import PROMISES
 from kvorum.chaos.experiment.reference import TABLES, with_tables
 from kvorum.chaos.experiment.scenario import load_experiment, parse_experiment
 from kvorum.chaos.experiment.schema import schema, schema_text
 from kvorum.chaos.experiment.shipped import find_experiment, planned_ms, shipped
+from kvorum.chaos.experiment.stated_promises import Promises
 from kvorum.chaos.faults import LIVE_FAULTS
 from kvorum.cli.chaos import chaos as chaos_commands
 from kvorum.runtime.errors import ConfigError
@@ -140,6 +144,11 @@ def test_the_example_of_the_reference_is_valid():
     experiment = parse_experiment("example.yaml", example)
     assert len(experiment.method) == 7
     VALIDATOR.validate(yaml.safe_load(example))
+
+
+def test_every_promise_that_can_be_stated_is_judged():
+    assert {key.name for key in PROMISE_KEYS} == set(PROMISES)
+    assert {field.name for field in dataclasses.fields(Promises)} == set(PROMISES)
 
 
 def test_at_least_fourteen_experiments_are_shipped_and_found_by_name():

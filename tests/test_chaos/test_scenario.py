@@ -8,9 +8,9 @@ import pytest
 
 from kvorum import chaos
 from kvorum.chaos.experiment.canonical import to_toolkit
-from kvorum.chaos.experiment.promise_limits import Promises
 from kvorum.chaos.experiment.reach import NodeNames
 from kvorum.chaos.experiment.scenario import load_experiment, parse_experiment
+from kvorum.chaos.experiment.stated_promises import Promises
 from kvorum.chaos.experiment.steps import PROBES, Action
 from kvorum.chaos.faults import CutLink, KillNode
 from kvorum.runtime.errors import ConfigError

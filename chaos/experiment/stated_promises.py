@@ -1,4 +1,7 @@
-"""The promises of an experiment: bounds that a run must keep to pass."""
+"""The promises that an experiment states: bounds that a run must keep to pass.
+
+`chaos.experiment.promises` judges them.
+"""
 
 from __future__ import annotations
 
