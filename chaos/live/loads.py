@@ -114,6 +114,20 @@ class Loads:
         for worker in self._workers:
             worker.start()
 
+    def await_flow(self, *, timeout_ms: int) -> None:
+        """Wait until every partition has acknowledged a record. Raises NotReached.
+
+        The warm-up begins then: a system that has just started may need seconds for its first
+        records, which no fault explains.
+        """
+        partitions = self._configuration.topic.partitions
+        wait_until(
+            lambda: self.produce.failure is not None
+            or len(self.produce.partitions_written) == partitions,
+            timeout_ms=timeout_ms,
+            what="every partition has acknowledged a record",
+        )
+
     def check(self) -> None:
         """Raise KvorumError if a load ended early: without it the run proves nothing."""
         failures = {"the producer": self.produce.failure, "the consumer": self.consumer.failure}

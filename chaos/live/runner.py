@@ -272,6 +272,7 @@ class _Session:
         nemesis = Nemesis(
             injector=injector, probes=probes, progress=self._timed(history), check=check
         )
+        loads.await_flow(timeout_ms=self._configuration.start_timeout_ms)
         nemesis.wait(self._configuration.warm_up_ms)
         before = probes.measure_all(self._experiment.steady_state)
         self._record["steady_state_before"] = _as_dicts(before)

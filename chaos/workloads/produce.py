@@ -54,6 +54,8 @@ class ProduceLoad(threading.Thread):
         self._openings = 0
         self._fatal = False
         self.acknowledged = 0
+        #: Partitions that have acknowledged a record.
+        self.partitions_written: set[int] = set()
         self.unknown = 0
         self.failure: BaseException | None = None
 
@@ -155,6 +157,7 @@ class ProduceLoad(threading.Thread):
         def delivered(error: Any, message: Any) -> None:
             if error is None:
                 self.acknowledged += 1
+                self.partitions_written.add(send.partition)
                 written = Send(send.topic, send.partition, send.value, message.offset())
                 self._history.append(
                     process=process, type=OK, f=SEND, ops=(written,), invoked_ms=invoked_ms
