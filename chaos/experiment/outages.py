@@ -18,8 +18,8 @@ is none of the cluster's outages, up to START_MS after its first operation.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kvorum.chaos.experiment.milestones import FENCED, ISR, UNFENCED
@@ -102,7 +102,7 @@ def _of(
     rebalances: Sequence[float] = (),
 ) -> list[Outage]:
     outages = []
-    for run in _runs(spans):
+    for run in _cut_at_strikes(_runs(spans), timeline):
         begin_ms, end_ms = run[0].begin_ms, run[-1].end_ms
         owners = owners_of(begin_ms, end_ms, timeline.faults, timeline.milestones)
         if not owners and _is_any_between(rebalances, begin_ms - SKEW_MS, end_ms):
@@ -121,6 +121,31 @@ def _of(
             )
         )
     return outages
+
+
+def _cut_at_strikes(runs: Iterable[list[Span]], timeline: Timeline) -> Iterator[list[Span]]:
+    """The runs; one whose begin no fault explains is cut in two where the first fault within it
+    begins. What was silent before a fault needs another reason, and what comes after it cannot be
+    told from its effect."""
+    strikes = sorted(fault.struck_ms for fault in timeline.faults)
+    for run in runs:
+        begin_ms, end_ms = run[0].begin_ms, run[-1].end_ms
+        at = bisect_left(strikes, begin_ms + SKEW_MS)
+        is_met = at < len(strikes) and strikes[at] < end_ms
+        if not is_met or owners_of(begin_ms, end_ms, timeline.faults, timeline.milestones):
+            yield run
+            continue
+        struck_ms = strikes[at]
+        yield [
+            replace(span, end_ms=min(span.end_ms, struck_ms))
+            for span in run
+            if span.begin_ms < struck_ms
+        ]
+        yield [
+            replace(span, begin_ms=max(span.begin_ms, struck_ms), is_first=False)
+            for span in run
+            if span.end_ms > struck_ms
+        ]
 
 
 def _is_any_between(times: Sequence[float], begin_ms: float, end_ms: float) -> bool:

@@ -122,8 +122,10 @@ class Loads:
         """
         partitions = self._configuration.topic.partitions
         wait_until(
-            lambda: self.produce.failure is not None
-            or len(self.produce.partitions_written) == partitions,
+            lambda: (
+                self.produce.failure is not None
+                or len(self.produce.partitions_written) == partitions
+            ),
             timeout_ms=timeout_ms,
             what="every partition has acknowledged a record",
         )

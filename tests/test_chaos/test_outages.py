@@ -47,10 +47,15 @@ def test_an_outage_that_begins_just_before_the_fault_is_written_is_its_own():
     assert outages((1_900, 4_000), ("kill", 2_000, 8_000))[0].owners == ("kill",)
 
 
-def test_an_outage_that_a_later_fault_only_meets_has_no_owner():
-    (found,) = outages((3_000, 7_000), ("kill", 4_000, 4_500))
-    assert (found.owners, found.is_unowned) == ((), True)
-    assert unowned([found]) == [found]
+def test_an_outage_that_a_later_fault_meets_is_the_faults_from_there_on():
+    before, after = outages((3_000, 10_000), ("kill", 6_500, 7_000))
+    assert (before.begin_ms, before.end_ms, before.owners) == (
+        3_000,
+        pytest.approx(6_500, abs=1),
+        (),
+    )
+    assert (after.begin_ms, after.end_ms, after.owners) == (before.end_ms, 10_000, ("kill",))
+    assert unowned([before, after]) == [before]
 
 
 @pytest.mark.parametrize(
