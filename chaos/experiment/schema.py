@@ -63,7 +63,10 @@ def schema() -> Schema:
             "configuration": _configuration(),
             **{f"fault-{name}": _fault(kind) for name, kind in LIVE_FAULTS.items()},
             "storm": _storm(),
-            "action": {"anyOf": [_long_actions(), *_short_actions()]},
+            "action": {
+                "anyOf": [*_long_actions(), *_short_actions()],
+                "not": _waits_in_background(),
+            },
             "probe": {"anyOf": _probes(needed=())},
             "steady": {"anyOf": _probes(needed=("tolerance",))},
             "step": {"anyOf": [{"$ref": "#/$defs/action"}, {"$ref": "#/$defs/probe"}]},
@@ -206,14 +209,10 @@ def _ref(fault: str) -> Schema:
     return {"$ref": f"#/$defs/fault-{fault}"}
 
 
-def _actions() -> dict[str, Schema]:
-    return {**{name: _ref(name) for name in LIVE_FAULTS}, "storm": {"$ref": "#/$defs/storm"}}
-
-
 def _beside(kind: str) -> Schema:
     """What may stand beside a step's own key."""
     fields: Schema = {"name": _TEXT, "pauses": {"$ref": "#/$defs/pauses"}}
-    return fields | ({"background": {"type": "boolean"}} if kind == "action" else {})
+    return fields | ({"background": {"type": "boolean"}} if kind == "fault" else {})
 
 
 def _provider(func: str, arguments: Schema | None) -> Schema:
@@ -227,17 +226,37 @@ def _provider(func: str, arguments: Schema | None) -> Schema:
     return _object(fields, needed=("type", "func"))
 
 
-def _long_actions() -> Schema:
-    providers = [_provider(name, arguments) for name, arguments in _actions().items()]
-    fields: Schema = {"type": {"const": "action"}, "provider": {"anyOf": providers}}
-    return _object({**fields, **_beside("action")}, needed=("type", "name", "provider"))
+def _long_actions() -> list[Schema]:
+    faults = [_provider(name, _ref(name)) for name in LIVE_FAULTS]
+    storm = _provider("storm", {"$ref": "#/$defs/storm"})
+    return [
+        _object(
+            {"type": {"const": "action"}, "provider": provider, **_beside(kind)},
+            needed=("type", "name", "provider"),
+        )
+        for kind, provider in (("fault", {"anyOf": faults}), ("storm", storm))
+    ]
 
 
 def _short_actions() -> list[Schema]:
-    return [
-        _object({name: arguments, **_beside("action")}, needed=(name,))
-        for name, arguments in _actions().items()
+    faults = [
+        _object({name: _ref(name), **_beside("fault")}, needed=(name,)) for name in LIVE_FAULTS
     ]
+    storm = {"storm": {"$ref": "#/$defs/storm"}}
+    return [*faults, _object({**storm, **_beside("storm")}, needed=storm)]
+
+
+def _waits_in_background() -> Schema:
+    """What the parser refuses: pauses of a step in the background."""
+    pauses = {"anyOf": [{"required": [key], **_positive(key)} for key in ("before", "after")]}
+    return {
+        "properties": {"background": {"const": True}, "pauses": pauses},
+        "required": ["background", "pauses"],
+    }
+
+
+def _positive(key: str) -> Schema:
+    return {"properties": {key: {"exclusiveMinimum": 0}}}
 
 
 def _probes(*, needed: Iterable[str]) -> list[Schema]:

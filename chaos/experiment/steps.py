@@ -181,6 +181,12 @@ class StepReader:
                 section.problem("tolerance", "only a probe has one")
             fault = self._fault(provider, func)
             background = section.flag("background", default=False)
+            if background and before_ms + after_ms:
+                section.problem(
+                    "pauses",
+                    "a step in the background has none, as Chaos Toolkit would not wait for them; "
+                    "write `before` at the next step",
+                )
             if fault is None:
                 return None
             return Action(
@@ -208,6 +214,8 @@ class StepReader:
         name = section.text("name", None)
         storm = self.storm(self._provider(section).section("arguments", _storm_keys()))
         before_ms, after_ms = _pauses(section)
+        if section.flag("background", default=False):
+            section.problem("background", "a storm does not run in the background")
         if storm is None:
             return []
         first, *others = storm.draw(name, self.rng)

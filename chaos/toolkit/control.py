@@ -68,12 +68,15 @@ def after_method_control(context: dict[str, Any]) -> None:
 def after_experiment_control(context: dict[str, Any], state: dict[str, Any]) -> None:
     """Write the report. The journal has its verdict under `kvorum`; a verdict other than `passed`
     makes the experiment fail."""
+    ended_as = str(state.get("status"))
+    # Chaos Toolkit swallows what a control raises: without a verdict the experiment has failed.
+    state["status"] = "failed"
+    state["kvorum"] = {"verdict": "undecided", "reasons": ["the run ended without a verdict"]}
     try:
-        result = _end(current_run(), state)
+        result = _end(current_run(), ended_as, has_method=bool(state.get("run")))
     except (ConfigError, KvorumError, OSError) as error:
         _logger.error(str(error))
-        state["kvorum"] = {"verdict": "undecided", "reasons": [str(error)]}
-        state["status"] = "failed"
+        state["kvorum"]["reasons"] = [str(error)]
         return
     finally:
         close_run()
@@ -82,18 +85,17 @@ def after_experiment_control(context: dict[str, Any], state: dict[str, Any]) -> 
         "reasons": list(result.reasons),
         "report": result.report_html,
     }
+    if result.verdict == "passed":
+        state["status"] = ended_as
     _logger.info("verdict: %s - %s", result.verdict, result.summary)
     _logger.info("report: %s", result.report_html)
-    if result.verdict != "passed":
-        state["status"] = "failed"
 
 
-def _end(run: ToolkitRun, journal: dict[str, Any]) -> RunResult:
+def _end(run: ToolkitRun, ended_as: str, *, has_method: bool) -> RunResult:
     """A method that Chaos Toolkit did not play to its end proves nothing."""
-    status = str(journal.get("status"))
-    if status in ("interrupted", "aborted"):
-        return run.break_off(f"Chaos Toolkit's run was {status}")
-    if not journal.get("run"):
+    if ended_as in ("interrupted", "aborted"):
+        return run.break_off(f"Chaos Toolkit's run was {ended_as}")
+    if not has_method:
         return run.break_off("Chaos Toolkit did not play the method")
     return run.finish()
 

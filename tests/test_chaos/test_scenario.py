@@ -35,6 +35,9 @@ method:
       type: kvorum
       func: cut
       arguments: {source: active-controller, destination: standby-controller, duration_ms: 100}
+  - type: probe
+    name: look
+    provider: {type: kvorum, func: live_brokers}
     pauses: {before: 0.5, after: 1}
 """
 
@@ -57,7 +60,9 @@ def test_experiment_is_read_whole():
     step = experiment.method[0]
     assert isinstance(step, Action)
     assert isinstance(step.fault, CutLink)
-    assert (step.pause_before_ms, step.pause_after_ms, step.background) == (500, 1000, True)
+    assert step.background
+    look = experiment.method[1]
+    assert (look.pause_before_ms, look.pause_after_ms) == (500, 1000)
     assert experiment.steady_state[0].tolerance.accepts(1)
     assert not experiment.steady_state[0].tolerance.accepts(2)
     assert experiment.configuration.settings == (
@@ -178,9 +183,9 @@ def test_a_short_step_is_the_same_as_a_long_one():
             - active_controllers: 1
         method:
           - kill: {target: "leader:orders/0", duration_ms: 300}
-            pauses: {after: 1}
             background: true
           - heal:
+            pauses: {before: 1}
           - name: look
             live_brokers: [2, 3]
           - storm:
@@ -196,11 +201,11 @@ def test_a_short_step_is_the_same_as_a_long_one():
             - {type: probe, name: active_controllers, tolerance: 1, provider: {type: python,
                module: kvorum.chaos.toolkit, func: active_controllers}}
         method:
-          - {type: action, name: "kill leader:orders/0", background: true, pauses: {after: 1},
+          - {type: action, name: "kill leader:orders/0", background: true,
              provider: {type: python, module: kvorum.chaos.toolkit, func: kill,
                         arguments: {target: "leader:orders/0", duration_ms: 300}}}
-          - {type: action, name: heal, provider: {type: python, module: kvorum.chaos.toolkit,
-             func: heal}}
+          - {type: action, name: heal, pauses: {before: 1}, provider: {type: python,
+             module: kvorum.chaos.toolkit, func: heal}}
           - {type: probe, name: look, tolerance: {type: range, range: [2, 3]}, provider: {
              type: python, module: kvorum.chaos.toolkit, func: live_brokers}}
           - {type: action, name: storm, provider: {type: python, module: kvorum.chaos.toolkit,

@@ -166,6 +166,17 @@ def test_the_journal_fails_unless_the_method_was_played_and_the_verdict_is_passe
     assert run.broken_off == ([reason] if reason else [])
 
 
+def test_an_error_in_the_control_which_chaos_toolkit_swallows_fails_the_experiment(monkeypatch):
+    run = EndedRun("passed")
+    monkeypatch.setattr(run, "finish", lambda: 1 / 0)
+    monkeypatch.setattr(control, "current_run", lambda: run)
+    journal = {"status": "completed", "run": [{}]}
+    with pytest.raises(ZeroDivisionError):
+        control.after_experiment_control({}, journal)
+    assert journal["status"] == "failed"
+    assert journal["kvorum"]["verdict"] == "undecided"
+
+
 @pytest.mark.live
 @pytest.mark.timeout(240)
 def test_chaos_toolkit_runs_an_experiment_and_our_report_is_written(tmp_path):
