@@ -39,6 +39,8 @@ class ConsumeLoad(threading.Thread):
         self.failure: BaseException | None = None
 
     def run(self) -> None:
+        from confluent_kafka import KafkaException
+
         consumer = _open(self._servers)
         try:
             consumer.assign(_assignment(self._topic, dict.fromkeys(range(self._partitions), 0)))
@@ -49,7 +51,7 @@ class ConsumeLoad(threading.Thread):
                     for poll in polls:
                         self.next_offsets[poll.partition] = poll.offsets[-1] + 1
                     self._note_watermarks(consumer, polls)
-        except (KvorumError, OSError, ValueError, RuntimeError) as error:
+        except (KvorumError, KafkaException, OSError, ValueError, RuntimeError) as error:
             # Reported by the runner.
             self.failure = error
         finally:

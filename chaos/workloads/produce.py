@@ -60,9 +60,11 @@ class ProduceLoad(threading.Thread):
         self.failure: BaseException | None = None
 
     def run(self) -> None:
+        from confluent_kafka import KafkaException
+
         try:
             self._loop()
-        except (KvorumError, OSError, ValueError, RuntimeError) as error:
+        except (KvorumError, KafkaException, OSError, ValueError, RuntimeError) as error:
             # The runner reports it and ends the experiment, which is meaningless without load.
             self.failure = error
 

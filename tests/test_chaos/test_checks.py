@@ -97,12 +97,12 @@ def test_partition_without_an_answer_is_unread_only():
     assert broken(history) == {"unread"}
 
 
-def test_log_that_ends_below_an_acknowledged_offset_is_caught_though_fully_read():
+def test_log_that_ends_below_an_acknowledged_offset_has_lost_records():
     history = HistoryBuilder()
     for value in range(3):
         history.written(0, value, value)
     history.final(0, [(0, 0)])
-    assert broken(history) == {"high-watermark-back"}
+    assert broken(history) == {"high-watermark-back", "lost-write"}
 
 
 def test_value_at_two_offsets_is_duplicate():

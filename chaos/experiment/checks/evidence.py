@@ -17,6 +17,8 @@ from kvorum.chaos.experiment.checks.gather import (
     Key,
 )
 
+_NO_LIMIT = 1 << 62
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
@@ -121,9 +123,11 @@ class PartitionEvidence:
 
     @property
     def read_to(self) -> int:
-        """The offset below which every record of the log was read."""
+        """The offset below which every record of the log was read. A complete final read has no
+        limit: a record that was acknowledged above the log's end is not in the log."""
         if self.final_read is not None:
-            return self.final_read.next_offset
+            final = self.final_read
+            return _NO_LIMIT if final.is_complete else final.next_offset
         return int(self.read_offsets.max(initial=-1)) + 1
 
     @cached_property
