@@ -33,6 +33,8 @@ class Leadership:
         self._seen: dict[Key, int] = {}
         #: The quorum's newest epoch, and the highest watermark of all epochs before it.
         self._newest_epoch = self._before_newest = -1
+        #: The first high watermark that the quorum's leader reported in an epoch.
+        self._first_in_epoch: dict[int, int] = {}
 
     def folds(self) -> dict[str, Fold]:
         """By the function of the events that each takes."""
@@ -70,9 +72,10 @@ class Leadership:
     def _look_at_watermark(self, key: Key | None, event: Event) -> None:
         """A high watermark fell.
 
-        Within one epoch it never does. The quorum's high watermark, once a new leader reports one,
-        is never below that of an older epoch: it moves only past an entry of the leader's own
-        epoch, which comes after all older commits. A partition's high watermark may lag for a
+        Within one epoch it never does. A new leader of the quorum begins with the one that it knew
+        as a follower, which may be behind. Once it moves, it is never below that of an older epoch:
+        it moves only past an entry of the leader's own epoch, which comes after all older commits.
+        A partition's high watermark may lag for a
         moment after a fail-over (KIP-207); `finish` looks at it after healing.
         """
         details = details_of(event)
@@ -85,7 +88,9 @@ class Leadership:
         # not behind its own earlier answers.
         floor = self._in_epoch.get((key, epoch), -1)
         if key is None:
-            floor = max(floor, self._of_older_epochs(epoch))
+            has_moved = high_watermark > self._first_in_epoch.setdefault(epoch, high_watermark)
+            older = self._of_older_epochs(epoch)
+            floor = max(floor, older) if has_moved else floor
         if high_watermark < floor:
             self._back.add(
                 f"{_named(key)} had high watermark {floor}, then {high_watermark} in epoch {epoch}",
