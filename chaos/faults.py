@@ -9,6 +9,9 @@ one resumed, a cut link healed). Without it the fault lasts until restart, resum
 of the method. Simulated faults always end by themselves. Any of them can therefore be dropped from
 a schedule, which is how `chaos.sim.shrink` shrinks a failing seed. A one-way fault from A to B
 affects bytes that travel from A to B, no matter which of them opened the connection.
+
+`toxicity` is Toxiproxy's: the per cent of connections that a fault of links hits, drawn for each
+connection and each direction on its own. Only live runs draw; the simulator takes 100 alone.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from kvorum.chaos.targets import Target, TargetKind
 
 _KILLED = Target(kind=TargetKind.KILLED)
 _PAUSED = Target(kind=TargetKind.PAUSED)
+
+#: The toxicity, in per cent, of a fault that spares no connection.
+EVERY_CONNECTION = 100
 
 # Processes.
 
@@ -148,6 +154,7 @@ class CutLink:
 
     source: Target
     destination: Target
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -169,6 +176,7 @@ class Latency:
     destination: Target
     latency_ms: int
     jitter_ms: int = 0
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -180,6 +188,7 @@ class Bandwidth:
     source: Target
     destination: Target
     kilobytes_per_second: int
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -193,6 +202,7 @@ class Slice:
     slice_bytes: int
     variation_bytes: int = 0
     delay_us: int = 0
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -204,6 +214,7 @@ class LimitData:
     source: Target
     destination: Target
     limit_bytes: int
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -215,6 +226,7 @@ class ResetPeer:
     source: Target
     destination: Target
     delay_ms: int = 0
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -226,6 +238,7 @@ class SlowClose:
     source: Target
     destination: Target
     delay_ms: int
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -442,6 +455,12 @@ def duration_of(fault: Fault) -> int | None:
     return duration
 
 
+def toxicity_of(fault: Fault) -> int:
+    """Per cent of the connections that a fault of links hits; EVERY_CONNECTION for any other."""
+    toxicity: int = getattr(fault, "toxicity", EVERY_CONNECTION)
+    return toxicity
+
+
 def describe(fault: Fault) -> str:
     """One line for progress, traces and reports: `cut active-controller -> one:brokers`."""
     match fault:
@@ -461,10 +480,15 @@ def describe(fault: Fault) -> str:
         ):
             arrow = "<->" if fault.both_ways else "->"
             ends = f"{fault.source.text()} {arrow} {fault.destination.text()}"
-            details = _details(fault, ("source", "destination", "both_ways", "duration_ms"))
-            return " ".join([fault_name(fault), ends, *details])
+            left_out = ("source", "destination", "both_ways", "duration_ms", "toxicity")
+            share = _share(toxicity_of(fault))
+            return " ".join([fault_name(fault), ends, *_details(fault, left_out), *share])
         case _:
             return " ".join([fault_name(fault), *_details(fault, ())])
+
+
+def _share(toxicity: int) -> list[str]:
+    return [] if toxicity == EVERY_CONNECTION else [f"toxicity={toxicity}"]
 
 
 def _details(fault: Fault, left_out: tuple[str, ...]) -> list[str]:

@@ -35,6 +35,7 @@ from kvorum.chaos.faults import (
     describe,
     duration_of,
     fault_name,
+    toxicity_of,
 )
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.systems.protocol import System
@@ -250,6 +251,7 @@ class Injector:
                 kind=kind,
                 stream=stream,
                 attributes=attributes,
+                toxicity=toxicity_of(fault),
             )
             injected.undo.append(_remove(toxiproxy, link, toxic.name))
             toxiproxy.add_toxic(link, toxic)
