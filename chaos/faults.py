@@ -70,6 +70,15 @@ class StopNode:
     duration_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WipeDisk:
+    """SIGKILL, and the disk is lost: the node comes back under its id with an empty disk and a new
+    directory id. Of controllers only while the others keep a majority of the old disks."""
+
+    target: Target
+    duration_ms: int
+
+
 # Machines and their disks.
 
 
@@ -125,15 +134,6 @@ class FlipBits:
     mask: int
     duration_ms: int
     is_for_good: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WipeDisk:
-    """The node's disk is lost. The node comes back under its id with an empty disk and a new
-    directory id, unless the quorum needs the vote of the old disk."""
-
-    target: Target
-    duration_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,7 +369,7 @@ class StrikeOperation:
     duration_ms: int
 
 
-NodeFault = KillNode | RestartNode | PauseNode | ResumeNode | StopNode
+NodeFault = KillNode | RestartNode | PauseNode | ResumeNode | StopNode | WipeDisk
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
 LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown
 LiveFault = NodeFault | LinkFault | HealLinks
@@ -381,7 +381,6 @@ SimulatedFault = (
     | FailDisk
     | FillDisk
     | FlipBits
-    | WipeDisk
     | ChangeClock
     | ResetConnections
     | FlapLink
@@ -406,6 +405,7 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "pause": PauseNode,
     "resume": ResumeNode,
     "stop": StopNode,
+    "wipe": WipeDisk,
     "cut": CutLink,
     "isolate": NetworkPartition,
     "latency": Latency,
@@ -425,7 +425,6 @@ SIMULATED_FAULTS: Mapping[str, type[SimulatedFault]] = {
     "fail_disk": FailDisk,
     "fill_disk": FillDisk,
     "flip_bits": FlipBits,
-    "wipe_disk": WipeDisk,
     "change_clock": ChangeClock,
     "reset_connections": ResetConnections,
     "flap": FlapLink,
@@ -464,7 +463,7 @@ def toxicity_of(fault: Fault) -> int:
 def describe(fault: Fault) -> str:
     """One line for progress, traces and reports: `cut active-controller -> one:brokers`."""
     match fault:
-        case KillNode() | RestartNode() | PauseNode() | ResumeNode() | StopNode():
+        case KillNode() | RestartNode() | PauseNode() | ResumeNode() | StopNode() | WipeDisk():
             return f"{fault_name(fault)} {fault.target.text()}"
         case NetworkPartition():
             return f"isolate {fault.target.text()} from {fault.away_from.text()}"

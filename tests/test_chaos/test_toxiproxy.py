@@ -337,6 +337,21 @@ def test_a_cut_of_half_the_connections_swallows_the_bytes_of_about_half(lab):
     assert len(node.received) <= 75
 
 
+def test_no_toxic_joins_a_cut_that_spares_connections(lab):
+    ends = {"source": target(CLIENTS), "destination": target("broker-101")}
+    cut = lab.injector.inject("cut some", CutLink(**ends, toxicity=50))
+    slow = Latency(**ends, latency_ms=5)
+    with pytest.raises(UnresolvableTarget, match="'cut some' cuts a share of the connections of"):
+        lab.injector.inject("slow", slow)
+    assert lab.injector.active() == [cut]
+    # The other direction is a stream of its own.
+    back = Latency(source=ends["destination"], destination=ends["source"], latency_ms=5)
+    lab.injector.inject("slow answers", back)
+    lab.injector.end(cut)
+    lab.injector.inject("cut all", CutLink(**ends))
+    lab.injector.inject("slow", slow)
+
+
 @pytest.mark.parametrize(
     "name",
     [name for name, kind in LIVE_FAULTS.items() if "toxicity" in kind.__dataclass_fields__],
