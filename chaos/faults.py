@@ -9,6 +9,9 @@ one resumed, a cut link healed). Without it the fault lasts until restart, resum
 of the method. Simulated faults always end by themselves. Any of them can therefore be dropped from
 a schedule, which is how `chaos.sim.shrink` shrinks a failing seed. A one-way fault from A to B
 affects bytes that travel from A to B, no matter which of them opened the connection.
+
+`toxicity` is Toxiproxy's: the per cent of connections that a fault of links hits, drawn for each
+connection and each direction on its own. Only live runs draw; the simulator takes 100 alone.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from kvorum.chaos.targets import Target, TargetKind
 
 _KILLED = Target(kind=TargetKind.KILLED)
 _PAUSED = Target(kind=TargetKind.PAUSED)
+
+#: The toxicity, in per cent, of a fault that spares no connection.
+EVERY_CONNECTION = 100
 
 # Processes.
 
@@ -59,6 +65,15 @@ class ResumeNode:
 class StopNode:
     """SIGTERM: a controlled shutdown, then a start with a clean-shutdown marker. The simulator does
     it to brokers only."""
+
+    target: Target
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WipeDisk:
+    """SIGKILL, and the disk is lost: the node comes back under its id with an empty disk and a new
+    directory id. Of controllers only while the others keep a majority of the old disks."""
 
     target: Target
     duration_ms: int
@@ -122,15 +137,6 @@ class FlipBits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WipeDisk:
-    """The node's disk is lost. The node comes back under its id with an empty disk and a new
-    directory id, unless the quorum needs the vote of the old disk."""
-
-    target: Target
-    duration_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeClock:
     """The node's clock jumps forward by jump_ms and runs at `rate` from then on (1000: exact)."""
 
@@ -148,6 +154,7 @@ class CutLink:
 
     source: Target
     destination: Target
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -169,6 +176,7 @@ class Latency:
     destination: Target
     latency_ms: int
     jitter_ms: int = 0
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -180,6 +188,7 @@ class Bandwidth:
     source: Target
     destination: Target
     kilobytes_per_second: int
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -193,6 +202,7 @@ class Slice:
     slice_bytes: int
     variation_bytes: int = 0
     delay_us: int = 0
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -204,6 +214,7 @@ class LimitData:
     source: Target
     destination: Target
     limit_bytes: int
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -215,6 +226,7 @@ class ResetPeer:
     source: Target
     destination: Target
     delay_ms: int = 0
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -226,6 +238,7 @@ class SlowClose:
     source: Target
     destination: Target
     delay_ms: int
+    toxicity: int = EVERY_CONNECTION
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -356,7 +369,7 @@ class StrikeOperation:
     duration_ms: int
 
 
-NodeFault = KillNode | RestartNode | PauseNode | ResumeNode | StopNode
+NodeFault = KillNode | RestartNode | PauseNode | ResumeNode | StopNode | WipeDisk
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
 LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown
 LiveFault = NodeFault | LinkFault | HealLinks
@@ -368,7 +381,6 @@ SimulatedFault = (
     | FailDisk
     | FillDisk
     | FlipBits
-    | WipeDisk
     | ChangeClock
     | ResetConnections
     | FlapLink
@@ -393,6 +405,7 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "pause": PauseNode,
     "resume": ResumeNode,
     "stop": StopNode,
+    "wipe": WipeDisk,
     "cut": CutLink,
     "isolate": NetworkPartition,
     "latency": Latency,
@@ -412,7 +425,6 @@ SIMULATED_FAULTS: Mapping[str, type[SimulatedFault]] = {
     "fail_disk": FailDisk,
     "fill_disk": FillDisk,
     "flip_bits": FlipBits,
-    "wipe_disk": WipeDisk,
     "change_clock": ChangeClock,
     "reset_connections": ResetConnections,
     "flap": FlapLink,
@@ -442,10 +454,16 @@ def duration_of(fault: Fault) -> int | None:
     return duration
 
 
+def toxicity_of(fault: Fault) -> int:
+    """Per cent of the connections that a fault of links hits; EVERY_CONNECTION for any other."""
+    toxicity: int = getattr(fault, "toxicity", EVERY_CONNECTION)
+    return toxicity
+
+
 def describe(fault: Fault) -> str:
     """One line for progress, traces and reports: `cut active-controller -> one:brokers`."""
     match fault:
-        case KillNode() | RestartNode() | PauseNode() | ResumeNode() | StopNode():
+        case KillNode() | RestartNode() | PauseNode() | ResumeNode() | StopNode() | WipeDisk():
             return f"{fault_name(fault)} {fault.target.text()}"
         case NetworkPartition():
             return f"isolate {fault.target.text()} from {fault.away_from.text()}"
@@ -461,10 +479,15 @@ def describe(fault: Fault) -> str:
         ):
             arrow = "<->" if fault.both_ways else "->"
             ends = f"{fault.source.text()} {arrow} {fault.destination.text()}"
-            details = _details(fault, ("source", "destination", "both_ways", "duration_ms"))
-            return " ".join([fault_name(fault), ends, *details])
+            left_out = ("source", "destination", "both_ways", "duration_ms", "toxicity")
+            share = _share(toxicity_of(fault))
+            return " ".join([fault_name(fault), ends, *_details(fault, left_out), *share])
         case _:
             return " ".join([fault_name(fault), *_details(fault, ())])
+
+
+def _share(toxicity: int) -> list[str]:
+    return [] if toxicity == EVERY_CONNECTION else [f"toxicity={toxicity}"]
 
 
 def _details(fault: Fault, left_out: tuple[str, ...]) -> list[str]:

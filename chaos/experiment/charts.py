@@ -206,7 +206,7 @@ def _lanes(canvas: Canvas, timeline: Timeline, lanes: Mapping[Partition, str], t
 
 
 def _family(fault: str) -> str:
-    if fault == "kill":
+    if fault in ("kill", "stop", "wipe"):
         return "kill"
     if fault == "pause":
         return "pause"

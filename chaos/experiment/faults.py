@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kvorum.chaos.experiment.keys import DURATION_MS_MAX
-from kvorum.chaos.faults import LIVE_FAULTS, SIMULATED_FAULTS, LiveFault
+from kvorum.chaos.faults import EVERY_CONNECTION, LIVE_FAULTS, SIMULATED_FAULTS, LiveFault
 from kvorum.chaos.targets import Target, parse_target
 
 #: Arguments that must be at least 1.
@@ -63,6 +63,8 @@ def build_fault(name: str, arguments: Mapping[str, object]) -> LiveFault | list[
 
 def bounds_of(key: str) -> tuple[int, int]:
     """The lowest and the highest value of a whole number among a fault's arguments."""
+    if key == "toxicity":
+        return 1, EVERY_CONNECTION
     return (
         1 if key in _POSITIVE else 0,
         DURATION_MS_MAX if key.endswith("_ms") else 2**31 - 1,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kvorum.chaos.experiment.faults import ArgumentProblem
-from kvorum.chaos.faults import LiveFault, NetworkPartition, fault_name
+from kvorum.chaos.faults import LiveFault, NetworkPartition, WipeDisk, fault_name
 from kvorum.chaos.targets import FIRST_BROKER_ID, Target, TargetKind
 
 _OF_ALL = {
@@ -72,6 +72,8 @@ def impossible_targets(fault: LiveFault, reach: Reach) -> list[ArgumentProblem]:
         target = targets[ends[0]]
         if target.kind is TargetKind.CLIENTS:
             reason = f"clients are no node that {fault_name(fault)} can hit; use a fault of links"
+            return [ArgumentProblem(key=ends[0], message=reason)]
+        if isinstance(fault, WipeDisk) and (reason := _why_no_wipe(target, reach)):
             return [ArgumentProblem(key=ends[0], message=reason)]
     if len(ends) == 2:
         first, second = (targets[key] for key in ends)
@@ -135,6 +137,27 @@ def _why_no_link(first: Target, second: Target, reach: Reach, *, is_split: bool)
     if left and left == right and len(left) == 1:
         return f"{first.text()} has no link to itself"
     return None
+
+
+def _why_no_wipe(target: Target, reach: Reach) -> str:
+    """The rule of `live.wipe_rules`, for what is certain before the run; empty if nothing is."""
+    count = len(reach.nodes.controllers)
+    match target.kind:
+        case TargetKind.ACTIVE_CONTROLLER | TargetKind.STANDBY_CONTROLLER:
+            struck = 1
+        case TargetKind.STANDBY_CONTROLLERS:
+            struck = count - 1
+        case TargetKind.ONE | TargetKind.MAJORITY if target.scope == "controllers":
+            struck = 1 if target.kind is TargetKind.ONE else count // 2 + 1
+        case _:
+            struck = len(_certain(target, reach) & set(reach.nodes.controllers))
+    needed = count // 2 + 1
+    if struck == 0 or count - struck >= needed:
+        return ""
+    return (
+        f"wipe {target.text()} leaves {count - struck} of {count} controllers with their disks, "
+        f"and the quorum needs {needed}; wipe fewer, or give the cluster more controllers"
+    )
 
 
 def _certain(target: Target, reach: Reach) -> set[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
 from kvorum.chaos.faults import (
+    EVERY_CONNECTION,
     Bandwidth,
     CutLink,
     Fault,
@@ -32,13 +33,16 @@ from kvorum.chaos.faults import (
     Slice,
     SlowClose,
     StopNode,
+    WipeDisk,
     describe,
     duration_of,
     fault_name,
+    toxicity_of,
 )
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
+from kvorum.chaos.live.wipe_rules import why_not_wipe
 from kvorum.chaos.roles import roles_of
 from kvorum.chaos.targets import (
     CLIENTS,
@@ -52,17 +56,19 @@ from kvorum.runtime.errors import KvorumError, required
 
 @dataclass(slots=True, kw_only=True)
 class Injected:
-    """A fault in force. `undo` has the steps that reverse it, in order."""
+    """A fault in force. `undo` has the steps that reverse it, in order; `streams` are those with a
+    toxic of the fault."""
 
     fault_id: int
     name: str
     fault: Fault
     nodes: tuple[str, ...]
     undo: list[Callable[[], None]] = field(default_factory=list)
+    streams: tuple[tuple[Link, Stream], ...] = ()
 
     @property
     def is_of_links(self) -> bool:
-        return not isinstance(self.fault, KillNode | PauseNode | StopNode)
+        return not isinstance(self.fault, KillNode | PauseNode | StopNode | WipeDisk)
 
 
 class Injector:
@@ -84,6 +90,7 @@ class Injector:
         self._rng = rng
         self._next_id = 0
         self._active: dict[int, Injected] = {}
+        self._wiped: set[str] = set()
 
     def active(self) -> list[Injected]:
         """The faults in force, oldest first."""
@@ -103,7 +110,7 @@ class Injector:
             case RestartNode() | ResumeNode():
                 self._reverse(fault)
                 return None
-            case KillNode() | PauseNode() | StopNode():
+            case KillNode() | PauseNode() | StopNode() | WipeDisk():
                 return self._strike_nodes(name, fault)
             case (
                 CutLink()
@@ -149,35 +156,48 @@ class Injector:
         if is_for_all and not self._system.killed | self._system.paused:
             return
         names = resolve(fault.target, self._view(), self._rng)
-        kind = KillNode | StopNode if isinstance(fault, RestartNode) else PauseNode
+        kind = KillNode | StopNode | WipeDisk if isinstance(fault, RestartNode) else PauseNode
         for injected in self.active():
             if isinstance(injected.fault, kind) and set(injected.nodes) & set(names):
                 self.end(injected)
 
-    def _strike_nodes(self, name: str, fault: KillNode | PauseNode | StopNode) -> Injected:
+    def _strike_nodes(
+        self, name: str, fault: KillNode | PauseNode | StopNode | WipeDisk
+    ) -> Injected:
         view = self._view()
         names = resolve(fault.target, view, self._rng)
         able = tuple(node for node in names if node not in view.killed | view.paused)
         if not able:
             raise UnresolvableTarget(f"{', '.join(names)} is already killed or paused")
         self._refuse_too_many(able)
+        if isinstance(fault, WipeDisk):
+            reason = why_not_wipe(able, view, wiped=self._wiped)
+            if reason is not None:
+                raise UnresolvableTarget(reason)
         injected = self._new(name, fault, able)
         begun_ms = self._history.now_ms()
         try:
             for node in able:
-                if isinstance(fault, PauseNode):
-                    self._system.pause(node)
-                    injected.undo.append(_call(self._system.resume, node))
-                    continue
-                is_kill = isinstance(fault, KillNode)
-                take_down = self._system.kill if is_kill else self._system.stop_node
-                take_down(node)
-                injected.undo.append(_call(self._system.restart, node))
+                self._strike(injected, node)
         except BaseException:
             self._take_back(injected)
             raise
         self._begin(injected, view, begun_ms, links=())
         return injected
+
+    def _strike(self, injected: Injected, node: str) -> None:
+        if isinstance(injected.fault, PauseNode):
+            self._system.pause(node)
+            injected.undo.append(_call(self._system.resume, node))
+            return
+        is_stop = isinstance(injected.fault, StopNode)
+        take_down = self._system.stop_node if is_stop else self._system.kill
+        take_down(node)
+        injected.undo.append(_call(self._system.restart, node))
+        if isinstance(injected.fault, WipeDisk):
+            # Before the wipe: one that fails half-way has lost the disk all the same.
+            self._wiped.add(node)
+            self._system.wipe(node)
 
     def _strike_links(self, name: str, fault: LinkFault) -> Injected:
         view = self._view()
@@ -191,12 +211,15 @@ class Injector:
         if not streams:
             ends = ", ".join(f"{a} -> {b}" for a, b in pairs)
             raise UnresolvableTarget(f"no link carries {ends}: {describe(fault)}")
+        if not isinstance(fault, LinkDown):
+            self._refuse_behind_a_partial_cut(streams)
         struck = (
             tuple(sorted({source for source, _ in pairs}))
             if isinstance(fault, NetworkPartition)
             else tuple(sorted({node for pair in pairs for node in pair}))
         )
         injected = self._new(name, fault, struck)
+        injected.streams = () if isinstance(fault, LinkDown) else tuple(streams)
         begun_ms = self._history.now_ms()
         try:
             self._apply(injected, fault, streams)
@@ -213,6 +236,25 @@ class Injector:
             raise UnresolvableTarget(
                 f"{', '.join(sorted(down))} would be down at once; max_nodes_down is {limit}"
             )
+
+    def _refuse_behind_a_partial_cut(self, streams: Sequence[tuple[Link, Stream]]) -> None:
+        """Refuse a toxic on a stream where a cut spares some connections.
+
+        Toxiproxy draws again for the toxic before a new one. The cut could then spare a connection
+        whose bytes it swallowed: the stream would go on with a hole, which no TCP network makes.
+        """
+        for injected in self.active():
+            if not isinstance(injected.fault, CutLink):
+                continue
+            if toxicity_of(injected.fault) == EVERY_CONNECTION:
+                continue
+            for link, stream in streams:
+                if (link, stream) in injected.streams:
+                    raise UnresolvableTarget(
+                        f"{injected.name!r} cuts a share of the connections of {link.name}: no "
+                        "other toxic can join it there; wait until it ends, or set its toxicity to "
+                        f"{EVERY_CONNECTION}"
+                    )
 
     def _take_back(self, injected: Injected) -> None:
         """Undo the part of a fault that was done before it failed."""
@@ -250,6 +292,7 @@ class Injector:
                 kind=kind,
                 stream=stream,
                 attributes=attributes,
+                toxicity=toxicity_of(fault),
             )
             injected.undo.append(_remove(toxiproxy, link, toxic.name))
             toxiproxy.add_toxic(link, toxic)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kvorum.chaos.faults import EVERY_CONNECTION
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.runtime.errors import KvorumError
 
@@ -32,12 +33,14 @@ class ToxiproxyError(KvorumError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toxic:
-    """A toxic as toxiproxy knows it; attributes are its own names, milliseconds and bytes."""
+    """A toxic as toxiproxy knows it; attributes are its own names, milliseconds and bytes.
+    `toxicity` is the per cent of connections that it hits."""
 
     name: str
     kind: str
     stream: Stream
     attributes: Mapping[str, int]
+    toxicity: int = EVERY_CONNECTION
 
 
 class Toxiproxy:
@@ -86,7 +89,7 @@ class Toxiproxy:
                 name=toxic.name,
                 type=toxic.kind,
                 stream=toxic.stream.value,
-                toxicity=1.0,
+                toxicity=toxic.toxicity / 100,
                 attributes=dict(toxic.attributes),
             )
         )

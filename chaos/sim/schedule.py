@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.chaos.faults import FAULTS, Fault, fault_name
+from kvorum.chaos.faults import EVERY_CONNECTION, FAULTS, Fault, fault_name, toxicity_of
 from kvorum.chaos.sim.fault_draws import DRAWS
 from kvorum.chaos.targets import Target, TargetKind, parse_target
 from kvorum.runtime.errors import ConfigError
@@ -76,6 +76,11 @@ def from_json(data: Mapping[str, Any]) -> ScheduledFault:
         fault: Fault = make(**fields)
         if getattr(fault, "duration_ms", 0) is None:
             raise ValueError("a simulated fault ends by itself: it needs duration_ms")
+        if (toxicity := toxicity_of(fault)) != EVERY_CONNECTION:
+            raise ValueError(
+                f"toxicity must be {EVERY_CONNECTION}, got {toxicity}: the simulator cuts every "
+                "connection; a live run (kvorum chaos run) hits a share of them"
+            )
         return ScheduledFault(at_ms=at_ms, fault=fault, kind=kind)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"not a fault of the simulator: {dict(data)} ({error!r})") from error

@@ -14,6 +14,7 @@ from kvorum.chaos.faults import (
     describe,
     fault_name,
 )
+from kvorum.chaos.sim.schedule import from_json
 from kvorum.chaos.targets import (
     ClusterView,
     PartitionView,
@@ -21,6 +22,7 @@ from kvorum.chaos.targets import (
     parse_target,
     resolve,
 )
+from kvorum.runtime.errors import ConfigError
 
 VIEW = ClusterView(
     controllers=("controller-1", "controller-2", "controller-3"),
@@ -121,6 +123,24 @@ def test_every_problem_of_a_fault_is_reported_at_once():
     assert "needs the argument 'destination'" in text
 
 
+@pytest.mark.parametrize("toxicity", [0, 101, -1, 50.0, True])
+def test_a_toxicity_is_a_whole_per_cent_of_the_connections(toxicity):
+    ends = {"source": "clients", "destination": "brokers"}
+    problems = build_fault("cut", {**ends, "toxicity": toxicity})
+    assert isinstance(problems, list)
+    assert [problem.key for problem in problems] == ["toxicity"]
+    half = build_fault("cut", {**ends, "toxicity": 50})
+    assert describe(half) == "cut clients -> brokers toxicity=50"
+    assert build_fault("cut", {**ends, "toxicity": 100}) == build_fault("cut", ends)
+
+
+def test_the_simulator_refuses_a_share_of_the_connections():
+    whole = {"at_ms": 1, "kind": "cut", "source": "all", "destination": "all", "duration_ms": 5}
+    assert from_json(whole).fault.toxicity == 100
+    with pytest.raises(ConfigError, match="toxicity must be 100, got 50"):
+        from_json({**whole, "toxicity": 50})
+
+
 def test_every_fault_describes_itself():
     ends = {"source": "brokers", "destination": "controllers"}
     some = {
@@ -129,7 +149,7 @@ def test_every_fault_describes_itself():
     }  # fmt: skip
     for name, kind in LIVE_FAULTS.items():
         wanted = {key: some[key] for key in some if key in kind.__dataclass_fields__}
-        wanted |= {"duration_ms": 1} if name == "stop" else {}
+        wanted |= {"duration_ms": 1} if name in ("stop", "wipe") else {}
         fault = build_fault(name, wanted)
         assert not isinstance(fault, list), fault
         assert describe(fault).startswith(name)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import socket
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
+from kvorum.chaos.experiment.faults import build_fault
 from kvorum.chaos.experiment.history import HistoryWriter, details_of, read_history
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.faults import (
+    LIVE_FAULTS,
     Bandwidth,
     CutLink,
     CutPower,
@@ -297,6 +301,76 @@ def test_reset_peer_resets(lab):
     )
     peer.sendall(b"x")
     eventually(lambda: not is_open(peer), "the connection is reset")
+
+
+def test_a_toxicity_of_half_resets_half_of_the_connections_and_spares_the_others(lab):
+    node, link = lab.nodes["broker-101"], lab.plan.link(CLIENTS, "broker-101")
+    peers = [lab.connect(link.listen) for _ in range(100)]
+    eventually(lambda: node.accepted == 100, "every connection is through")
+    fault = ResetPeer(source=target(CLIENTS), destination=target("broker-101"), toxicity=50)
+    lab.injector.inject("reset some", fault)
+    for peer in peers:
+        with contextlib.suppress(ConnectionError):
+            peer.sendall(b"x")
+
+    def spared() -> int:
+        return sum(is_open(peer) for peer in peers)
+
+    # Every connection is settled: it was reset, or its byte came through.
+    eventually(lambda: spared() == len(node.received) == 100 - node.closed, "all are settled")
+    # Five standard deviations on each side of 50.
+    assert 25 <= spared() <= 75
+
+
+def test_a_cut_of_half_the_connections_swallows_the_bytes_of_about_half(lab):
+    node, link = lab.nodes["broker-101"], lab.plan.link(CLIENTS, "broker-101")
+    peers = [lab.connect(link.listen) for _ in range(100)]
+    eventually(lambda: node.accepted == 100, "every connection is through")
+    ends = {"source": target(CLIENTS), "destination": target("broker-101")}
+    cut = lab.injector.inject("cut some", CutLink(**ends, toxicity=50))
+    for peer in peers:
+        peer.sendall(b"x")
+    eventually(lambda: len(node.received) >= 25, "the bytes of the spared connections arrive")
+    assert all(map(is_open, peers))
+    lab.injector.end(cut)
+    eventually(lambda: not any(map(is_open, peers)), "the end of a cut closes every connection")
+    assert len(node.received) <= 75
+
+
+def test_no_toxic_joins_a_cut_that_spares_connections(lab):
+    ends = {"source": target(CLIENTS), "destination": target("broker-101")}
+    cut = lab.injector.inject("cut some", CutLink(**ends, toxicity=50))
+    slow = Latency(**ends, latency_ms=5)
+    with pytest.raises(UnresolvableTarget, match="'cut some' cuts a share of the connections of"):
+        lab.injector.inject("slow", slow)
+    assert lab.injector.active() == [cut]
+    # The other direction is a stream of its own.
+    back = Latency(source=ends["destination"], destination=ends["source"], latency_ms=5)
+    lab.injector.inject("slow answers", back)
+    lab.injector.end(cut)
+    lab.injector.inject("cut all", CutLink(**ends))
+    lab.injector.inject("slow", slow)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, kind in LIVE_FAULTS.items() if "toxicity" in kind.__dataclass_fields__],
+)
+def test_every_toxic_reaches_the_proxy_with_its_toxicity(lab, name):
+    needed = {
+        "latency": {"latency_ms": 5},
+        "bandwidth": {"kilobytes_per_second": 5},
+        "slice": {"slice_bytes": 5},
+        "limit_data": {"limit_bytes": 5},
+        "slow_close": {"delay_ms": 5},
+    }
+    ends = {"source": CLIENTS, "destination": "broker-101", "toxicity": 30}
+    lab.injector.inject(name, build_fault(name, ends | needed.get(name, {})))
+    link = lab.plan.link(CLIENTS, "broker-101")
+    url = f"http://127.0.0.1:{lab.api._port}/proxies/{link.name}/toxics"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        (toxic,) = json.load(answer)
+    assert toxic["toxicity"] == pytest.approx(0.3)
 
 
 def test_faults_are_written_with_what_they_concern(lab):

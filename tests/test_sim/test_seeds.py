@@ -141,7 +141,7 @@ def test_wiped_voter_comes_back_as_another_and_is_brought_in_again():
         seed=2, is_dynamic=True, duration_ms=6_000, snapshot_every=10, faults=faults
     )
     outcome = run_scenario(scenario)
-    assert outcome.faults["wipe_disk"] == 2
+    assert outcome.faults["wipe"] == 2
     # The repair after healing removes the second lost disk and adds its successor.
     assert (outcome.tally["voter changes failed"], outcome.tally["voter changes ok"]) == (1, 4)
 

@@ -27,6 +27,7 @@ from kvorum.chaos.faults import (
     Slice,
     SlowClose,
     StopNode,
+    WipeDisk,
     describe,
 )
 from kvorum.chaos.live.systems.protocol import Capability
@@ -96,6 +97,8 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return frozenset({Capability.KILL, Capability.RESTART})
         case StopNode():
             return frozenset({Capability.STOP, Capability.RESTART})
+        case WipeDisk():
+            return frozenset({Capability.KILL, Capability.WIPE, Capability.RESTART})
         case RestartNode():
             return frozenset({Capability.RESTART})
         case PauseNode() | ResumeNode():
