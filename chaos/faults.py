@@ -289,6 +289,12 @@ class PartitionThenPowerCut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ElectPreferredLeaders:
+    """ElectLeaders (PREFERRED) for every partition of the load's topic whose preferred replica is
+    in the ISR and does not lead. It is over at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
     """The quorum's leader is asked to resign, as in a clean shutdown."""
 
@@ -372,7 +378,7 @@ class StrikeOperation:
 NodeFault = KillNode | RestartNode | PauseNode | ResumeNode | StopNode | WipeDisk
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
 LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown
-LiveFault = NodeFault | LinkFault | HealLinks
+LiveFault = NodeFault | LinkFault | HealLinks | ElectPreferredLeaders
 """Faults that live runs support."""
 
 SimulatedFault = (
@@ -416,6 +422,7 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "slow_close": SlowClose,
     "down": LinkDown,
     "heal": HealLinks,
+    "elect_leaders": ElectPreferredLeaders,
 }
 
 #: Name of a fault that only the simulator supports -> class.

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from kvorum.chaos.experiment.charts import NARROW, WIDE, draw
-from kvorum.chaos.experiment.checks import Rules, run_checks
+from kvorum.chaos.experiment.checks import CheckResult, Rules, run_checks
+from kvorum.chaos.experiment.checks.replicas import divergent_replicas
 from kvorum.chaos.experiment.figures import build_report
 from kvorum.chaos.experiment.history import HISTORY_FILE, read_header, read_history
 from kvorum.chaos.experiment.milestones import milestones_in
@@ -22,6 +23,7 @@ from kvorum.chaos.experiment.split import split_of
 from kvorum.chaos.experiment.timeline import Timeline, build_timeline
 from kvorum.chaos.experiment.verdict import PASSED
 from kvorum.chaos.experiment.wording import milliseconds, seconds, unavailable
+from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, CorruptData
 
 if TYPE_CHECKING:
@@ -68,7 +70,8 @@ def write_report(run_dir: str) -> Report:
         wall_start_ms=read_header(history).wall_start_ms,
     )
     rules = Rules(compacted_topics=frozenset(record.get("compacted_topics", ())))
-    document = build_report(record, timeline, run_checks(history, rules))
+    checks = [*run_checks(history, rules), *_checks_of_disks(folder, record, rules)]
+    document = build_report(record, timeline, checks)
     (folder / REPORT_JSON).write_text(json.dumps(document, indent=1), encoding="utf-8")
     (folder / REPORT_HTML).write_text(_render(document, timeline), encoding="utf-8")
     (folder / JUNIT_XML).write_text(_junit(document), encoding="utf-8")
@@ -82,6 +85,19 @@ def write_report(run_dir: str) -> Report:
         html_file=str(folder / REPORT_HTML),
         junit_file=str(folder / JUNIT_XML),
     )
+
+
+def _checks_of_disks(folder: Path, record: dict[str, Any], rules: Rules) -> list[CheckResult]:
+    """The replicas compared on the stopped brokers' disks, where the run's folder has them.
+
+    Without convergence a replica may still hold what it has to truncate. Apache Kafka's nodes are
+    killed at the end of a run, and their checkpoints do not tell what was committed.
+    """
+    is_kvorum = record.get("system", {}).get("name", "kvorum") == "kvorum"
+    brokers = {path.name: [str(path)] for path in sorted(folder.glob("cluster/broker-*"))}
+    if not brokers or not is_kvorum or not record["is_converged"] or record["error"] is not None:
+        return []
+    return [divergent_replicas(OsDisk(), brokers, compacted_topics=rules.compacted_topics)]
 
 
 def read_record(run_dir: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from kvorum.chaos.faults import (
     EVERY_CONNECTION,
     Bandwidth,
     CutLink,
+    ElectPreferredLeaders,
     Fault,
     HealLinks,
     KillNode,
@@ -39,6 +40,7 @@ from kvorum.chaos.faults import (
     fault_name,
     toxicity_of,
 )
+from kvorum.chaos.live.administration import away_from_preferred, elect_preferred
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
@@ -107,6 +109,8 @@ class Injector:
             case HealLinks():
                 self._end_all(lambda injected: injected.is_of_links)
                 return None
+            case ElectPreferredLeaders():
+                return self._elect_preferred(name, fault)
             case RestartNode() | ResumeNode():
                 self._reverse(fault)
                 return None
@@ -198,6 +202,25 @@ class Injector:
             # Before the wipe: one that fails half-way has lost the disk all the same.
             self._wiped.add(node)
             self._system.wipe(node)
+
+    def _elect_preferred(self, name: str, fault: ElectPreferredLeaders) -> Injected:
+        view = self._view()
+        moving = away_from_preferred(view)
+        if not moving:
+            raise UnresolvableTarget(
+                "every partition is led by its preferred replica, or has it out of the ISR"
+            )
+        losing = sorted({str(partition.leader) for partition in moving.values()})
+        injected = self._new(name, fault, tuple(losing))
+        begun_ms = self._history.now_ms()
+        try:
+            elect_preferred(self._system.bootstrap(), list(moving))
+        except BaseException:
+            self._take_back(injected)
+            raise
+        self._begin(injected, view, begun_ms, links=())
+        self.end(injected)
+        return injected
 
     def _strike_links(self, name: str, fault: LinkFault) -> Injected:
         view = self._view()

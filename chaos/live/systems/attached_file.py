@@ -94,8 +94,9 @@ class AttachedFile:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What every node has the commands for, and what the links are there for."""
-        able = {
+        """What every node has the commands for, what the links are there for, and elections, which
+        need the Kafka protocol alone."""
+        able = {Capability.ELECT_LEADERS} | {
             capability
             for capability, words in _NEEDS.items()
             if all(word in node.commands for node in self.nodes for word in words)

@@ -13,6 +13,7 @@ from kvorum.chaos.experiment.steps import Action, Step
 from kvorum.chaos.faults import (
     Bandwidth,
     CutLink,
+    ElectPreferredLeaders,
     Fault,
     HealLinks,
     KillNode,
@@ -37,11 +38,13 @@ from kvorum.runtime.errors import KvorumError
 _OF_PROCESSES = frozenset(
     {Capability.KILL, Capability.PAUSE, Capability.STOP, Capability.RESTART, Capability.WIPE}
 )
+#: Whatever speaks the Kafka protocol has these.
+_OF_PROTOCOL = frozenset({Capability.ELECT_LEADERS})
 _OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS})
 
 #: Of the back ends that start their own clusters; an attached cluster's follow from its file.
-KVORUM_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | {Capability.METADATA_EXPORT}
-KAFKA_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | {Capability.METADATA_EXPORT}
+KVORUM_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
+KAFKA_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
 _BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
     "kvorum": KVORUM_CAPABILITIES,
     "kafka": KAFKA_CAPABILITIES,
@@ -105,6 +108,8 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return frozenset({Capability.PAUSE})
         case HealLinks():
             return frozenset()
+        case ElectPreferredLeaders():
+            return frozenset({Capability.ELECT_LEADERS})
         case NetworkPartition():
             return _of_ends(fault.target, fault.away_from)
         case (
