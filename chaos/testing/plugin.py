@@ -42,7 +42,12 @@ def kvorum_cluster(
 ) -> Iterator[Cluster]:
     """The cluster of the session, or of one worker of pytest-xdist. Its data and logs are in
     pytest's own temporary folder."""
-    from kvorum.chaos.testing.cluster import Cluster
+    try:
+        from kvorum.chaos.testing.cluster import Cluster
+    except ModuleNotFoundError as error:
+        raise pytest.UsageError(
+            f"the fixture kvorum needs {error.name}: pip install 'kvorum[chaos]'"
+        ) from error
 
     config = request.config
     settings = dict(_pair(line) for line in config.getini("kvorum_settings"))

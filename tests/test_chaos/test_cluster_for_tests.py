@@ -208,6 +208,17 @@ def test_a_failed_test_has_the_report_and_leaves_a_whole_cluster_to_the_next(tmp
 
 
 @live
+def test_without_the_extra_the_fixture_says_how_to_get_it(tmp_path):
+    (tmp_path / "test_it.py").write_text("def test_it(kvorum):\n    pass\n")
+    code = "import sys, pytest; sys.modules['msgspec'] = None; sys.exit(pytest.main(['-q']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0, done.stdout
+    assert "needs msgspec: pip install 'kvorum[chaos]'" in done.stdout
+
+
+@live
 def test_a_bad_option_is_refused_by_name(tmp_path):
     (tmp_path / "test_it.py").write_text("def test_it(kvorum):\n    pass\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nkvorum_settings = a\n")
