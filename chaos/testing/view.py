@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +136,29 @@ def nodes_of(system: System) -> list[Node]:
     ]
 
 
+def _metadata(nodes: Sequence[Node], admin: Any) -> Any:
+    """The metadata of any broker that runs. Raises KafkaException.
+
+    A client may keep to a broker that a fault has paused: another one, which knows only brokers
+    that run, is asked then.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    running = [node.listener for node in nodes if not node.is_controller and node.state == RUNNING]
+    brokers = sum(not node.is_controller for node in nodes)
+    try:
+        if len(running) == brokers:
+            return admin.list_topics(timeout=_METADATA_TIMEOUT_S)
+    except KafkaException:
+        if not running:
+            raise
+    if not running:
+        return admin.list_topics(timeout=_METADATA_TIMEOUT_S)
+    client = AdminClient({"bootstrap.servers": ",".join(running), "log_level": 2})
+    return client.list_topics(timeout=_METADATA_TIMEOUT_S)
+
+
 def read_state(system: System, admin: Any, *, is_required: bool = True) -> ClusterState:
     """Ask the controllers, and through admin (an AdminClient) a broker.
 
@@ -146,13 +169,13 @@ def read_state(system: System, admin: Any, *, is_required: bool = True) -> Clust
 
     topics: Mapping[str, Any] = {}
     live_brokers: Mapping[int, Any] = {}
+    nodes = nodes_of(system)
     try:
-        metadata = admin.list_topics(timeout=_METADATA_TIMEOUT_S)
+        metadata = _metadata(nodes, admin)
         topics, live_brokers = metadata.topics, metadata.brokers
     except KafkaException as error:
         if is_required:
             raise NotObservable(f"no broker sends metadata: {error}") from error
-    nodes = nodes_of(system)
     names = {node.node_id: node.name for node in nodes}
     partitions = {
         (topic.topic, number): PartitionView(
