@@ -76,7 +76,10 @@ def test_an_experiment_runs_against_kafka_with_links_between_controllers_cut(tmp
 
 def test_no_jvm_outlives_a_runner_that_is_killed_outright(tmp_path):
     experiment = tmp_path / "x.yaml"
-    experiment.write_text(EXPERIMENT.replace("controllers: 3", "controllers: 1"))
+    experiment.write_text(
+        "title: two JVMs\nconfiguration: {controllers: 1, brokers: 1}\n"
+        "method:\n- kill: {target: broker-101, duration_ms: 60000}\n"
+    )
     code = (
         "import sys; from kvorum.chaos.live.runner import run; "
         "run(sys.argv[1], output_dir=sys.argv[2], system='kafka')"
