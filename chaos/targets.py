@@ -45,7 +45,7 @@ FIRST_BROKER_ID = 101
 #: The clients of the brokers' listeners, usable as one end of a link.
 CLIENTS = "clients"
 
-#: What each target matches, by how an experiment writes it.
+#: The meaning of each target, by how an experiment writes it.
 MEANINGS: Mapping[TargetKind, tuple[str, str]] = {
     TargetKind.NODE: ("`broker-101`, `controller-1`", "the node of that name"),
     TargetKind.ACTIVE_CONTROLLER: ("`active-controller`", "the leader of the quorum"),

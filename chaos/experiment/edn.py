@@ -2,7 +2,7 @@
 
     {:index 3 :time 1500000 :process 0 :type :ok :f :send :value [[:send 0 [7 42]]]}
 
-What differs from a history of version 2:
+Differences from a history of version 2:
 - A Jepsen process has one operation under way, and none after one of unknown outcome. So the
   operations of one of our processes are spread over as many numbers as it needs, the lowest free
   one first: a client that waits for its answers keeps its number.
@@ -216,7 +216,7 @@ class _Writer:
 
 
 def _identity(event: Event) -> object:
-    """What an outcome shares with its invocation among the operations of one process."""
+    """The values that an outcome shares with its invocation among the operations of one process."""
     if event.f == SEND:
         return (SEND, tuple((op.topic, op.value) for op in event.ops if isinstance(op, Send)))
     return event.f

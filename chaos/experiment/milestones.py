@@ -1,4 +1,4 @@
-"""What the cluster decided during a run, and when: its milestones.
+"""The decisions of the cluster during a run, with their times: its milestones.
 
 They come from the metadata log's own records and timestamps, which the run exported: a poll would
 add its own interval to every time. A timestamp is the active controller's wall clock when it wrote
@@ -154,7 +154,7 @@ class SeenMilestones:
         self._quorum_epoch = -1
 
     def add(self, event: Event) -> list[Milestone]:
-        """What the event shows for the first time."""
+        """The facts that the event shows for the first time."""
         seen = read_observation(event)
         wall_ms = self._wall_start_ms + event.time_ms
         match seen:

@@ -44,7 +44,7 @@ def node_names(controllers: int, brokers: int) -> NodeNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """What the targets of an experiment can be: its nodes, and the topic of its load."""
+    """The possible targets of an experiment: its nodes, and the topic of its load."""
 
     nodes: NodeNames
     topic: str

@@ -30,7 +30,7 @@ from kvorum.chaos.experiment.milestones import (
 )
 from kvorum.chaos.experiment.waits import Span
 
-#: What a fault causes may show this long after its end: restarts, ISRs that fill, stale clients.
+#: The effects of a fault may show this long after its end: restarts, ISRs that fill, stale clients.
 AFTERMATH_MS = 3_000.0
 #: A span that a fault causes may begin so long before it: nothing was acknowledged just then.
 SKEW_MS = 250.0

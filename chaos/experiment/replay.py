@@ -21,7 +21,7 @@ from kvorum.runtime.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRun:
-    """What a run's folder says of how it was made. system: kvorum, kafka or attached."""
+    """The origin of a run, as its folder states it. system: kvorum, kafka or attached."""
 
     experiment_file: str
     seed: int

@@ -156,7 +156,7 @@ def parse_experiment(
 
 
 def reach_of(configuration: Configuration, nodes: NodeNames | None = None) -> Reach:
-    """What targets can be in a cluster of that configuration, or in one of those nodes."""
+    """The possible targets in a cluster of that configuration, or in one of those nodes."""
     topic = configuration.topic
     return Reach(
         nodes=nodes or node_names(configuration.controllers, configuration.brokers),

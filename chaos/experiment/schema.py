@@ -210,7 +210,7 @@ def _ref(fault: str) -> Schema:
 
 
 def _beside(kind: str) -> Schema:
-    """What may stand beside a step's own key."""
+    """The keys that may stand beside a step's own key."""
     fields: Schema = {"name": _TEXT, "pauses": {"$ref": "#/$defs/pauses"}}
     return fields | ({"background": {"type": "boolean"}} if kind == "fault" else {})
 
@@ -247,7 +247,7 @@ def _short_actions() -> list[Schema]:
 
 
 def _waits_in_background() -> Schema:
-    """What the parser refuses: pauses of a step in the background."""
+    """A rule of the parser, refused alike: pauses of a step in the background."""
     pauses = {"anyOf": [{"required": [key], **_positive(key)} for key in ("before", "after")]}
     return {
         "properties": {"background": {"const": True}, "pauses": pauses},

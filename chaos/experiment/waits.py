@@ -33,7 +33,7 @@ class Span:
 
 
 class Waits:
-    """What is under way at one thing: a partition, the cluster, the administration."""
+    """The operations under way at one thing: a partition, the cluster, the administration."""
 
     def __init__(self) -> None:
         self._under_way = 0

@@ -151,7 +151,7 @@ class Cluster:
     ) -> None:
         await asyncio.to_thread(self.stop)
 
-    # What there is.
+    # The state.
 
     @property
     def bootstrap_servers(self) -> str:

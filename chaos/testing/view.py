@@ -66,7 +66,7 @@ class ClusterState:
         ) and self.live_brokers == frozenset(self.brokers)
 
     def view(self, *, alias_prefix: str = "") -> ClusterView:
-        """What targets are resolved against. Topics with alias_prefix have a name without it, too,
+        """The view for targets. Topics with alias_prefix have a name without it, too,
         unless another topic has that name."""
         partitions = dict(self.partitions)
         if alias_prefix:

@@ -54,7 +54,7 @@ class KeyedLoad(Worker):
         sent = 0
         while not stop.is_set():
             due = int((time.monotonic() - began) * self._plan.records_per_second)
-            # What was missed by more than a second is left out: healing must not cause a burst.
+            # Records late by more than a second are left out: healing must not cause a burst.
             sent = max(sent, due - self._plan.records_per_second)
             while sent < due:
                 self._send(producer)

@@ -85,7 +85,7 @@ class _Transaction:
         self._append(kind, error)
 
     def _append(self, kind: Type, error: str | None) -> float:
-        # What was read is stated once, with the outcome.
+        # The records read are stated once, with the outcome.
         polls = () if kind == INVOKE else self._polls
         return self._history.append(
             process=self._process,
@@ -243,7 +243,7 @@ class TransactionalCopier(Worker):
         if _carry_out(producer, transaction, copy) == OK:
             self.copied += len(messages)
         else:
-            # What was read is read again, from the committed offsets.
+            # The same records are read again, from the committed offsets.
             self._rewind(consumer)
 
     def _rewind(self, consumer: Any) -> None:

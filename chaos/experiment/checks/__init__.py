@@ -51,7 +51,7 @@ _OF_IDEMPOTENT_PRODUCERS: tuple[Callable[[PartitionEvidence, Board], None], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a history does not tell of the run.
+    """Facts of a run that its history does not tell.
 
     compacted_topics: only the newest record of each key must stay. trimmed_topics: retention or
     DeleteRecords may remove records from the log's start. retried_topics: written by producers that

@@ -59,7 +59,7 @@ class FinalRead:
 
 
 class Columns:
-    """What one partition's checks need, by kind. The widths name the numbers of a row:
+    """The columns that one partition's checks need, by kind. The widths name the numbers of a row:
 
     - acked: value, offset, process, event, time and latency in microseconds
     - written, of transactions only: value, offset, event, state
@@ -113,7 +113,7 @@ class Gathered:
         self._group_numbers: dict[str, int] = {}
         self._group_of: dict[int, str] = {}
         self._keys: dict[str, int] = {}
-        #: What each member owns, and the number of its tenure of each partition.
+        #: The partitions of each member, and the number of its tenure of each partition.
         self._owned: dict[int, set[Key]] = {}
         self._segments: dict[tuple[int, Key], int] = {}
 

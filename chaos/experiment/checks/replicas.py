@@ -211,7 +211,7 @@ def _stored(disk: Disk, directory: str, limit: int) -> Iterator[StoredBatch]:
                         return
                     yield batch
                     if batch.header.end_offset == limit:
-                        # What follows may be torn, and is not committed.
+                        # The rest may be torn, and is not committed.
                         return
         finally:
             file.close()

@@ -140,7 +140,7 @@ class Topics:
 
 
 def _operation_of(event: Event) -> str | None:
-    """What a creation or deletion did or saw; None if it says nothing of the topic."""
+    """The effect or the sight of a creation or deletion; None if it says nothing of the topic."""
     error = event.error or ""
     is_creation = event.f == CREATE_TOPIC
     is_refusal = error.startswith(_EXISTS if is_creation else _UNKNOWN)

@@ -1,1 +1,1 @@
-"""What each node of a live cluster says of the cluster, asked of that node alone."""
+"""The answers of each node of a live cluster about the cluster, asked of that node alone."""

@@ -25,7 +25,7 @@ class View(Protocol):
     node: str
 
     def look(self) -> Sequence[Observation]:
-        """What the node says now. Raises OSError or WireError if it does not answer."""
+        """The node's answer now. Raises OSError or WireError if it does not answer."""
         ...
 
     def close(self) -> None: ...

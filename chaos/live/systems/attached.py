@@ -196,7 +196,7 @@ class AttachedSystem:
         return []
 
     def log_tail(self, name: str = "") -> str:
-        """What the dead-man timer said: the cluster's own logs are on its machines."""
+        """The words of the dead-man timer: the cluster's own logs are on its machines."""
         log_file = self._folder / LOG
         if not log_file.exists():
             return ""

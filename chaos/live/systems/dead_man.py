@@ -33,7 +33,7 @@ _POLL_S = 0.2
 
 
 class Turn(enum.Enum):
-    """What the timer does next."""
+    """The timer's next step."""
 
     WAIT = "wait"
     HEAL = "heal"
@@ -59,7 +59,7 @@ class Watch:
 
 @dataclass(slots=True, kw_only=True)
 class Journal:
-    """What is down, and the command that brings each node back. Written before the node falls."""
+    """The nodes down, and the command that brings each back. Written before a node falls."""
 
     path: Path
     command_timeout_ms: int

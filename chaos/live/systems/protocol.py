@@ -21,7 +21,7 @@ DEAD = "dead"
 
 
 class Capability(enum.Enum):
-    """What a back end can do to its cluster. A back end claims only what it carries out."""
+    """An ability of a back end. A back end claims only what it carries out."""
 
     KILL = "SIGKILL of a node"
     PAUSE = "SIGSTOP and SIGCONT of a node"
@@ -71,7 +71,7 @@ class QuorumStatus:
 
 
 class ClusterShape(Protocol):
-    """What a back end needs of an experiment's configuration to start a cluster."""
+    """The part that a back end needs of an experiment's configuration to start a cluster."""
 
     @property
     def controllers(self) -> int: ...
@@ -103,7 +103,7 @@ class System(Protocol):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What this back end can do to this cluster."""
+        """The capabilities of this back end for this cluster."""
 
     @property
     def plan(self) -> LinkPlan:
