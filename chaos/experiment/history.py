@@ -13,8 +13,9 @@ Functions (`f`), and the fields that they use:
   transaction   ops: Send, Poll and Commit; transaction: the transactional id; ok is committed, fail
                 is aborted
   commit        ops: Commit; group, generation
-  assign        partitions: what the member of the group owns from now on; group, generation
-  revoke        partitions: what it gives up, before another member may own them; type info: lost
+  assign        partitions: those that a member of a group gets; ops: Commit, the offsets it found
+  revoke        partitions: those that it gives up before another member may own them; info: it lost
+                them, and another member may own them already
   create-topic, delete-topic, describe-topic, list-topics
                 topic; details: the answer
   observe       details: an observation, named by its key `what`; topic and partition if it is of

@@ -60,7 +60,6 @@ from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 
-_TOPIC_TIMEOUT_S = 20.0
 _EXPORT_TIMEOUT_S = 60.0
 _THREAD_TIMEOUT_MS = 15_000
 _FINAL_READ_TIMEOUT_MS = 120_000

@@ -189,7 +189,7 @@ def test_new_quorum_leader_that_moves_below_an_older_epoch_is_found_but_a_depose
     history.observed(what="quorum", leader_id=1, leader_epoch=1, high_watermark=41)
     assert broken(history) == set()
     history.observed(what="quorum", leader_id=3, leader_epoch=3, high_watermark=42)
-    # What it knew as a follower: nothing of its own epoch is committed yet.
+    # Its mark as a follower: nothing of its own epoch is committed yet.
     assert broken(history) == set()
     history.observed(what="quorum", leader_id=3, leader_epoch=3, high_watermark=43)
     assert broken(history) == {"high-watermark-back"}

@@ -1,4 +1,4 @@
-"""What is made from the parser's tables agrees with the parser: schema, reference, shipped files,
+"""The files made from the parser's tables agree with the parser: schema, reference, shipped files,
 and the commands about them."""
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class AttachedFile:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What every node has the commands for, what the links are there for, and elections, which
+        """The capabilities that the commands of every node and the links give, and elections, which
         need the Kafka protocol alone."""
         able = {Capability.ELECT_LEADERS} | {
             capability

@@ -140,7 +140,7 @@ def properties_of(
     data_dir: str,
     settings: Mapping[str, str],
 ) -> dict[str, str]:
-    """server.properties of one node. What is not here has Kafka's own default."""
+    """server.properties of one node. Every other setting has Kafka's own default."""
     brokers = sum(not other.is_controller for other in nodes)
     copies = str(min(3, brokers))
     in_sync = str(min(2, brokers))

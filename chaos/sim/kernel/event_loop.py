@@ -118,7 +118,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.call_soon(self._read, descriptor)
 
     def stop_all(self) -> None:
-        """End the process: cancel its tasks. What they write meanwhile has no effect, as after a
+        """End the process: cancel its tasks. Their writes have no effect meanwhile, as after a
         kill. Without this call the garbage collector would end them at some later time.
         """
         disk = self._node.disk
