@@ -15,7 +15,7 @@ from kvorum.chaos.experiment.observations import (
     PartitionSeen,
     QuorumSeen,
 )
-from kvorum.chaos.live.observation.connection import METADATA, KafkaConnection
+from kvorum.chaos.live.kafka_connection import METADATA, KafkaConnection
 from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
 
 

@@ -8,23 +8,18 @@ the answer has an error, the leader and the epoch, and neither records nor the h
 
 from __future__ import annotations
 
-import socket
-import struct
+from contextlib import closing
 from typing import Any
 
+from kvorum.chaos.live.kafka_connection import Call, KafkaConnection
 from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
 from kvorum.runtime.errors import WireError
-from kvorum.wire.kio_codec import encode_request, read_response
 
 _METADATA_TOPIC = "__cluster_metadata"
-_FETCH_KEY = 1
-_FETCH_VERSION = 13
+_FETCH = Call(key=1, name="fetch", version=13)
+_DESCRIBE_QUORUM = Call(key=55, name="describe_quorum", version=0)
 #: Fetch names topics by their ids; this one is fixed (Uuid.METADATA_TOPIC_ID).
 _METADATA_TOPIC_ID = bytes(15) + b"\x01"
-_DESCRIBE_QUORUM_KEY = 55
-_CLIENT_ID = b"kvorum-chaos"
-_ANSWER_BYTES_MAX = 1 << 20
-_CORRELATION_ID = 1
 _NO_EPOCH = 0
 
 
@@ -56,7 +51,7 @@ def _fetch_view(address: str, *, timeout_s: float) -> QuorumStatus:
         "forgotten_topics_data": [],
         "rack_id": "",
     }
-    answer = _ask(address, "fetch", _FETCH_KEY, _FETCH_VERSION, values, timeout_s=timeout_s)
+    answer = _ask(address, _FETCH, values, timeout_s=timeout_s)
     if not answer.responses or not answer.responses[0].partitions:
         raise NotObservable(f"controller {address} gave no status: {answer.error_code!r}")
     found = answer.responses[0].partitions[0]
@@ -72,7 +67,7 @@ def describe_quorum(address: str, *, timeout_s: float) -> QuorumStatus:
     """The active controller's view, from itself or by way of a broker. Raises NotObservable, also
     if a controller has lost the lead in the meantime."""
     values = {"topics": [{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]}
-    answer = _ask(address, "describe_quorum", _DESCRIBE_QUORUM_KEY, 0, values, timeout_s=timeout_s)
+    answer = _ask(address, _DESCRIBE_QUORUM, values, timeout_s=timeout_s)
     if not answer.topics or not answer.topics[0].partitions:
         raise NotObservable(f"{address} gave no quorum status: {answer.error_code!r}")
     found = answer.topics[0].partitions[0]
@@ -85,32 +80,10 @@ def describe_quorum(address: str, *, timeout_s: float) -> QuorumStatus:
     )
 
 
-def _ask(
-    address: str, name: str, key: int, version: int, values: dict[str, Any], *, timeout_s: float
-) -> Any:
-    """Send one request on a connection of its own; returns kio's entity, whose type depends on
-    name and version."""
-    head = struct.pack(">hhih", key, version, _CORRELATION_ID, len(_CLIENT_ID)) + _CLIENT_ID
-    # Both versions are flexible: request and response headers end in tagged fields, here none.
-    message = head + b"\x00" + bytes(encode_request(name, version, values))
-    host, _, port = address.rpartition(":")
+def _ask(address: str, call: Call, values: dict[str, Any], *, timeout_s: float) -> Any:
+    """Send one request on a connection of its own; returns kio's entity."""
     try:
-        with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
-            connection.sendall(struct.pack(">i", len(message)) + message)
-            (size,) = struct.unpack(">i", _receive(connection, 4))
-            if not 5 <= size <= _ANSWER_BYTES_MAX:
-                raise NotObservable(f"{address} answered with {size} bytes")
-            answer = _receive(connection, size)
-        return read_response(name, version, memoryview(answer)[5:])
+        with closing(KafkaConnection(address, timeout_ms=round(timeout_s * 1000))) as connection:
+            return connection.ask(call, values)
     except (OSError, WireError) as error:
-        raise NotObservable(f"{address} did not answer {name}: {error}") from error
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = connection.recv(size - len(parts))
-        if not part:
-            raise ConnectionError("the connection was closed")
-        parts += part
-    return bytes(parts)
+        raise NotObservable(f"{address} did not answer {call.name}: {error}") from error

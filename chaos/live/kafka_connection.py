@@ -1,7 +1,7 @@
 """One blocking connection to one node that speaks the Kafka protocol.
 
-librdkafka picks the broker that it asks, so an observer that wants the view of one node opens its
-own socket. kio's schemas encode and decode (`kvorum.wire.kio_codec`).
+librdkafka picks the broker that it asks, so a question to one chosen node needs a socket of its
+own. kio's schemas encode and decode (`kvorum.wire.kio_codec`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from kvorum.runtime.errors import WireError
 from kvorum.wire.kio_codec import encode_request, read_response
 
-_CLIENT_ID = b"kvorum-chaos-observer"
+_CLIENT_ID = b"kvorum-chaos"
 _ANSWER_BYTES_MAX = 64 << 20
 
 
