@@ -1,10 +1,11 @@
-"""librdkafka clients with the settings that all workloads share: quick to connect again, quiet."""
+"""librdkafka clients with the settings that all loads share: quick to connect again, quiet."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-_QUICK: dict[str, Any] = {
+_QUICK: Mapping[str, Any] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
     "retry.backoff.ms": 50,
@@ -14,8 +15,8 @@ _QUICK: dict[str, Any] = {
 }
 
 
-def open_producer(bootstrap: str, **settings: Any) -> Any:
-    """An idempotent acks=all producer. Settings are librdkafka's, `_` in place of `.`."""
+def open_producer(bootstrap: str, settings: Mapping[str, Any]) -> Any:
+    """An idempotent acks=all producer. settings: librdkafka's, over the shared ones."""
     from confluent_kafka import Producer
 
     return Producer(
@@ -24,14 +25,16 @@ def open_producer(bootstrap: str, **settings: Any) -> Any:
             "enable.idempotence": True,
             "acks": "all",
             "request.timeout.ms": 5_000,
+            "retry.backoff.max.ms": 500,
             **_QUICK,
-            **_named(settings),
+            **settings,
         }
     )
 
 
-def open_consumer(bootstrap: str, **settings: Any) -> Any:
-    """A read-committed consumer that commits only what it is told to."""
+def open_consumer(bootstrap: str, settings: Mapping[str, Any]) -> Any:
+    """A read-committed consumer that commits only what it is told to. settings: as open_producer;
+    librdkafka requires a group.id."""
     from confluent_kafka import Consumer
 
     return Consumer(
@@ -45,7 +48,7 @@ def open_consumer(bootstrap: str, **settings: Any) -> Any:
             "fetch.error.backoff.ms": 50,
             "fetch.queue.backoff.ms": 10,
             **_QUICK,
-            **_named(settings),
+            **settings,
         }
     )
 
@@ -55,7 +58,3 @@ def open_admin(bootstrap: str) -> Any:
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
-
-
-def _named(settings: dict[str, Any]) -> dict[str, Any]:
-    return {key.replace("_", "."): value for key, value in settings.items()}

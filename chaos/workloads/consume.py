@@ -7,10 +7,12 @@ an offset out of range appears in the history, and the client never jumps silent
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kvorum.chaos.experiment.history import FINAL_READ, INFO, OBSERVE, OK, POLL, HistoryWriter, Poll
+from kvorum.chaos.workloads.clients import open_consumer
 from kvorum.chaos.workloads.records import decode
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError
@@ -41,7 +43,7 @@ class ConsumeLoad(threading.Thread):
     def run(self) -> None:
         from confluent_kafka import KafkaException
 
-        consumer = _open(self._servers)
+        consumer = _open(self._servers, {})
         try:
             consumer.assign(_assignment(self._topic, dict.fromkeys(range(self._partitions), 0)))
             while not self._stop_wanted.is_set():
@@ -95,7 +97,7 @@ def final_read(
     any case, so that the checks can distinguish a lost record from one that was not read.
     """
     deadline_ms = monotonic_ms() + timeout_ms
-    consumer = _open(bootstrap, **{"enable.partition.eof": True})
+    consumer = _open(bootstrap, {"enable.partition.eof": True})
     try:
         bounds = _bounds(consumer, topic, partitions, deadline_ms)
         reached = {partition: start for partition, (start, _) in bounds.items()}
@@ -133,7 +135,7 @@ def final_read(
 
 def end_offsets(*, bootstrap: str, topic: str, partitions: int, timeout_ms: int) -> dict[int, int]:
     """The high watermark of each partition that answers in time."""
-    consumer = _open(bootstrap)
+    consumer = _open(bootstrap, {})
     try:
         bounds = _bounds(consumer, topic, partitions, monotonic_ms() + timeout_ms)
     finally:
@@ -167,28 +169,10 @@ def _is_behind(reached: dict[int, int], bounds: dict[int, tuple[int, int]]) -> b
     return any(reached[partition] < end for partition, (_, end) in bounds.items())
 
 
-def _open(bootstrap: str, **settings: object) -> Any:
-    from confluent_kafka import Consumer
-
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            # librdkafka requires a group id even if no group is used.
-            "group.id": "chaos-reader",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 100,
-            "fetch.error.backoff.ms": 50,
-            "fetch.queue.backoff.ms": 10,
-            "reconnect.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 500,
-            "socket.timeout.ms": 5_000,
-            "topic.metadata.refresh.fast.interval.ms": 50,
-            "log_level": 2,
-            **settings,
-        }
-    )
+def _open(bootstrap: str, settings: Mapping[str, Any]) -> Any:
+    # librdkafka requires a group id even if no group is used.
+    own = {"group.id": "chaos-reader", "auto.offset.reset": "error"}
+    return open_consumer(bootstrap, {**own, **settings})
 
 
 def _assignment(topic: str, offsets: dict[int, int]) -> list[Any]:

@@ -70,11 +70,14 @@ class GroupMember(Worker):
 
     def _session(self, stop: threading.Event, length_s: float | None) -> None:
         is_classic = self._plan.protocol == "classic"
-        settings: dict[str, Any] = {"group_protocol": self._plan.protocol}
+        settings: dict[str, Any] = {
+            "group.id": self._plan.group,
+            "group.protocol": self._plan.protocol,
+        }
         if is_classic:
-            settings["session_timeout_ms"] = _SESSION_TIMEOUT_MS
-            settings["heartbeat_interval_ms"] = 500
-        consumer = open_consumer(self._servers, group_id=self._plan.group, **settings)
+            settings["session.timeout.ms"] = _SESSION_TIMEOUT_MS
+            settings["heartbeat.interval.ms"] = 500
+        consumer = open_consumer(self._servers, settings)
         self._next.clear()
         ends_at = None if length_s is None else time.monotonic() + length_s
         commit_at = 0.0

@@ -47,9 +47,8 @@ class KeyedLoad(Worker):
         self.acknowledged = 0
 
     def _write(self, stop: threading.Event) -> None:
-        producer = open_producer(
-            self._servers, linger_ms=5, delivery_timeout_ms=_DELIVERY_TIMEOUT_MS
-        )
+        settings = {"linger.ms": 5, "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS}
+        producer = open_producer(self._servers, settings)
         began = time.monotonic()
         sent = 0
         while not stop.is_set():

@@ -14,6 +14,7 @@ from typing import Any
 
 from kvorum.chaos.experiment.history import FAIL, INFO, INVOKE, OK, SEND, HistoryWriter, Send
 from kvorum.chaos.experiment.scenario import WorkloadPlan
+from kvorum.chaos.workloads.clients import open_producer
 from kvorum.chaos.workloads.records import encode
 from kvorum.runtime.errors import KvorumError
 
@@ -118,27 +119,16 @@ class ProduceLoad(threading.Thread):
             raise KvorumError(f"{left} records have no outcome after their delivery time-out")
 
     def _open(self) -> Any:
-        from confluent_kafka import Producer
-
-        return Producer(
-            {
-                "bootstrap.servers": self._servers,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": self._plan.linger_ms,
-                "delivery.timeout.ms": self._plan.delivery_timeout_ms,
-                "request.timeout.ms": min(5_000, self._plan.delivery_timeout_ms),
-                "socket.timeout.ms": min(5_000, self._plan.delivery_timeout_ms),
-                "retry.backoff.ms": 50,
-                "retry.backoff.max.ms": 500,
-                "reconnect.backoff.ms": 50,
-                "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.fast.interval.ms": 50,
-                "queue.buffering.max.messages": _QUEUE_RECORDS_MAX,
-                "log_level": 2,
-                "error_cb": self._on_error,
-            }
-        )
+        timeout_ms = min(5_000, self._plan.delivery_timeout_ms)
+        settings = {
+            "linger.ms": self._plan.linger_ms,
+            "delivery.timeout.ms": self._plan.delivery_timeout_ms,
+            "request.timeout.ms": timeout_ms,
+            "socket.timeout.ms": timeout_ms,
+            "queue.buffering.max.messages": _QUEUE_RECORDS_MAX,
+            "error_cb": self._on_error,
+        }
+        return open_producer(self._servers, settings)
 
     def _send(self, producer: Any, process: str, partition: int) -> None:
         value = self._next_value[partition]

@@ -169,12 +169,12 @@ def _reopened(stop: threading.Event, session: Callable[[int], None]) -> None:
 
 
 def _open_transactional(bootstrap: str, transactional_id: str) -> Any:
-    producer = open_producer(
-        bootstrap,
-        transactional_id=transactional_id,
-        transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
-        linger_ms=0,
-    )
+    settings = {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+        "linger.ms": 0,
+    }
+    producer = open_producer(bootstrap, settings)
     _retried(lambda: producer.init_transactions(_TIMEOUT_S))
     return producer
 
@@ -203,7 +203,8 @@ class TransactionalCopier(Worker):
         _reopened(stop, lambda number: self._session(stop, number))
 
     def _session(self, stop: threading.Event, number: int) -> None:
-        consumer = open_consumer(self._servers, group_id=self._plan.group, session_timeout_ms=6000)
+        settings = {"group.id": self._plan.group, "session.timeout.ms": 6_000}
+        consumer = open_consumer(self._servers, settings)
         try:
             producer = _open_transactional(self._servers, self._process)
             consumer.subscribe([self._source])
@@ -285,7 +286,7 @@ class TransactionsClient(Worker):
 
         plan = self._plan
         interval_s = plan.clients / plan.transactions_per_second
-        consumer = open_consumer(self._servers, group_id="chaos-transactions")
+        consumer = open_consumer(self._servers, {"group.id": "chaos-transactions"})
         try:
             producer = _open_transactional(self._servers, self._process)
             # A new session is a new process: its reads begin at offset 0 again.
