@@ -145,11 +145,7 @@ def _make_room(run_dir: Path) -> None:
 
 
 def finish(run_dir: str) -> RunResult:
-    """Check a run folder and write its report and Parquet files. Also used for a folder of an
-    earlier run."""
-    from kvorum.chaos.experiment.export import export_history
-
-    export_history(run_dir)
+    """Check a run folder and write its report. Also used for a folder of an earlier run."""
     report = write_report(run_dir)
     return RunResult(
         verdict=report.verdict,

@@ -63,11 +63,13 @@ class Node:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumStatus:
     """One node's answer about the quorum. leader_id is -1 if the node knows no leader, and
-    high_watermark is -1 if it does not know that."""
+    high_watermark is -1 if it does not know that. log_end_offsets: (voter id, offset) for each
+    voter, ascending; empty if the node does not know them."""
 
     leader_id: int
     leader_epoch: int
     high_watermark: int
+    log_end_offsets: tuple[tuple[int, int], ...] = ()
 
 
 class ClusterShape(Protocol):
