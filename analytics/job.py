@@ -32,7 +32,7 @@ from kvorum.analytics.lake import Lake, UnreadableLake, open_lake
 from kvorum.analytics.output import Tables
 from kvorum.analytics.page import page
 from kvorum.analytics.plots import draw_all
-from kvorum.analytics.session import has_java, open_session
+from kvorum.analytics.session import has_java, is_small, open_session
 from kvorum.analytics.tables import failover, history, metadata, quorum
 from kvorum.analytics.tables.compare import (
     Side,
@@ -78,7 +78,7 @@ def run_job(
     the table regressions compares; None for the newest two. Raises UnreadableLake.
     """
     scratch = tempfile.mkdtemp(prefix="kvorum-spark-")
-    spark = open_session(master, driver_memory, scratch)
+    spark = open_session(master, driver_memory, scratch, is_short=is_small(lake_uri))
     try:
         lake = open_lake(spark, lake_uri, run_ids=run_ids)
         say(f"{len(lake.runs)} runs; left out: {len(lake.left_out)}")

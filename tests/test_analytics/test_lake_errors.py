@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory):
-    session = open_session("local[2]", "1g", str(tmp_path_factory.mktemp("scratch")))
+    scratch = str(tmp_path_factory.mktemp("scratch"))
+    session = open_session("local[2]", "1g", scratch, is_short=True)
     yield session
     session.stop()
 
