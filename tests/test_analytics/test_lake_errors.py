@@ -176,6 +176,25 @@ def test_a_side_that_is_none_is_refused_before_spark_starts(capsys, arguments, w
     assert words in capsys.readouterr().err
 
 
+def test_an_output_that_cannot_be_written_is_an_error_of_the_file_system(spark, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="out"):
+        Files(spark, str(tmp_path / "file" / "out")).write("summary.json", b"{}")
+
+
+def test_lake_and_output_may_be_on_any_file_system_of_hadoop(spark, tmp_path, lake):
+    """viewfs, which mounts a local folder here, stands for hdfs and s3a."""
+    spark._jsc.hadoopConfiguration().set(
+        "fs.viewfs.mounttable.lab.link./data", f"file://{tmp_path}"
+    )
+    opened = open_lake(spark, "viewfs://lab/data/lake", run_ids=["b"])
+    summary = analyse(opened, Files(spark, "viewfs://lab/data/results"))
+    for name, count in summary["tables"].items():
+        path = tmp_path / "results" / "tables" / f"{name}.parquet"
+        assert pq.read_table(path).num_rows == count
+    assert (tmp_path / "results" / "index.html").exists()
+
+
 def test_missing_java_is_one_sentence(monkeypatch, capsys):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
