@@ -7,6 +7,8 @@ librdkafka's end-of-partition event.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -70,20 +72,27 @@ class _RangeReader:
         end_offset = self._wanted.end_offset
         deadline = self._deadline()
         while self._position < end_offset:
-            count = min(self._size, end_offset - self._position)
-            messages = self._consumer.consume(count, _CONSUME_S)
-            if not messages:
-                if time.monotonic() > deadline:
-                    self._end_of_waiting()
-                    deadline = self._deadline()
-                continue
-            records = self._records(messages)
-            if records:
-                batch = self._builder.build(records)
+            with _no_garbage_collection():
+                has_come, batch = self._next()
+            if batch is not None:
                 self._size = _next_size(batch)
                 yield batch
-            # The time that Spark needs for a batch is not the partition's.
-            deadline = self._deadline()
+            if has_come:
+                # The time that Spark needs for a batch is not the partition's.
+                deadline = self._deadline()
+            elif time.monotonic() > deadline:
+                self._end_of_waiting()
+                deadline = self._deadline()
+
+    def _next(self) -> tuple[bool, Any]:
+        """Whether anything has come, and the batch of its records if it has some.
+
+        The messages end with this call, before the garbage collector would look at them.
+        """
+        count = min(self._size, self._wanted.end_offset - self._position)
+        messages = self._consumer.consume(count, _CONSUME_S)
+        records = self._records(messages) if messages else []
+        return bool(messages), self._builder.build(records) if records else None
 
     def _records(self, messages: list[Any]) -> list[Any]:
         """The records of the range. Moves the position behind everything that the messages tell."""
@@ -170,6 +179,22 @@ class _RangeReader:
 
     def _where(self) -> str:
         return f"partition {self._wanted.topic}-{self._wanted.partition}"
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Python's collector looks through living objects whenever enough new ones have been made.
+
+    10,000 messages are enough for many looks, which took two thirds of the time of a read. Messages
+    are in no cycles: counting their references frees them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _next_size(batch: Any) -> int:
