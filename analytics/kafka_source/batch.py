@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from kvorum.analytics.kafka_source.clients import TopicsClient
 from kvorum.analytics.kafka_source.fetch import read_range
 from kvorum.analytics.kafka_source.offsets import EARLIEST, LATEST, AtEnd, AtOffsets
 from kvorum.analytics.kafka_source.options import ReadOptions
 from kvorum.analytics.kafka_source.plan import OffsetRange, ranges_between, split
+from kvorum.analytics.kafka_source.pruning import narrow
 from kvorum.analytics.kafka_source.resolve import (
     check_order,
     end_offsets,
@@ -26,11 +27,13 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
+        self._filters: list[Filter] = []
 
     def partitions(self) -> list[InputPartition]:
         """A task for each range. Raises the errors of `resolve`."""
+        planned = plan_batch(TopicsClient(self._options), self._options)
         ranges = split(
-            plan_batch(TopicsClient(self._options), self._options),
+            narrow(planned, self._filters),
             partitions_min=self._options.partitions_min,
             records_per_partition_max=self._options.records_per_partition_max,
         )
@@ -42,6 +45,19 @@ class BatchReader(DataSourceReader):
         if partition.value is None:
             return iter(())
         return read_range(partition.value, self._columns, self._options)
+
+
+class PruningBatchReader(BatchReader):
+    """A reader that filters narrow.
+
+    A class of its own, for Spark refuses a reader with this method in a session that does not have
+    spark.sql.python.filterPushdown.enabled, which is the default.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Keep the filters for `partitions`. All are returned: Spark applies them again."""
+        self._filters = filters
+        return filters
 
 
 def plan_batch(client: TopicsClient, options: ReadOptions) -> list[OffsetRange]:

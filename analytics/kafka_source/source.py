@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kvorum.analytics.kafka_source.batch import BatchReader
+from kvorum.analytics.kafka_source.batch import BatchReader, PruningBatchReader
 from kvorum.analytics.kafka_source.clients import check_consumer, check_producer
 from kvorum.analytics.kafka_source.columns import check_schema, full_schema
 from kvorum.analytics.kafka_source.errors import OptionRefused
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT = "kvorum"
+_FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class KvorumDataSource(DataSource):
@@ -39,6 +40,8 @@ class KvorumDataSource(DataSource):
 
     Every method raises OptionRefused for options that cannot be obeyed.
     """
+
+    _batch_reader = BatchReader
 
     @classmethod
     def name(cls) -> str:
@@ -54,7 +57,7 @@ class KvorumDataSource(DataSource):
         options = self._read_options()
         check_batch(options)
         check_schema(schema, has_headers=options.has_headers)
-        return BatchReader(options, schema.fieldNames())
+        return self._batch_reader(options, schema.fieldNames())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query."""
@@ -85,6 +88,12 @@ class KvorumDataSource(DataSource):
         return options
 
 
+class PruningDataSource(KvorumDataSource):
+    """The same for a session that pushes filters down to Python data sources."""
+
+    _batch_reader = PruningBatchReader
+
+
 def register(spark: SparkSession) -> None:
     """Make the format `kvorum` known to a session, as a source and a sink.
 
@@ -92,7 +101,8 @@ def register(spark: SparkSession) -> None:
     that writes and is not the one that made the session calls this, too: Spark looks a sink up in
     the active session of the thread.
     """
-    spark.dataSource.register(KvorumDataSource)
+    prunes = spark.conf.get(_FILTER_PUSHDOWN, "false") == "true"
+    spark.dataSource.register(PruningDataSource if prunes else KvorumDataSource)
     # A session of Spark Connect has no JVM here, and no threads of one.
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is not None:

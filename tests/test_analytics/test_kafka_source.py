@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.live, pytest.mark.timeout(300)]
 
 EPOCH_MS = 1_700_000_000_000
 SYSTEMS = ["kvorum", pytest.param("kafka", marks=[pytest.mark.java, needs_java])]
+#: For tests that ask the cluster nothing in which the systems could differ.
+on_kvorum = pytest.mark.parametrize("cluster", ["kvorum"], indirect=True)
 
 
 class Topics:
@@ -149,6 +151,23 @@ def test_ranges_are_split_and_every_record_is_read_once(topics):
     assert topics.values(narrow) == [str(number) for number in range(1, 1000, 3)]
 
 
+@on_kvorum
+def test_filters_on_partitions_and_offsets_leave_ranges_out(topics):
+    name = topics.cluster.create_topic("pruned", partitions=3)
+    topics.produce(name, 300, partitions=3)
+    pushdown = "spark.sql.python.filterPushdown.enabled"
+    topics.spark.conf.set(pushdown, "true")
+    try:
+        register(topics.spark)
+        frame = topics.read(subscribe=name).where("partition = 1 AND offset >= 90 AND key IS NULL")
+        assert frame.rdd.getNumPartitions() == 1
+        assert topics.values(frame) == [str(number) for number in range(271, 300, 3)]
+    finally:
+        topics.spark.conf.unset(pushdown)
+    register(topics.spark)
+    assert topics.read(subscribe=name).where("partition = 1").rdd.getNumPartitions() == 3
+
+
 def test_positions_in_time(topics):
     name = topics.cluster.create_topic("timed")
     producer = topics.producer()
@@ -254,6 +273,7 @@ def test_records_that_are_gone_fail_a_task_or_are_left_out(topics, caplog):
     assert topics.values(rest) == [str(number) for number in range(8, 20)]
 
 
+@on_kvorum
 def test_what_cannot_be_is_refused_in_one_sentence(topics):
     for act, words in [
         (
@@ -280,6 +300,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(topics):
         assert message(refused.value) == words
 
 
+@on_kvorum
 def test_a_cluster_that_does_not_answer_is_named(topics):
     options = parse_read_options(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "a",
@@ -390,6 +411,7 @@ def murmur2(data: bytes) -> int:
     return (h ^ h >> 15) & 0x7FFFFFFF
 
 
+@on_kvorum
 @pytest.mark.parametrize(
     ("columns", "options", "words"),
     [
@@ -436,6 +458,7 @@ def test_a_stream_copies_a_topic_into_another(topics, tmp_path):
     assert topics.values(topics.read(subscribe=target)) == [str(number) for number in range(50)]
 
 
+@on_kvorum
 def test_a_thread_that_registers_the_format_can_write(topics):
     name = topics.cluster.create_topic("threaded")
     frame = topics.spark.range(3).selectExpr("CAST(id AS STRING) AS value")

@@ -6,6 +6,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kvorum.analytics.kafka_source.columns import BatchBuilder, full_schema
@@ -17,6 +27,7 @@ from kvorum.analytics.kafka_source.plan import (
     ranges_between,
     split,
 )
+from kvorum.analytics.kafka_source.pruning import narrow
 
 SIZES = st.dictionaries(st.integers(0, 30), st.integers(0, 200), max_size=8)
 
@@ -27,6 +38,51 @@ def ranges_of(sizes: dict[int, int]) -> list[OffsetRange]:
             topic="t", partition=number, start_offset=number * 7, end_offset=number * 7 + size
         )
         for number, size in sizes.items()
+    ]
+
+
+FILTERS = st.one_of(
+    st.builds(
+        lambda kind, value: kind(("offset",), value),
+        st.sampled_from(
+            [EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, EqualNullSafe]
+        ),
+        st.integers(-3, 250),
+    ),
+    st.builds(lambda number: EqualTo(("partition",), number), st.integers(0, 30)),
+    st.builds(lambda numbers: In(("partition",), numbers), st.sets(st.integers(0, 30)).map(tuple)),
+    st.builds(lambda topic: EqualTo(("topic",), topic), st.sampled_from(["t", "u"])),
+    st.builds(lambda topics: In(("topic",), topics), st.sampled_from([("t", "v"), ("u",)])),
+    st.just(Not(EqualTo(("partition",), 0))),
+)
+
+
+def passes(one, partition: int, offset: int) -> bool:
+    """What Spark makes of a filter; those that are not understood are left to Spark."""
+    actual = {"topic": "t", "partition": partition, "offset": offset}
+    match one:
+        case EqualTo(attribute=(name,), value=value):
+            return actual[name] == value
+        case In(attribute=(name,), value=values):
+            return actual[name] in values
+        case GreaterThan(attribute=(name,), value=value):
+            return actual[name] > value
+        case GreaterThanOrEqual(attribute=(name,), value=value):
+            return actual[name] >= value
+        case LessThan(attribute=(name,), value=value):
+            return actual[name] < value
+        case LessThanOrEqual(attribute=(name,), value=value):
+            return actual[name] <= value
+    return True
+
+
+@given(SIZES, st.lists(FILTERS, max_size=3))
+def test_filters_leave_the_offsets_that_pass_them(sizes, filters):
+    ranges = ranges_of(sizes)
+    assert offsets_in(narrow(ranges, filters)) == [
+        (partition, offset)
+        for partition, offset in offsets_in(ranges)
+        if all(passes(one, partition, offset) for one in filters)
     ]
 
 
