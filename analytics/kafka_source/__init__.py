@@ -10,6 +10,14 @@ the differences. The driver plans ranges of offsets (`plan`, `resolve`), tasks r
 librdkafka into Arrow batches (`fetch`, `columns`).
 """
 
-from kvorum.analytics.kafka_source.source import KvorumDataSource, register
+try:
+    from kvorum.analytics.kafka_source.source import KvorumDataSource, register
+except ModuleNotFoundError as error:
+    if (error.name or "").startswith("kvorum"):
+        raise
+    raise ImportError(
+        f"topics in Spark need {error.name}; pip install 'kvorum[spark]' brings it (PySpark 4.2 or "
+        "later, pyarrow and confluent-kafka)"
+    ) from error
 
 __all__ = ["KvorumDataSource", "register"]

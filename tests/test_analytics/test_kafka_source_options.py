@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 from pyspark.sql.types import StructType
@@ -290,3 +292,16 @@ def test_the_document_has_every_option():
     text = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
     missing = [name for name in (*READ_OPTIONS, *WRITE_OPTIONS) if f"`{name}`" not in text]
     assert missing == []
+
+
+@pytest.mark.parametrize("missing", ["confluent_kafka", "pyspark.sql.streaming.datasource"])
+def test_a_missing_library_is_named_with_the_extra_that_brings_it(missing):
+    """PySpark has the second one since 4.2."""
+    script = f"import sys; sys.modules[{missing!r}] = None\nimport kvorum.analytics.kafka_source\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: topics in Spark need {missing}; pip install 'kvorum[spark]' brings it "
+        "(PySpark 4.2 or later, pyarrow and confluent-kafka)"
+    )
