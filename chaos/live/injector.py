@@ -16,9 +16,12 @@ from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, INFO, NEMESI
 from kvorum.chaos.faults import (
     EVERY_CONNECTION,
     Bandwidth,
+    ConditionFault,
     CutLink,
     ElectPreferredLeaders,
+    FailDisk,
     Fault,
+    FillDisk,
     HealLinks,
     KillNode,
     Latency,
@@ -33,6 +36,8 @@ from kvorum.chaos.faults import (
     ShapingFault,
     Slice,
     SlowClose,
+    SlowDisk,
+    StepClock,
     StopNode,
     WipeDisk,
     describe,
@@ -41,6 +46,7 @@ from kvorum.chaos.faults import (
     toxicity_of,
 )
 from kvorum.chaos.live.administration import away_from_preferred, elect_preferred
+from kvorum.chaos.live.conditions import ConditionKeeper
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
@@ -54,12 +60,14 @@ from kvorum.chaos.targets import (
     resolve,
 )
 from kvorum.runtime.errors import KvorumError, required
+from kvorum.runtime.fault_board import Hits
 
 
 @dataclass(slots=True, kw_only=True)
 class Injected:
     """A fault in force. `undo` has the steps that reverse it, in order; `streams` are those with a
-    toxic of the fault."""
+    toxic of the fault; `hits` are the disk calls that a fault of disks has hit, by node, at its
+    end."""
 
     fault_id: int
     name: str
@@ -67,10 +75,12 @@ class Injected:
     nodes: tuple[str, ...]
     undo: list[Callable[[], None]] = field(default_factory=list)
     streams: tuple[tuple[Link, Stream], ...] = ()
+    hits: dict[str, Hits] = field(default_factory=dict)
 
     @property
     def is_of_links(self) -> bool:
-        return not isinstance(self.fault, KillNode | PauseNode | StopNode | WipeDisk)
+        of_nodes = KillNode | PauseNode | StopNode | WipeDisk | ConditionFault
+        return not isinstance(self.fault, of_nodes)
 
 
 class Injector:
@@ -93,6 +103,7 @@ class Injector:
         self._next_id = 0
         self._active: dict[int, Injected] = {}
         self._wiped: set[str] = set()
+        self._conditions = ConditionKeeper(system, is_taken_down=self._is_taken_down)
 
     def active(self) -> list[Injected]:
         """The faults in force, oldest first."""
@@ -116,6 +127,8 @@ class Injector:
                 return None
             case KillNode() | PauseNode() | StopNode() | WipeDisk():
                 return self._strike_nodes(name, fault)
+            case FillDisk() | SlowDisk() | FailDisk() | StepClock():
+                return self._strike_conditions(name, fault)
             case (
                 CutLink()
                 | NetworkPartition()
@@ -137,12 +150,13 @@ class Injector:
             return
         for undo in injected.undo:
             undo()
-        self._history.append(
-            process=NEMESIS,
-            type=INFO,
-            f=FAULT_END,
-            details={"id": injected.fault_id, "fault": fault_name(injected.fault)},
-        )
+        details: dict[str, object] = {
+            "id": injected.fault_id,
+            "fault": fault_name(injected.fault),
+        }
+        if injected.hits:
+            details["hits"] = {n: dataclasses.asdict(hits) for n, hits in injected.hits.items()}
+        self._history.append(process=NEMESIS, type=INFO, f=FAULT_END, details=details)
 
     def end_all(self) -> None:
         """Undo everything and reset every proxy."""
@@ -202,6 +216,35 @@ class Injector:
             # Before the wipe: one that fails half-way has lost the disk all the same.
             self._wiped.add(node)
             self._system.wipe(node)
+
+    def _strike_conditions(self, name: str, fault: ConditionFault) -> Injected:
+        view = self._view()
+        names = resolve(fault.target, view, self._rng)
+        able = tuple(node for node in names if node not in view.killed)
+        if not able:
+            raise UnresolvableTarget(f"{', '.join(names)} does not run; restart it first")
+        injected = self._new(name, fault, able)
+        begun_ms = self._history.now_ms()
+
+        def end(node: str) -> None:
+            injected.hits[node] = self._conditions.end(node, fault, injected.fault_id)
+
+        try:
+            for node in able:
+                self._conditions.begin(node, fault, injected.fault_id)
+                injected.undo.append(_call(end, node))
+        except BaseException:
+            self._take_back(injected)
+            raise
+        self._begin(injected, view, begun_ms, links=())
+        return injected
+
+    def _is_taken_down(self, node: str) -> bool:
+        """True if a fault in force has killed or stopped the node, and will start it."""
+        return any(
+            isinstance(injected.fault, KillNode | StopNode | WipeDisk) and node in injected.nodes
+            for injected in self.active()
+        )
 
     def _elect_preferred(self, name: str, fault: ElectPreferredLeaders) -> Injected:
         view = self._view()

@@ -6,9 +6,9 @@ import dataclasses
 import random
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvorum.chaos.experiment.scenario import Configuration, Experiment
@@ -19,6 +19,7 @@ from kvorum.chaos.live.systems.attached_file import AttachedFile, parse_attached
 from kvorum.chaos.live.systems.capabilities import (
     KAFKA_CAPABILITIES,
     KVORUM_CAPABILITIES,
+    OF_FAULT_BOARDS,
     missing_capabilities,
 )
 from kvorum.chaos.live.systems.kafka import KafkaSystem
@@ -31,6 +32,7 @@ from kvorum.chaos.live.systems.kafka_jars import (
 from kvorum.chaos.live.systems.kafka_plan import port_count, refused_settings
 from kvorum.chaos.live.systems.kvorum import KvorumSystem, kvorum_version
 from kvorum.chaos.live.systems.protocol import Capability, ClusterShape, System
+from kvorum.chaos.live.systems.shim import NoShim, shim_library
 from kvorum.chaos.live.toxiproxy import Toxiproxy
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from kvorum.runtime.clock import monotonic_ms
@@ -46,7 +48,8 @@ class SystemChoice:
 
     option: the command's options that name it, for the line that runs the same again. library: the
     folder of Apache Kafka's jars, for Kafka alone. attached: the cluster's file, for an attached
-    cluster alone.
+    cluster alone. lacks: the reason for each capability that this machine denies the system. shim:
+    the library for faults of a JVM's disk and clock, for Kafka alone.
     """
 
     name: str
@@ -55,6 +58,8 @@ class SystemChoice:
     option: str
     library: Path | None = None
     attached: AttachedFile | None = None
+    lacks: Mapping[Capability, str] = field(default_factory=dict)
+    shim: Path | None = None
 
     @property
     def has_own_toxiproxy(self) -> bool:
@@ -122,13 +127,22 @@ def _choose_kafka(kafka_libs: str | None) -> SystemChoice:
         raise ConfigError("the system kafka needs Linux: its proxies listen within 127.0.0.0/8")
     find_java()
     library = find_library(kafka_libs)
+    capabilities, shim = KAFKA_CAPABILITIES, None
+    lacks: dict[Capability, str] = {}
+    try:
+        shim = shim_library()
+    except NoShim as error:
+        capabilities -= OF_FAULT_BOARDS
+        lacks = dict.fromkeys(OF_FAULT_BOARDS, str(error))
     named = f" --kafka-libs {shlex.quote(kafka_libs)}" if kafka_libs is not None else ""
     return SystemChoice(
         name="kafka",
         version=library_version(library),
-        capabilities=KAFKA_CAPABILITIES,
+        capabilities=capabilities,
         option=f" --system kafka{named}",
         library=library,
+        lacks=lacks,
+        shim=shim,
     )
 
 
@@ -255,6 +269,7 @@ def _built(
         log_dir=run_dir / LOGS,
         first_port=free_ports(port_count(shape.controllers, shape.brokers), rng),
         rng=rng,
+        shim=choice.shim,
     )
 
 
