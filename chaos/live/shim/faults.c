@@ -53,6 +53,8 @@ DECLARE_NEXT(pwrite64);
 DECLARE_NEXT(writev);
 DECLARE_NEXT(pwritev);
 DECLARE_NEXT(pwritev64);
+DECLARE_NEXT(pwritev2);
+DECLARE_NEXT(pwritev64v2);
 DECLARE_NEXT(ftruncate);
 DECLARE_NEXT(ftruncate64);
 DECLARE_NEXT(gettimeofday);
@@ -243,6 +245,22 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int many, off64_t at)
     if (before_write(fd, at, total(parts, many)))
         return -1;
     return NEXT(ssize_t (*)(int, const struct iovec *, int, off64_t), pwritev64)(fd, parts, many, at);
+}
+
+ssize_t pwritev2(int fd, const struct iovec *parts, int many, off_t at, int how)
+{
+    if (before_write(fd, at, total(parts, many)))
+        return -1;
+    return NEXT(ssize_t (*)(int, const struct iovec *, int, off_t, int), pwritev2)(
+        fd, parts, many, at, how);
+}
+
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int many, off64_t at, int how)
+{
+    if (before_write(fd, at, total(parts, many)))
+        return -1;
+    return NEXT(ssize_t (*)(int, const struct iovec *, int, off64_t, int), pwritev64v2)(
+        fd, parts, many, at, how);
 }
 
 int ftruncate(int fd, off_t size)
