@@ -287,6 +287,18 @@ class LinkDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PacketLoss:
+    """Lose loss_percent of the packets from source to destination, on the way to or from the proxy.
+    TCP sends them again, so nothing is lost but time."""
+
+    source: Target
+    destination: Target
+    loss_percent: int
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HealLinks:
     """Undo every link fault. Killed and paused nodes stay as they are."""
 
@@ -412,7 +424,7 @@ NodeFault = KillNode | RestartNode | PauseNode | ResumeNode | StopNode | WipeDis
 ConditionFault = FillDisk | SlowDisk | FailDisk | StepClock
 """Faults of the disk and the clock of a process that runs on (`chaos.live.conditions`)."""
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
-LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown
+LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown | PacketLoss
 LiveFault = NodeFault | ConditionFault | LinkFault | HealLinks | ElectPreferredLeaders
 """Faults that live runs support."""
 
@@ -459,6 +471,7 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "reset_peer": ResetPeer,
     "slow_close": SlowClose,
     "down": LinkDown,
+    "packet_loss": PacketLoss,
     "heal": HealLinks,
     "elect_leaders": ElectPreferredLeaders,
 }
@@ -523,6 +536,7 @@ def describe(fault: Fault) -> str:
             | ResetPeer()
             | SlowClose()
             | LinkDown()
+            | PacketLoss()
         ):
             arrow = "<->" if fault.both_ways else "->"
             ends = f"{fault.source.text()} {arrow} {fault.destination.text()}"

@@ -69,6 +69,8 @@ def bounds_of(key: str) -> tuple[int, int]:
     """The lowest and the highest value of a whole number among a fault's arguments."""
     if key == "toxicity":
         return 1, EVERY_CONNECTION
+    if key == "loss_percent":
+        return 1, 100
     if key in SIGNED:
         return -DURATION_MS_MAX, DURATION_MS_MAX
     return (

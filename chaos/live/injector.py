@@ -29,6 +29,7 @@ from kvorum.chaos.faults import (
     LinkDown,
     LinkFault,
     NetworkPartition,
+    PacketLoss,
     PauseNode,
     ResetPeer,
     RestartNode,
@@ -48,6 +49,7 @@ from kvorum.chaos.faults import (
 from kvorum.chaos.live.administration import away_from_preferred, elect_preferred
 from kvorum.chaos.live.conditions import ConditionKeeper
 from kvorum.chaos.live.links import Link, Stream
+from kvorum.chaos.live.packet_filter import PacketFilter
 from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
 from kvorum.chaos.live.wipe_rules import why_not_wipe
@@ -66,8 +68,8 @@ from kvorum.runtime.fault_board import Hits
 @dataclass(slots=True, kw_only=True)
 class Injected:
     """A fault in force. `undo` has the steps that reverse it, in order; `streams` are those with a
-    toxic of the fault; `hits` are the disk calls that a fault of disks has hit, by node, at its
-    end."""
+    toxic of the fault. At its end, `hits` are the disk calls that a fault of disks has hit, by
+    node, and `lost_packets` those that it has dropped."""
 
     fault_id: int
     name: str
@@ -76,6 +78,7 @@ class Injected:
     undo: list[Callable[[], None]] = field(default_factory=list)
     streams: tuple[tuple[Link, Stream], ...] = ()
     hits: dict[str, Hits] = field(default_factory=dict)
+    lost_packets: int | None = None
 
     @property
     def is_of_links(self) -> bool:
@@ -94,7 +97,9 @@ class Injector:
         history: HistoryWriter,
         view: Callable[[], ClusterView],
         rng: random.Random,
+        packets: PacketFilter | None = None,
     ) -> None:
+        self._packets = packets
         self._system = system
         self._toxiproxy = toxiproxy
         self._history = history
@@ -139,6 +144,7 @@ class Injector:
                 | ResetPeer()
                 | SlowClose()
                 | LinkDown()
+                | PacketLoss()
             ):
                 return self._strike_links(name, fault)
             case _:
@@ -156,6 +162,8 @@ class Injector:
         }
         if injected.hits:
             details["hits"] = {n: dataclasses.asdict(hits) for n, hits in injected.hits.items()}
+        if injected.lost_packets is not None:
+            details["lost_packets"] = injected.lost_packets
         self._history.append(process=NEMESIS, type=INFO, f=FAULT_END, details=details)
 
     def end_all(self) -> None:
@@ -277,7 +285,8 @@ class Injector:
         if not streams:
             ends = ", ".join(f"{a} -> {b}" for a, b in pairs)
             raise UnresolvableTarget(f"no link carries {ends}: {describe(fault)}")
-        if not isinstance(fault, LinkDown):
+        is_toxic = not isinstance(fault, LinkDown | PacketLoss)
+        if is_toxic:
             self._refuse_behind_a_partial_cut(streams)
         struck = (
             tuple(sorted({source for source, _ in pairs}))
@@ -285,7 +294,7 @@ class Injector:
             else tuple(sorted({node for pair in pairs for node in pair}))
         )
         injected = self._new(name, fault, struck)
-        injected.streams = () if isinstance(fault, LinkDown) else tuple(streams)
+        injected.streams = tuple(streams) if is_toxic else ()
         begun_ms = self._history.now_ms()
         try:
             self._apply(injected, fault, streams)
@@ -343,6 +352,9 @@ class Injector:
     def _apply(
         self, injected: Injected, fault: LinkFault, streams: Sequence[tuple[Link, Stream]]
     ) -> None:
+        if isinstance(fault, PacketLoss):
+            self._lose_packets(injected, fault, streams)
+            return
         toxiproxy = required(self._toxiproxy, "a cluster without a toxiproxy has no links")
         if isinstance(fault, LinkDown):
             for link in {link.name: link for link, _ in streams}.values():
@@ -362,6 +374,19 @@ class Injector:
             )
             injected.undo.append(_remove(toxiproxy, link, toxic.name))
             toxiproxy.add_toxic(link, toxic)
+
+    def _lose_packets(
+        self, injected: Injected, fault: PacketLoss, streams: Sequence[tuple[Link, Stream]]
+    ) -> None:
+        packets = required(self._packets, "a cluster without proxies of its own loses no packets")
+        name = f"fault_{injected.fault_id}"
+
+        def end() -> None:
+            injected.lost_packets = packets.lost(name)
+            packets.stop(name)
+
+        packets.lose(name, streams, loss_percent=fault.loss_percent)
+        injected.undo.append(end)
 
     def _new(self, name: str, fault: Fault, nodes: tuple[str, ...]) -> Injected:
         injected = Injected(fault_id=self._next_id, name=name, fault=fault, nodes=nodes)

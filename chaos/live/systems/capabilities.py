@@ -23,6 +23,7 @@ from kvorum.chaos.faults import (
     LimitData,
     LinkDown,
     NetworkPartition,
+    PacketLoss,
     PauseNode,
     ResetPeer,
     RestartNode,
@@ -44,14 +45,14 @@ _OF_PROCESSES = frozenset(
 )
 #: Whatever speaks the Kafka protocol has these.
 _OF_PROTOCOL = frozenset({Capability.ELECT_LEADERS})
-_OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS})
+OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS, Capability.PACKET_LOSS})
 #: A process with a fault board has these.
 OF_FAULT_BOARDS = frozenset(
     {Capability.FILL_DISK, Capability.SLOW_DISK, Capability.FAIL_DISK, Capability.CLOCK}
 )
 
 #: Of the back ends that start their own clusters; an attached cluster's follow from its file.
-_OF_OWN = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
+_OF_OWN = _OF_PROCESSES | OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
 KVORUM_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
 KAFKA_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
 _BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
@@ -135,6 +136,8 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return frozenset({Capability.ELECT_LEADERS})
         case NetworkPartition():
             return _of_ends(fault.target, fault.away_from)
+        case PacketLoss():
+            return _of_ends(fault.source, fault.destination) | {Capability.PACKET_LOSS}
         case (
             CutLink()
             | Latency()

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kvorum.chaos.live.links import LinkPlan
+from kvorum.chaos.live.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.processes import ProcessFailed, start_process, stop_process, wait_until
 from kvorum.chaos.live.systems.boards import FOLDER, NodeBoards
 from kvorum.chaos.live.systems.capabilities import KAFKA_CAPABILITIES, OF_FAULT_BOARDS
@@ -113,7 +114,8 @@ class KafkaSystem:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return KAFKA_CAPABILITIES if self._shim else KAFKA_CAPABILITIES - OF_FAULT_BOARDS
+        has = KAFKA_CAPABILITIES if self._shim else KAFKA_CAPABILITIES - OF_FAULT_BOARDS
+        return has if why_no_packet_loss() is None else has - {Capability.PACKET_LOSS}
 
     @property
     def killed(self) -> frozenset[str]:

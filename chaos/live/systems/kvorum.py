@@ -14,6 +14,7 @@ from pathlib import Path
 import grpc
 
 from kvorum.chaos.live.links import LinkPlan
+from kvorum.chaos.live.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.processes import (
     ProcessFailed,
     is_alive,
@@ -22,7 +23,7 @@ from kvorum.chaos.live.processes import (
     wait_until,
 )
 from kvorum.chaos.live.systems.boards import FOLDER, NodeBoards
-from kvorum.chaos.live.systems.capabilities import KVORUM_CAPABILITIES
+from kvorum.chaos.live.systems.capabilities import KVORUM_CAPABILITIES, OF_LINKS
 from kvorum.chaos.live.systems.protocol import (
     DEAD,
     RUNNING,
@@ -91,9 +92,10 @@ class KvorumSystem:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        if self.plan.links:
-            return KVORUM_CAPABILITIES
-        return KVORUM_CAPABILITIES - {Capability.LINKS, Capability.CLIENT_LINKS}
+        has = KVORUM_CAPABILITIES
+        if not self.plan.links:
+            return has - OF_LINKS
+        return has if why_no_packet_loss() is None else has - {Capability.PACKET_LOSS}
 
     @property
     def killed(self) -> frozenset[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kvorum.chaos.experiment.scenario import Configuration, Experiment
 from kvorum.chaos.live.links import link_count, plan_links
+from kvorum.chaos.live.packet_filter import PacketFilter, why_no_packet_loss
 from kvorum.chaos.live.processes import free_ports
 from kvorum.chaos.live.systems.attached import AttachedSystem, SharedToxiproxy, attached_plan
 from kvorum.chaos.live.systems.attached_file import AttachedFile, parse_attached_file
@@ -69,11 +70,13 @@ class SystemChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A running system, and the toxiproxy in front of it (None without proxies)."""
+    """A running system, and the toxiproxy in front of it (None without proxies). packets: loses
+    packets on the links of the run's own proxies; None without them."""
 
     system: System
     toxiproxy: Toxiproxy | None
     toxiproxy_version: str
+    packets: PacketFilter | None = None
 
 
 def choose_system(
@@ -94,8 +97,13 @@ def choose_system(
             f"--i-own-this-cluster goes with --system FILE.toml; {text!r} is started by the run"
         )
     if text == "kvorum":
+        lacks = _packet_loss_lacks()
         return SystemChoice(
-            name="kvorum", version=kvorum_version(), capabilities=KVORUM_CAPABILITIES, option=""
+            name="kvorum",
+            version=kvorum_version(),
+            capabilities=KVORUM_CAPABILITIES - lacks.keys(),
+            option="",
+            lacks=lacks,
         )
     if text == "kafka":
         return _choose_kafka(kafka_libs)
@@ -127,23 +135,27 @@ def _choose_kafka(kafka_libs: str | None) -> SystemChoice:
         raise ConfigError("the system kafka needs Linux: its proxies listen within 127.0.0.0/8")
     find_java()
     library = find_library(kafka_libs)
-    capabilities, shim = KAFKA_CAPABILITIES, None
-    lacks: dict[Capability, str] = {}
+    shim = None
+    lacks = _packet_loss_lacks()
     try:
         shim = shim_library()
     except NoShim as error:
-        capabilities -= OF_FAULT_BOARDS
-        lacks = dict.fromkeys(OF_FAULT_BOARDS, str(error))
+        lacks |= dict.fromkeys(OF_FAULT_BOARDS, str(error))
     named = f" --kafka-libs {shlex.quote(kafka_libs)}" if kafka_libs is not None else ""
     return SystemChoice(
         name="kafka",
         version=library_version(library),
-        capabilities=capabilities,
+        capabilities=KAFKA_CAPABILITIES - lacks.keys(),
         option=f" --system kafka{named}",
         library=library,
         lacks=lacks,
         shim=shim,
     )
+
+
+def _packet_loss_lacks() -> dict[Capability, str]:
+    reason = why_no_packet_loss()
+    return {} if reason is None else {Capability.PACKET_LOSS: reason}
 
 
 def refuse_what_cannot_be(experiment: Experiment, choice: SystemChoice) -> None:
@@ -228,7 +240,14 @@ def open_system(
         f"{choice.name} {choice.version}: {shape.controllers} controllers and {shape.brokers} "
         f"brokers ready in {took_s:.2f} s"
     )
-    return Opened(system=system, toxiproxy=server.api, toxiproxy_version=server.version)
+    packets = PacketFilter()
+    stack.callback(packets.close)
+    return Opened(
+        system=system,
+        toxiproxy=server.api,
+        toxiproxy_version=server.version,
+        packets=packets,
+    )
 
 
 def _attach(
