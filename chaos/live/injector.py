@@ -235,7 +235,9 @@ class Injector:
         begun_ms = self._history.now_ms()
 
         def end(node: str) -> None:
-            injected.hits[node] = self._conditions.end(node, fault, injected.fault_id)
+            hits = self._conditions.end(node, fault, injected.fault_id)
+            if not isinstance(fault, StepClock):
+                injected.hits[node] = hits
 
         try:
             for node in able:

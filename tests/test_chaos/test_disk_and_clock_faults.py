@@ -164,6 +164,7 @@ def test_a_fault_stands_on_the_boards_of_its_targets_until_it_ends(system, injec
     injector.end(injected)
     assert shown(system) == HEALTHY
     assert system.started == [] and system.boards.may_die == frozenset()
+    assert set(injected.hits) == (set() if fault is STEP else {"broker-101"})
 
 
 def test_faults_that_overlap_end_one_by_one(system, injector):
