@@ -262,7 +262,12 @@ class _Session:
 
         probes = Probes(system=system, watch=watch, load=loads.produce)
         injector = Injector(
-            system=system, toxiproxy=opened.toxiproxy, history=history, view=view, rng=self._rng
+            system=system,
+            toxiproxy=opened.toxiproxy,
+            packets=opened.packets,
+            history=history,
+            view=view,
+            rng=self._rng,
         )
         nemesis = Nemesis(
             injector=injector, probes=probes, progress=self._timed(history), check=check

@@ -14,19 +14,24 @@ from kvorum.chaos.faults import (
     Bandwidth,
     CutLink,
     ElectPreferredLeaders,
+    FailDisk,
     Fault,
+    FillDisk,
     HealLinks,
     KillNode,
     Latency,
     LimitData,
     LinkDown,
     NetworkPartition,
+    PacketLoss,
     PauseNode,
     ResetPeer,
     RestartNode,
     ResumeNode,
     Slice,
     SlowClose,
+    SlowDisk,
+    StepClock,
     StopNode,
     WipeDisk,
     describe,
@@ -40,11 +45,16 @@ _OF_PROCESSES = frozenset(
 )
 #: Whatever speaks the Kafka protocol has these.
 _OF_PROTOCOL = frozenset({Capability.ELECT_LEADERS})
-_OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS})
+OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS, Capability.PACKET_LOSS})
+#: A process with a fault board has these.
+OF_FAULT_BOARDS = frozenset(
+    {Capability.FILL_DISK, Capability.SLOW_DISK, Capability.FAIL_DISK, Capability.CLOCK}
+)
 
 #: Of the back ends that start their own clusters; an attached cluster's follow from its file.
-KVORUM_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
-KAFKA_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
+_OF_OWN = _OF_PROCESSES | OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
+KVORUM_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
+KAFKA_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
 _BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
     "kvorum": KVORUM_CAPABILITIES,
     "kafka": KAFKA_CAPABILITIES,
@@ -71,6 +81,11 @@ class HasCapabilities(Protocol):
     @property
     def capabilities(self) -> frozenset[Capability]: ...
 
+    @property
+    def lacks(self) -> Mapping[Capability, str]:
+        """The reason why this machine denies it a capability that the system has elsewhere."""
+        ...
+
 
 def missing_capabilities(steps: Iterable[Step], system: HasCapabilities) -> list[str]:
     """One sentence for each fault that the system cannot carry out; empty if it can do all.
@@ -85,7 +100,7 @@ def missing_capabilities(steps: Iterable[Step], system: HasCapabilities) -> list
         for capability in sorted(needs_of(step.fault), key=lambda needed: needed.name):
             if capability not in system.capabilities:
                 text = f"{describe(step.fault)!r} needs {capability.value}"
-                problems.setdefault(text, f"{text}, {_who_can(capability, system.name)}")
+                problems.setdefault(text, f"{text}, {_why_not(capability, system)}")
     return list(problems.values())
 
 
@@ -106,12 +121,23 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return frozenset({Capability.RESTART})
         case PauseNode() | ResumeNode():
             return frozenset({Capability.PAUSE})
+        case FillDisk():
+            # A node that dies of its disk is started again at the fault's end.
+            return frozenset({Capability.FILL_DISK, Capability.RESTART})
+        case FailDisk():
+            return frozenset({Capability.FAIL_DISK, Capability.RESTART})
+        case SlowDisk():
+            return frozenset({Capability.SLOW_DISK})
+        case StepClock():
+            return frozenset({Capability.CLOCK})
         case HealLinks():
             return frozenset()
         case ElectPreferredLeaders():
             return frozenset({Capability.ELECT_LEADERS})
         case NetworkPartition():
             return _of_ends(fault.target, fault.away_from)
+        case PacketLoss():
+            return _of_ends(fault.source, fault.destination) | {Capability.PACKET_LOSS}
         case (
             CutLink()
             | Latency()
@@ -130,6 +156,13 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
 def _of_ends(*ends: Target) -> frozenset[Capability]:
     is_of_clients = any(end.kind is TargetKind.CLIENTS for end in ends)
     return frozenset({Capability.CLIENT_LINKS if is_of_clients else Capability.LINKS})
+
+
+def _why_not(capability: Capability, system: HasCapabilities) -> str:
+    reason = system.lacks.get(capability)
+    if reason is not None:
+        return f"which the system {system.name} does not have here: {reason}"
+    return _who_can(capability, system.name)
 
 
 def _who_can(capability: Capability, name: str) -> str:
