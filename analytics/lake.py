@@ -104,7 +104,7 @@ def _read(spark: SparkSession, files: Files, name: str) -> DataFrame | None:
     path = files.at(place)
     schema = SCHEMAS[name]
     try:
-        written = spark.read.option("mergeSchema", "true").parquet(path).schema
+        written = spark.read.option("mergeSchema", "true").parquet(path)
     except AnalysisException as error:
         if "UNABLE_TO_INFER_SCHEMA" in str(error):
             return None
@@ -113,10 +113,19 @@ def _read(spark: SparkSession, files: Files, name: str) -> DataFrame | None:
         if "CANNOT_MERGE_SCHEMAS" in str(error):
             _refuse_foreign(spark, files, place, schema)
         raise UnreadableLake(_sentence(path, error)) from error
-    problem = _difference(written, schema)
+    problem = _difference(written.schema, schema)
     if problem is not None:
         raise UnreadableLake(f"{path}: {problem}")
-    return spark.read.schema(schema).parquet(path)
+    has = set(written.columns)
+    # Not read again under the schema: that would list every folder of the table once more.
+    return written.select(
+        *(
+            F.col(item.name)
+            if item.name in has
+            else F.lit(None).cast(item.dataType).alias(item.name)
+            for item in schema.fields
+        )
+    )
 
 
 def _refuse_foreign(spark: SparkSession, files: Files, place: str, schema: StructType) -> None:

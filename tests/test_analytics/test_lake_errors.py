@@ -96,6 +96,14 @@ def test_an_unreadable_lake_is_one_sentence(spark, lake, damage: Callable[..., s
     assert words in str(error.value) and len(str(error.value).splitlines()) == 1
 
 
+def test_a_column_that_a_file_lacks_reads_as_null(spark, lake):
+    for run_id in ("a", "b"):
+        path = first(lake, "faults", run_id)
+        pq.write_table(pq.ParquetFile(path).read().drop_columns("struck_ms"), path)
+    rows = open_lake(spark, lake.root).tables["faults"].collect()
+    assert rows and all(row.struck_ms is None and row.begin_ms is not None for row in rows)
+
+
 def copied_part(lake) -> str:
     path = first(lake, "history")
     shutil.copy(path, path.with_name("part-00001.parquet"))
