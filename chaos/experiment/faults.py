@@ -14,7 +14,9 @@ from kvorum.chaos.faults import EVERY_CONNECTION, LIVE_FAULTS, SIMULATED_FAULTS,
 from kvorum.chaos.targets import Target, parse_target
 
 #: Arguments that must be at least 1.
-_POSITIVE = frozenset({"kilobytes_per_second", "slice_bytes", "limit_bytes", "duration_ms"})
+_POSITIVE = frozenset(
+    {"kilobytes_per_second", "slice_bytes", "limit_bytes", "duration_ms", "throttle"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +91,24 @@ def _convert(key: str, value: object, hint: object) -> object:
         return value
     if value is None and isinstance(hint, types.UnionType):
         return None
+    if hint is str:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{key} must be a text, got {value!r}")
+        return value
+    if typing.get_origin(hint) is tuple:
+        return _convert_list(key, value, typing.get_args(hint)[0])
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{key} must be a whole number, got {value!r}")
     low, high = bounds_of(key)
     if not low <= value <= high:
         raise ValueError(f"{key} must lie between {low} and {high}, got {value}")
     return value
+
+
+def _convert_list(key: str, value: object, hint: object) -> tuple[object, ...]:
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"{key} must be a list of at least one, got {value!r}")
+    items = tuple(_convert(key, item, hint) for item in value)
+    if len(set(items)) < len(items):
+        raise ValueError(f"{key} names one of them twice: {value!r}")
+    return items

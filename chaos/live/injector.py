@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
 from kvorum.chaos.faults import (
     EVERY_CONNECTION,
+    AddVoter,
     Bandwidth,
     CutLink,
     ElectPreferredLeaders,
@@ -26,7 +27,10 @@ from kvorum.chaos.faults import (
     LinkDown,
     LinkFault,
     NetworkPartition,
+    OperatorFault,
     PauseNode,
+    Reassign,
+    RemoveVoter,
     ResetPeer,
     RestartNode,
     ResumeNode,
@@ -40,7 +44,7 @@ from kvorum.chaos.faults import (
     fault_name,
     toxicity_of,
 )
-from kvorum.chaos.live.administration import away_from_preferred, elect_preferred
+from kvorum.chaos.live.administration import request_of
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
@@ -59,7 +63,8 @@ from kvorum.runtime.errors import KvorumError, required
 @dataclass(slots=True, kw_only=True)
 class Injected:
     """A fault in force. `undo` has the steps that reverse it, in order; `streams` are those with a
-    toxic of the fault."""
+    toxic of the fault. `is_over` tells whether a fault that can end by itself has; `outcome` goes
+    to the history with its end."""
 
     fault_id: int
     name: str
@@ -67,10 +72,12 @@ class Injected:
     nodes: tuple[str, ...]
     undo: list[Callable[[], None]] = field(default_factory=list)
     streams: tuple[tuple[Link, Stream], ...] = ()
+    is_over: Callable[[], bool] | None = None
+    outcome: dict[str, object] = field(default_factory=dict)
 
     @property
     def is_of_links(self) -> bool:
-        return not isinstance(self.fault, KillNode | PauseNode | StopNode | WipeDisk)
+        return not isinstance(self.fault, KillNode | PauseNode | StopNode | WipeDisk | Reassign)
 
 
 class Injector:
@@ -109,8 +116,8 @@ class Injector:
             case HealLinks():
                 self._end_all(lambda injected: injected.is_of_links)
                 return None
-            case ElectPreferredLeaders():
-                return self._elect_preferred(name, fault)
+            case ElectPreferredLeaders() | AddVoter() | RemoveVoter() | Reassign():
+                return self._request(name, fault)
             case RestartNode() | ResumeNode():
                 self._reverse(fault)
                 return None
@@ -141,7 +148,11 @@ class Injector:
             process=NEMESIS,
             type=INFO,
             f=FAULT_END,
-            details={"id": injected.fault_id, "fault": fault_name(injected.fault)},
+            details={
+                "id": injected.fault_id,
+                "fault": fault_name(injected.fault),
+                **injected.outcome,
+            },
         )
 
     def end_all(self) -> None:
@@ -151,7 +162,8 @@ class Injector:
             self._toxiproxy.reset()
 
     def _end_all(self, chosen: Callable[[Injected], bool]) -> None:
-        for injected in self.active():
+        # Requests last: the nodes that other faults took down must answer their cancellation.
+        for injected in sorted(self.active(), key=lambda one: one.is_over is not None):
             if chosen(injected):
                 self.end(injected)
 
@@ -203,23 +215,22 @@ class Injector:
             self._wiped.add(node)
             self._system.wipe(node)
 
-    def _elect_preferred(self, name: str, fault: ElectPreferredLeaders) -> Injected:
+    def _request(self, name: str, fault: OperatorFault) -> Injected:
         view = self._view()
-        moving = away_from_preferred(view)
-        if not moving:
-            raise UnresolvableTarget(
-                "every partition is led by its preferred replica, or has it out of the ISR"
-            )
-        losing = sorted({str(partition.leader) for partition in moving.values()})
-        injected = self._new(name, fault, tuple(losing))
+        request = request_of(fault, self._system, view, self._rng)
+        injected = self._new(name, fault, request.nodes)
+        injected.is_over, injected.outcome = request.is_over, request.outcome
+        if request.finish is not None:
+            injected.undo.append(request.finish)
         begun_ms = self._history.now_ms()
         try:
-            elect_preferred(self._system.bootstrap(), list(moving))
+            request.send()
         except BaseException:
             self._take_back(injected)
             raise
         self._begin(injected, view, begun_ms, links=())
-        self.end(injected)
+        if request.is_over is None:
+            self.end(injected)
         return injected
 
     def _strike_links(self, name: str, fault: LinkFault) -> Injected:

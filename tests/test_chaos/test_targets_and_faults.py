@@ -149,7 +149,7 @@ def test_every_fault_describes_itself():
     }  # fmt: skip
     for name, kind in LIVE_FAULTS.items():
         wanted = {key: some[key] for key in some if key in kind.__dataclass_fields__}
-        wanted |= {"duration_ms": 1} if name in ("stop", "wipe") else {}
+        wanted |= {"duration_ms": 1} if name in ("stop", "wipe", "reassign") else {}
         fault = build_fault(name, wanted)
         assert not isinstance(fault, list), fault
         assert describe(fault).startswith(name)

@@ -21,11 +21,13 @@ def lost_write(partition: PartitionEvidence, board: Board) -> None:
     If the final read stopped early, the check `unread` covers the records from there on. Without a
     final read the polls of all consumers take its place, up to the highest offset polled. Of a
     compacted topic only the newest acknowledged record of a key must stay, until a newer one is
-    there.
+    there. A record that was acknowledged without an offset must be in a complete final read.
     """
     found = board[catalogue.LOST_WRITE]
     offsets, values = partition.acked_offsets, partition.acked_values
-    due = (offsets >= 0) & (offsets < partition.read_to)
+    due = offsets < partition.read_to
+    if partition.final_read is None or not partition.final_read.is_complete:
+        due &= offsets >= 0
     if partition.is_trimmed and partition.final_read is not None:
         due &= offsets >= partition.final_read.start_offset
     if partition.is_compacted:
@@ -36,13 +38,17 @@ def lost_write(partition: PartitionEvidence, board: Board) -> None:
         missing,
         len(missing),
         lambda at: found.add(
-            f"value {values[at]} was acknowledged at offset {offsets[at]} and is gone",
+            f"value {values[at]} was acknowledged {_at(int(offsets[at]))} and is gone",
             topic=partition.topic,
             partition=partition.number,
             value=int(values[at]),
-            offset=int(offsets[at]),
+            offset=int(offsets[at]) if offsets[at] >= 0 else None,
         ),
     )
+
+
+def _at(offset: int) -> str:
+    return f"at offset {offset}" if offset >= 0 else "without an offset"
 
 
 def _is_newest_of_its_key(partition: PartitionEvidence) -> Bools:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kvorum.chaos.experiment.steps import Action, Step
 from kvorum.chaos.faults import (
+    AddVoter,
     Bandwidth,
     CutLink,
     ElectPreferredLeaders,
@@ -22,6 +23,8 @@ from kvorum.chaos.faults import (
     LinkDown,
     NetworkPartition,
     PauseNode,
+    Reassign,
+    RemoveVoter,
     ResetPeer,
     RestartNode,
     ResumeNode,
@@ -39,12 +42,13 @@ _OF_PROCESSES = frozenset(
     {Capability.KILL, Capability.PAUSE, Capability.STOP, Capability.RESTART, Capability.WIPE}
 )
 #: Whatever speaks the Kafka protocol has these.
-_OF_PROTOCOL = frozenset({Capability.ELECT_LEADERS})
+_OF_PROTOCOL = frozenset({Capability.ELECT_LEADERS, Capability.REASSIGN})
 _OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS})
 
 #: Of the back ends that start their own clusters; an attached cluster's follow from its file.
-KVORUM_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
-KAFKA_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
+_OF_OWN_CLUSTERS = frozenset({Capability.CHANGE_VOTERS, Capability.METADATA_EXPORT})
+KVORUM_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | _OF_OWN_CLUSTERS
+KAFKA_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | _OF_OWN_CLUSTERS
 _BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
     "kvorum": KVORUM_CAPABILITIES,
     "kafka": KAFKA_CAPABILITIES,
@@ -110,6 +114,10 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return frozenset()
         case ElectPreferredLeaders():
             return frozenset({Capability.ELECT_LEADERS})
+        case AddVoter() | RemoveVoter():
+            return frozenset({Capability.CHANGE_VOTERS})
+        case Reassign():
+            return frozenset({Capability.REASSIGN})
         case NetworkPartition():
             return _of_ends(fault.target, fault.away_from)
         case (

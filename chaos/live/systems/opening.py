@@ -151,6 +151,10 @@ def _misfits(configuration: Configuration, file: AttachedFile) -> list[str]:
         "it from the experiment"
         for key, _ in configuration.settings
     ]
+    if configuration.voters:
+        problems.append(
+            "voters cannot be given to a cluster that runs already; remove it from the experiment"
+        )
     copies = configuration.topic.replication_factor
     if copies > len(file.brokers):
         problems.append(
