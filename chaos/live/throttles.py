@@ -11,7 +11,7 @@ from typing import Any
 
 from kvorum.chaos.live.systems.protocol import RUNNING, Node, NotObservable, System
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 2.0
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 

@@ -37,7 +37,7 @@ title: one of each
 configuration:
   workload: {records_per_second: 300, topic_creations_per_second: 2}
   warm_up_ms: 1000
-  cool_down_ms: 1000
+  cool_down_ms: 300
 steady-state-hypothesis:
   title: whole
   probes:
@@ -49,9 +49,9 @@ method:
   - {type: action, name: cut, provider: {type: kvorum, func: cut, arguments: {
        source: active-controller, destination: standby-controller, duration_ms: 1000}}}
   - {type: action, name: kill-leader, provider: {type: kvorum, func: kill, arguments: {
-       target: "leader:orders/0", duration_ms: 1500}}, pauses: {after: 1}}
+       target: "leader:orders/0", duration_ms: 1000}}, pauses: {after: 0.5}}
   - {type: action, name: kill-controller, provider: {type: kvorum, func: kill, arguments: {
-       target: active-controller, duration_ms: 1500}}, pauses: {after: 1}}
+       target: active-controller, duration_ms: 1000}}, pauses: {after: 0.5}}
 """
 
 
