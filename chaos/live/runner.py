@@ -261,6 +261,8 @@ class _Session:
     def _run(self, stack: ExitStack) -> None:
         history = stack.enter_context(self._open_history())
         opened = self._start_system(stack)
+        if opened.server is not None:
+            stack.enter_context(opened.server.explaining())
         system = opened.system
         bootstrap = system.bootstrap()
         self._topic_name = system.topic_prefix + self._topic.name
@@ -279,6 +281,8 @@ class _Session:
         stack.callback(observer.stop, timeout_ms=_THREAD_TIMEOUT_MS)
 
         def check() -> None:
+            if opened.server is not None:
+                opened.server.check()
             loads.check()
             if observer.failure is not None:
                 raise KvorumError(f"the observer ended early: {observer.failure}")

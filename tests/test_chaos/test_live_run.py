@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,7 @@ from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.cli.common import EXIT_VERDICT_FAILED
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
 
@@ -135,30 +139,91 @@ def test_clients_never_leave_the_proxies_after_bootstrap(tmp_path):
     assert not is_anything_left(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_interrupted_run_leaves_nothing_running(tmp_path, number):
-    experiment = tmp_path / "long.yaml"
-    experiment.write_text(EXPERIMENT.replace("warm_up_ms: 1000", "warm_up_ms: 60000"))
-    # A shell without job control starts what is in its background with SIGINT ignored.
-    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from kvorum.chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
+IN_FORCE = (
+    EXPERIMENT.partition("method:")[0].replace("warm_up_ms: 1000", "warm_up_ms: 0")
+    + """\
+method:
+  - cut: {source: standby-controller, destination: active-controller, duration_ms: 60000}
+    background: true
+  - kill: {target: "leader:orders/0", duration_ms: 60000}
+"""
+)
+
+
+@contextlib.contextmanager
+def run_under_faults(folder: Path, code: str) -> Iterator[subprocess.Popen[str]]:
+    """A runner in a process of its own, once a cut and a kill are in force. Its folder is `run`."""
+    experiment = folder / "long.yaml"
+    experiment.write_text(IN_FORCE)
     # The data folder's path must be the run's own, see is_anything_left.
-    run_dir = tmp_path / "run"
+    run_dir = folder / "run"
     runner = subprocess.Popen(
         [sys.executable, "-c", code, str(experiment), str(run_dir)],
         cwd=ROOT,
-        stderr=subprocess.DEVNULL,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
+    history = run_dir / "history.jsonl"
+
+    def is_struck() -> bool:
+        assert runner.poll() is None, runner.communicate()
+        return history.exists() and history.read_text().count(f'"{FAULT_BEGIN}"') == 2
+
     try:
-        history = run_dir / "history.jsonl"
-        eventually(lambda: history.exists() and history.stat().st_size > 0, "the load runs")
-        runner.send_signal(number)
-        assert runner.wait(60) != 0
+        eventually(is_struck, "both faults are in force")
+        yield runner
     finally:
         runner.kill()
-        runner.wait()
+        runner.communicate()
+
+
+# A shell without job control starts what is in its background with SIGINT ignored.
+RUN = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+RUN_FUNCTION = RUN + (
+    "from kvorum.chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
+)
+RUN_COMMAND = RUN + (
+    "from kvorum.__main__ import main; "
+    "sys.argv = ['kvorum', 'chaos', 'run', sys.argv[1], '--out', sys.argv[2]]; main()"
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_interrupted_under_faults_leaves_nothing_running(tmp_path, number):
+    run_dir = tmp_path / "run"
+    with run_under_faults(tmp_path, RUN_FUNCTION) as runner:
+        runner.send_signal(number)
+        assert runner.wait(60) != 0
     assert not is_anything_left(run_dir)
     assert json.loads((run_dir / "run.json").read_text())["error"] is not None
+
+
+def test_a_toxiproxy_that_dies_breaks_the_run_off_and_is_not_held_against_the_cluster(tmp_path):
+    run_dir = tmp_path / "run"
+    with run_under_faults(tmp_path, RUN_COMMAND) as runner:
+        os.kill(toxiproxy_of(run_dir), signal.SIGKILL)
+        said, complaint = runner.communicate(timeout=60)
+        assert runner.returncode == EXIT_VERDICT_FAILED
+    assert "verdict: inconclusive" in said
+    last = complaint.strip().splitlines()[-1]
+    assert "the run ended early: ProcessFailed: toxiproxy ended with -9 in the middle" in last
+    assert not is_anything_left(run_dir)
+    report = json.loads((run_dir / "report.json").read_text())
+    assert report["verdict"] == "inconclusive" and len(report["reasons"]) == 1
+
+
+def toxiproxy_of(run_dir: Path) -> int:
+    """The process id of the run's toxiproxy: the listener of its nodes' own proxies."""
+    log_file = run_dir / "logs" / "toxiproxy.log"
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_server = b"toxiproxy-server" in (folder / "cmdline").read_bytes()
+            if is_server and (folder / "fd" / "1").resolve() == log_file:
+                return int(folder.name)
+        except OSError:
+            continue
+    raise AssertionError(f"no toxiproxy writes to {log_file}")
 
 
 def test_runner_killed_outright_takes_its_processes_along(tmp_path):

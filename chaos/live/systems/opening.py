@@ -64,11 +64,13 @@ class SystemChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A running system, and the toxiproxy in front of it (None without proxies)."""
+    """A running system, and the toxiproxy in front of it (None without proxies). server: the
+    process, if the run has started it."""
 
     system: System
     toxiproxy: Toxiproxy | None
     toxiproxy_version: str
+    server: ToxiproxyServer | None = None
 
 
 def choose_system(
@@ -218,7 +220,9 @@ def open_system(
         f"{choice.name} {choice.version}: {shape.controllers} controllers and {shape.brokers} "
         f"brokers ready in {took_s:.2f} s"
     )
-    return Opened(system=system, toxiproxy=server.api, toxiproxy_version=server.version)
+    return Opened(
+        system=system, toxiproxy=server.api, toxiproxy_version=server.version, server=server
+    )
 
 
 def _attach(
