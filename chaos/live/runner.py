@@ -272,7 +272,7 @@ class _Session:
         if self._warm is not None:
             self._warm.note_compacted(loads.compacted_topics)
         loads.create_topics()
-        watch = self._watch_topic(bootstrap)
+        watch = self._watch_topic(bootstrap, stack)
         stack.callback(loads.abandon)
         loads.start()
         self._progress(_load_text(configuration))
@@ -350,9 +350,10 @@ class _Session:
         self._record["versions"] = _versions(self._choice, opened.toxiproxy_version)
         return opened
 
-    def _watch_topic(self, bootstrap: str) -> TopicWatch:
+    def _watch_topic(self, bootstrap: str, stack: ExitStack) -> TopicWatch:
         """Return when every partition of the topic is led and replicated."""
         watch = TopicWatch(bootstrap=bootstrap, topic=self._topic_name)
+        stack.callback(watch.close)
         wait_until(
             lambda: _is_whole(_state_or_none(watch), self._topic.partitions),
             timeout_ms=self._configuration.start_timeout_ms,
