@@ -1,1 +1,4 @@
-"""The Spark job over exported metadata and histories; reads files, imports no other package."""
+"""Spark: the job over exported metadata and histories, and topics as a source (`kafka_source`).
+
+Imports no other package of Kvorum.
+"""

@@ -1,249 +1,315 @@
-"""The Spark job: `python -m kvorum.analytics.job --input DIR [DIR...] --output OUT [--master
-local[2]]`.
+"""The Spark job: `python -m kvorum.analytics.job --lake URI --output URI [--master local[2]]`.
 
-Each input folder is one run or one metadata export (see schemas.py for the files). Tables go to
-OUT/tables as Parquet and CSV, plots to OUT/plots, a summary to OUT/summary.json. A table without
-input, and a folder without files for the job (an interrupted run), are left out and named in the
-summary. Under spark-submit or another master, every executor must be able to read the folders; the
-driver writes CSV, plots and summary.
+A lake is what `kvorum lake add` makes (see schemas.py for its tables). Tables go to OUTPUT/tables
+as Parquet and CSV, plots to OUTPUT/plots, a page over all runs to OUTPUT/index.html, a summary to
+OUTPUT/summary.json. A table without input, and a run that does not count, are left out and named in
+the summary. Lake and output may be on any file system that Hadoop's client knows.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 try:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import functions as F
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
 except ModuleNotFoundError:
     if __name__ != "__main__":
         raise
     sys.exit("the Spark job needs pyspark: pip install 'kvorum[spark]'")
 
-from kvorum.analytics import failover, metadata
-from kvorum.analytics.exports import UnreadableExport, check_exports
+from kvorum.analytics.catalogue import CATALOGUE
+from kvorum.analytics.files import Files
+from kvorum.analytics.lake import Lake, UnreadableLake, open_lake
+from kvorum.analytics.output import Tables
+from kvorum.analytics.page import page
 from kvorum.analytics.plots import draw_all
-from kvorum.analytics.schemas import SCHEMAS, find_inputs
+from kvorum.analytics.session import has_java, is_small, open_session
+from kvorum.analytics.tables import failover, history, metadata, quorum
+from kvorum.analytics.tables.compare import (
+    Side,
+    duels,
+    latest_sides,
+    regressions,
+    side,
+)
 
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 2
+EXIT_USAGE = 2
+EXIT_REGRESSION = 6
 
-#: Rows of one table that are collected at the driver for CSV, plots and summary.
-ROWS_COLLECTED_MAX = 200_000
-_SHUFFLE_PARTITIONS = 4
+_REGRESSION_TYPES = {
+    "experiment": "string", "system": "string", "figure": "string", "baseline": "string",
+    "candidate": "string", "baseline_samples": "int64", "candidate_samples": "int64",
+    "baseline_p50": "double", "candidate_p50": "double", "ratio": "double", "ratio_low": "double",
+    "ratio_high": "double", "is_regression": "bool",
+}  # fmt: skip
+_DUEL_TYPES = {
+    "system": "string", "run_id": "string", "verdict": "string", "acknowledged": "int64",
+    "p50_ms": "double", "p99_ms": "double", "longest_silence_ms": "double",
+    "unavailable_ms": "double",
+}  # fmt: skip
 
-_Inputs = Mapping[str, DataFrame]
-_TABLES: Mapping[str, tuple[tuple[str, ...], Callable[[_Inputs], DataFrame]]] = {
-    "outcomes_by_run": (("history",), lambda data: failover.outcomes_by_run(data["history"])),
-    "failover_by_fault": (
-        ("recoveries",),
-        lambda data: failover.failover_by_fault(data["recoveries"]),
-    ),
-    "failover_by_run": (("recoveries",), lambda data: failover.regressions(data["recoveries"])),
-    "unavailability": (("history",), lambda data: failover.unavailability(data["history"])),
-    "isr_churn": (("metadata_records",), lambda data: metadata.isr_churn(data["metadata_records"])),
-    "leader_skew": (
-        ("partitions", "brokers"),
-        lambda data: metadata.leader_skew(data["partitions"], data["brokers"]),
-    ),
-    "rack_loss": (
-        ("partitions", "brokers"),
-        lambda data: metadata.rack_loss(data["partitions"], data["brokers"]),
-    ),
-    "record_mix": (
-        ("metadata_records",),
-        lambda data: metadata.record_mix(data["metadata_records"]),
-    ),
-    "metadata_growth": (
-        ("metadata_records",),
-        lambda data: metadata.metadata_growth(data["metadata_records"]),
-    ),
-    "fencing_causes": (
-        ("metadata_records", "faults"),
-        lambda data: metadata.fencing_causes(data["metadata_records"], data["faults"]),
-    ),
-}
+Say = Callable[[str], None]
 
 
 def run_job(
-    inputs: Sequence[str],
-    output: str,
+    lake_uri: str,
+    output_uri: str,
     *,
     master: str | None = "local[2]",
     driver_memory: str = "1g",
+    run_ids: Sequence[str] = (),
+    sides: tuple[Side, Side] | None = None,
+    ratio_max: float = 1.2,
+    say: Say = lambda _: None,
 ) -> dict[str, Any]:
-    """Compute every table that the inputs allow. Returns the content of summary.json.
+    """Compute every table that the lake allows. Returns the content of summary.json.
 
-    master: None leaves the choice to spark-submit. Raises FileNotFoundError if an input folder does
-    not exist or no folder has a known file, UnreadableExport for an export with another schema.
+    master: None leaves the choice to spark-submit. run_ids: only these runs. sides: the two that
+    the table regressions compares; None for the newest two. Raises UnreadableLake.
     """
-    absent = [folder for folder in inputs if not Path(folder).is_dir()]
-    if absent:
-        raise FileNotFoundError(f"no such folder: {', '.join(absent)}")
-    check_exports(list(inputs))
-    found, left_out = find_inputs(list(inputs))
-    if not any(found.values()):
-        names = ", ".join(f"{name}.parquet" for name in SCHEMAS)
-        raise FileNotFoundError(f"none of {names} in {', '.join(inputs)}")
     scratch = tempfile.mkdtemp(prefix="kvorum-spark-")
-    spark = _session(master, driver_memory, scratch)
+    spark = open_session(master, driver_memory, scratch, is_short=is_small(lake_uri))
     try:
-        return _compute(spark, found, left_out, Path(output))
+        lake = open_lake(spark, lake_uri, run_ids=run_ids)
+        say(f"{len(lake.runs)} runs; left out: {len(lake.left_out)}")
+        return analyse(lake, Files(spark, output_uri), sides=sides, ratio_max=ratio_max, say=say)
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _session(master: str | None, driver_memory: str, scratch: str) -> SparkSession:
-    # Without this, executors look for a python3, which may differ from the driver's.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master is not None and master.startswith("local"):
-        # Without this, Spark looks up the host's name, which may be slow or lead to another
-        # interface.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName("kvorum-analytics")
-    if master is not None:
-        builder = builder.master(master)
-        if master.startswith("local"):
-            builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-            builder = builder.config("spark.driver.host", "127.0.0.1")
-            builder = builder.config("spark.driver.memory", driver_memory)
-            builder = builder.config("spark.local.dir", scratch)
-    builder = builder.config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.log.level", "ERROR")
-    builder = builder.config("spark.sql.shuffle.partitions", str(_SHUFFLE_PARTITIONS))
-    builder = builder.config("spark.sql.session.timeZone", "UTC")
-    builder = builder.config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
-    spark: SparkSession = builder.getOrCreate()
-    return spark
-
-
-def _compute(
-    spark: SparkSession,
-    found: Mapping[str, Mapping[str, str]],
-    left_out: Mapping[str, str],
-    output: Path,
+def analyse(
+    lake: Lake,
+    output: Files,
+    *,
+    sides: tuple[Side, Side] | None = None,
+    ratio_max: float = 1.2,
+    say: Say = lambda _: None,
 ) -> dict[str, Any]:
-    data = {name: _read(spark, name, runs) for name, runs in found.items() if runs}
-    if "history" in data and "faults" in data:
-        # Cache the recoveries: two tables need them, and they are the most expensive step.
-        data["recoveries"] = failover.recoveries(data["history"], data["faults"]).cache()
-    tables: dict[str, list[dict[str, Any]]] = {}
-    skipped = dict(left_out)
-    for name, (needed, build) in _TABLES.items():
-        missing = [need for need in needed if need not in data]
-        if missing:
-            skipped[name] = f"no input: {', '.join(missing)}"
-            continue
-        tables[name] = _write(build(data), name, output / "tables")
-    plots = draw_all(tables, output / "plots")
-    summary = _summary(found, tables, skipped, plots)
-    (output / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+    """`run_job` in a session that is open."""
+    tables = Tables(output, say)
+    faults = _compute(lake, tables)
+    _compare(lake, tables, sides or latest_sides(lake.runs), ratio_max)
+    return _finish(lake, tables, output, faults)
+
+
+def _compute(lake: Lake, tables: Tables) -> list[Mapping[str, Any]]:
+    """Write the tables that Spark computes; returns the rows of `faults`, for the plots."""
+    data = lake.tables
+
+    def wanted(*names: str) -> bool:
+        is_whole = True
+        for name in names:
+            missing = [need for need in CATALOGUE[name].needs if need not in data]
+            if missing:
+                tables.skip(name, f"no input: {', '.join(missing)}")
+                is_whole = False
+        return is_whole
+
+    if wanted("outcomes", "silences", "unavailability"):
+        _compute_history(data, tables, wanted)
+    if wanted("isr_churn"):
+        tables.write("isr_churn", metadata.isr_churn(data["milestones"]))
+    if wanted("broker_skew", "rack_skew", "what_if"):
+        skewed = metadata.broker_skew(data["partitions"], data["brokers"])
+        tables.write("broker_skew", skewed)
+        tables.write("rack_skew", metadata.rack_skew(skewed))
+        losses = metadata.what_if(
+            data["partitions"], data["brokers"], data.get("controllers"), data.get("configs")
+        )
+        tables.write("what_if", losses)
+    if wanted("record_mix", "metadata_growth"):
+        tables.write("record_mix", metadata.record_mix(data["metadata_records"]))
+        tables.write("metadata_growth", metadata.metadata_growth(data["metadata_records"]))
+    if wanted("fencing_causes"):
+        tables.write("fencing_causes", quorum.fencing_causes(data["milestones"], data["faults"]))
+    if wanted("voter_lag"):
+        tables.write("voter_lag", quorum.voter_lag(data["voters"]))
+    if "faults" not in data:
+        return []
+    return [row.asDict() for row in data["faults"].orderBy("run_id", "fault_id").collect()]
+
+
+def _compute_history(
+    data: Mapping[str, DataFrame], tables: Tables, wanted: Callable[..., bool]
+) -> None:
+    sent = history.operations(data["history"])
+    # Two small reductions, from which the other tables are made: they are kept, not made again.
+    sliced = history.slices(sent).persist()
+    counted = history.latencies(sent).persist()
+    tables.write("outcomes", history.outcomes(sliced, counted, data["runs"]))
+    gaps = history.gaps(sliced).persist()
+    silences = history.silences(gaps)
+    tables.write("silences", silences)
+    tables.write("unavailability", history.unavailability(sliced, gaps))
+    if wanted("latency_by_fault"):
+        tables.write(
+            "latency_by_fault", history.latency_by_fault(counted, data["faults"], data["runs"])
+        )
+    if wanted("recoveries", "failover_by_fault"):
+        recovered = failover.recoveries(
+            data["faults"], silences, data["milestones"], data["runs"]
+        ).persist()
+        tables.write("recoveries", recovered)
+        tables.write("failover_by_fault", failover.failover_by_fault(recovered))
+        recovered.unpersist()
+    for kept in (gaps, counted, sliced):
+        kept.unpersist()
+
+
+def _compare(lake: Lake, tables: Tables, sides: tuple[Side, Side] | None, ratio_max: float) -> None:
+    if "outcomes" not in tables.rows:
+        tables.skip("regressions", "no input: history")
+        tables.skip("duels", "no input: history")
+        return
+    found = duels(lake.runs, tables.rows["outcomes"], tables.rows["unavailability"])
+    pairs = {
+        f"{prefix}_{name}": kind
+        for prefix in ("first", "second")
+        for name, kind in _DUEL_TYPES.items()
+    }
+    if found:
+        tables.write_rows("duels", found, {"experiment": "string", "seed": "int64"} | pairs)
+    else:
+        tables.skip("duels", "no experiment and seed was run on two systems")
+    if sides is None:
+        tables.skip("regressions", "no two runs or versions to compare")
+        return
+    for chosen in sides:
+        if not any(chosen.has(run) for run in lake.runs):
+            raise UnreadableLake(f"no run of the lake has {chosen.text()}; kvorum lake list")
+    rows = regressions(
+        lake.runs,
+        tables.rows["outcomes"],
+        tables.rows.get("recoveries", ()),
+        sides,
+        ratio_max=ratio_max,
+    )
+    tables.write_rows("regressions", rows, _REGRESSION_TYPES)
+
+
+def _finish(
+    lake: Lake, tables: Tables, files: Files, faults: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    plots = draw_all(tables.rows, faults)
+    for name, content in plots.items():
+        files.write(f"plots/{name}", content)
+    worst = max(
+        (row for row in tables.rows.get("unavailability", ()) if row["longest_ms"] is not None),
+        key=lambda row: float(row["longest_ms"]),
+        default=None,
+    )
+    summary = {
+        "version": SUMMARY_VERSION,
+        "runs": [str(run["run_id"]) for run in lake.runs],
+        "tables": tables.counts,
+        "skipped": tables.skipped | dict(lake.left_out),
+        "plots": sorted(plots),
+        "failover": tables.rows.get("failover_by_fault", []),
+        "longest_unavailability": worst,
+        "regressions": [row for row in tables.rows.get("regressions", ()) if row["is_regression"]],
+        "duels": tables.rows.get("duels", []),
+    }
+    files.write("summary.json", json.dumps(summary, indent=1).encode())
+    files.write("index.html", page(lake.runs, tables.rows, summary, plots).encode())
     return summary
 
 
-def _read(spark: SparkSession, name: str, runs: Mapping[str, str]) -> DataFrame:
-    whole: DataFrame | None = None
-    for run, path in sorted(runs.items()):
-        part = spark.read.schema(SCHEMAS[name]).parquet(path).withColumn("run", F.lit(run))
-        whole = part if whole is None else whole.unionByName(part)
-    if whole is None:
-        raise ValueError(f"no file of {name}")
-    return whole
-
-
-def _write(table: DataFrame, name: str, folder: Path) -> list[dict[str, Any]]:
-    """Write Parquet and CSV. Returns the rows, up to ROWS_COLLECTED_MAX.
-
-    The driver writes a table that fits, because a Spark job costs more than its rows. Spark writes
-    a larger table, and the CSV holds its first rows.
-    """
-    import pyarrow.parquet as pq
-
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{name}.parquet"
-    if target.is_dir():
-        shutil.rmtree(target)
-    collected = table.limit(ROWS_COLLECTED_MAX + 1).toArrow()
-    if collected.num_rows > ROWS_COLLECTED_MAX:
-        target.unlink(missing_ok=True)
-        table.write.mode("overwrite").parquet(str(target))
-    else:
-        pq.write_table(collected, target)
-    rows: list[dict[str, Any]] = collected.slice(0, ROWS_COLLECTED_MAX).to_pylist()
-    with open(folder / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, table.columns)
-        writer.writeheader()
-        writer.writerows(rows)
-    return rows
-
-
-def _summary(
-    found: Mapping[str, Mapping[str, str]],
-    tables: Mapping[str, list[dict[str, Any]]],
-    skipped: Mapping[str, str],
-    plots: Sequence[str],
-) -> dict[str, Any]:
-    worst = max(
-        tables.get("unavailability", []), key=lambda row: float(row["longest_ms"]), default=None
-    )
-    return {
-        "version": SUMMARY_VERSION,
-        "runs": sorted({run for runs in found.values() for run in runs}),
-        "tables": {name: len(rows) for name, rows in tables.items()},
-        "skipped": dict(skipped),
-        "plots": list(plots),
-        "outcomes": tables.get("outcomes_by_run", []),
-        "failover": tables.get("failover_by_fault", []),
-        "longest_unavailability": worst,
-        "isr_changes": sum(row["isr_changes"] for row in tables.get("isr_churn", [])),
-        "leader_changes": sum(row["leader_changes"] for row in tables.get("isr_churn", [])),
-        "fencings": tables.get("fencing_causes", []),
-        "rack_loss": tables.get("rack_loss", []),
-    }
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code: 0 done, 2 no input to read."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kvorum.analytics.job",
-        description="Analyse chaos runs and exported metadata.",
+        description="Analyse a lake of chaos runs and exported metadata.",
     )
-    parser.add_argument("--input", nargs="+", action="extend", required=True, metavar="DIR")
-    parser.add_argument("--output", required=True, metavar="OUT")
+    parser.add_argument("--lake", required=True, metavar="URI", help="made by kvorum lake add")
+    parser.add_argument("--output", required=True, metavar="URI", help="folder of the results")
+    parser.add_argument("--run", action="append", default=[], metavar="ID", help="only this run")
     parser.add_argument(
         "--master",
         default="local[2]",
         help="a Spark master, or 'submit' to leave it to spark-submit (default: local[2])",
     )
     parser.add_argument("--driver-memory", default="1g", help="in local mode (default: 1g)")
-    options = parser.parse_args(arguments)
-    master = None if options.master == "submit" else options.master
-    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
-        sys.stderr.write("the Spark job needs Java 17 or later, on PATH or in JAVA_HOME\n")
-        return 2
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("BASELINE", "CANDIDATE"),
+        help="two sides, as in version=0.1.0 version=0.2.0 (default: the newest two)",
+    )
+    parser.add_argument(
+        "--regression-ratio", type=float, default=1.2, help="limit of a ratio (default: 1.2)"
+    )
+    parser.add_argument(
+        "--fail-on-regression",
+        action="store_true",
+        help=f"exit with {EXIT_REGRESSION} if a figure got worse",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns the exit code: 0 done, 1 failed, 2 unreadable, 6 regression."""
+    options = _parser().parse_args(arguments)
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        sys.stdout.write(f"[{time.monotonic() - begun:6.1f} s] {text}\n")
+        sys.stdout.flush()
+
+    if not has_java():
+        return _refuse("the Spark job needs Java 17 or later, on PATH or in JAVA_HOME", EXIT_USAGE)
+    try:
+        sides = tuple(side(text) for text in options.compare) if options.compare else None
+    except ValueError as error:
+        return _refuse(str(error), EXIT_USAGE)
     try:
         summary = run_job(
-            options.input, options.output, master=master, driver_memory=options.driver_memory
+            options.lake,
+            options.output,
+            master=None if options.master == "submit" else options.master,
+            driver_memory=options.driver_memory,
+            run_ids=options.run,
+            sides=None if sides is None else (sides[0], sides[1]),
+            ratio_max=options.regression_ratio,
+            say=say,
         )
-    except (FileNotFoundError, UnreadableExport) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    for name, count in summary["tables"].items():
-        sys.stdout.write(f"{name}: {count} rows\n")
+    except UnreadableLake as error:
+        return _refuse(str(error), EXIT_USAGE)
+    except OSError as error:
+        return _refuse(f"{options.output} cannot be written: {error}", 1)
+    except (PySparkException, Py4JError) as error:
+        return _refuse(f"Spark failed: {_first_line(error)}", 1)
     for name, reason in summary["skipped"].items():
-        sys.stdout.write(f"{name}: left out, {reason}\n")
-    sys.stdout.write(f"written to {options.output}\n")
-    return 0
+        say(f"{name}: left out, {reason}")
+    for row in summary["regressions"]:
+        say(
+            f"regression: {row['experiment']}, {row['system']}, {row['figure']}: "
+            f"{row['baseline_p50']:.1f} > {row['candidate_p50']:.1f}, at least "
+            f"{row['ratio_low']:.2f} times"
+        )
+    say(f"written to {options.output}")
+    return EXIT_REGRESSION if summary["regressions"] and options.fail_on_regression else 0
+
+
+def _refuse(text: str, code: int) -> int:
+    sys.stderr.write(f"{text}\n")
+    return code
+
+
+def _first_line(error: BaseException) -> str:
+    """The first line that says something; a Java trace stays out."""
+    java = getattr(error, "java_exception", None)
+    text = str(java if java is not None else error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 if __name__ == "__main__":

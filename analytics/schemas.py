@@ -1,12 +1,12 @@
-"""The files that the job reads, their explicit schemas, and their places in a run folder.
+"""The tables of a lake that the job reads, with their explicit schemas.
 
-The writers state the same schemas in their own code. A column that a file lacks reads as null.
+The writer (`kvorum lake add`) states the same schemas in its own code; lake.json describes them,
+and a test compares the two. A column that a file lacks reads as null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql.types import (
     ArrayType,
@@ -15,10 +15,14 @@ from pyspark.sql.types import (
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
 )
+
+LAKE_VERSION = 2
+RUN_ID = "run_id"
 
 _INT = IntegerType()
 _LONG = LongType()
@@ -30,40 +34,79 @@ _TEXTS = ArrayType(StringType())
 
 
 def _schema(**columns: DataType) -> StructType:
-    return StructType([StructField(name, kind, nullable=True) for name, kind in columns.items()])
+    fields = [StructField(name, kind, nullable=True) for name, kind in columns.items()]
+    return StructType([*fields, StructField(RUN_ID, _TEXT, nullable=False)])
 
 
 SCHEMAS: Mapping[str, StructType] = {
+    "runs": _schema(
+        id=_TEXT,
+        kind=_TEXT,
+        experiment=_TEXT,
+        system=_TEXT,
+        version=_TEXT,
+        seed=_LONG,
+        verdict=_TEXT,
+        is_complete=_FLAG,
+        controllers=_INT,
+        brokers=_INT,
+        topic=_TEXT,
+        partitions=_INT,
+        replication_factor=_INT,
+        records_per_second=_INT,
+        broken_promises=_TEXTS,
+        lost=_LONG,
+        duplicated=_LONG,
+        reordered=_LONG,
+        started_wall_ms=_LONG,
+        report=_TEXT,
+        rows=MapType(StringType(), LongType()),
+    ),
     "history": _schema(
-        run_id=_TEXT,
-        index=_LONG,
         time_ms=_DOUBLE,
-        wall_ms=_LONG,
-        process=_TEXT,
         type=_TEXT,
         f=_TEXT,
+        operation=_TEXT,
+        topic=_TEXT,
         partition=_INT,
-        value=_LONG,
-        offset=_LONG,
         latency_ms=_DOUBLE,
         error=_TEXT,
     ),
     "faults": _schema(
-        run_id=_TEXT,
         fault_id=_INT,
         name=_TEXT,
         fault=_TEXT,
         description=_TEXT,
-        target=_TEXT,
         nodes=_TEXTS,
+        struck_ms=_DOUBLE,
         begin_ms=_DOUBLE,
         end_ms=_DOUBLE,
         begin_wall_ms=_LONG,
+        topic=_TEXT,
         led_partitions=_INTS,
         held_partitions=_INTS,
         is_active_controller=_FLAG,
-        controllers=_INT,
-        brokers=_INT,
+    ),
+    "milestones": _schema(
+        time_ms=_DOUBLE,
+        wall_ms=_DOUBLE,
+        what=_TEXT,
+        broker=_INT,
+        topic=_TEXT,
+        partition=_INT,
+        leader=_INT,
+        epoch=_INT,
+        isr=_INTS,
+    ),
+    "voters": _schema(
+        time_ms=_DOUBLE,
+        wall_ms=_LONG,
+        leader_id=_INT,
+        leader_epoch=_INT,
+        high_watermark=_LONG,
+        voter_id=_INT,
+        log_end_offset=_LONG,
+        lag=_LONG,
     ),
     "metadata_records": _schema(
         offset=_LONG,
@@ -71,14 +114,6 @@ SCHEMAS: Mapping[str, StructType] = {
         timestamp_ms=_LONG,
         record_type=_TEXT,
         record_version=_INT,
-        topic_id=_TEXT,
-        topic=_TEXT,
-        partition=_INT,
-        broker_id=_INT,
-        leader=_INT,
-        isr=_INTS,
-        leader_epoch=_INT,
-        partition_epoch=_INT,
         payload_json=_TEXT,
     ),
     "partitions": _schema(
@@ -88,58 +123,24 @@ SCHEMAS: Mapping[str, StructType] = {
         replicas=_INTS,
         isr=_INTS,
         leader=_INT,
-        leader_epoch=_INT,
-        partition_epoch=_INT,
-        adding_replicas=_INTS,
-        removing_replicas=_INTS,
-        leader_recovery_state=_INT,
-        elr=_INTS,
-        last_known_elr=_INTS,
     ),
-    "topics": _schema(topic_id=_TEXT, topic=_TEXT, partitions=_INT, replication_factor=_INT),
     "brokers": _schema(
         broker_id=_INT,
-        broker_epoch=_LONG,
         host=_TEXT,
-        port=_INT,
         rack=_TEXT,
         is_fenced=_FLAG,
-        incarnation_id=_TEXT,
     ),
+    "controllers": _schema(controller_id=_INT, host=_TEXT),
+    "configs": _schema(resource_type=_INT, resource_name=_TEXT, name=_TEXT, value=_TEXT),
 }
-
-#: Folders within a run folder that may have a file.
-PLACES = ("", "metadata")
-_HISTORY, _RUN = "history.jsonl", "run.json"
+"""Only the columns that the job uses: Parquet reads no other."""
 
 
-def find_inputs(folders: list[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """(data set -> run name -> path, run name -> the reason why its folder has no file for the
-    job).
-
-    A run is named after its folder; equal names are numbered.
-    """
-    found: dict[str, dict[str, str]] = {name: {} for name in SCHEMAS}
-    left_out: dict[str, str] = {}
-    taken: set[str] = set()
-    for folder in folders:
-        base = Path(folder).resolve()
-        run = base.name
-        number = 2
-        while run in taken:
-            run = f"{base.name}-{number}"
-            number += 1
-        taken.add(run)
-        for name in SCHEMAS:
-            for place in PLACES:
-                path = base / place / f"{name}.parquet"
-                if path.exists():
-                    found[name][run] = str(path)
-                    break
-        if (base / _HISTORY).exists() and run not in found["history"]:
-            left_out[run] = f"{base} has {_HISTORY} and no history.parquet: it was interrupted"
-            if (base / _RUN).exists():
-                left_out[run] += f"; kvorum report {base} judges it and writes the file"
-        elif not any(run in runs for runs in found.values()):
-            left_out[run] = f"{base} holds none of the files that the job reads"
-    return found, left_out
+def type_name(kind: DataType) -> str:
+    """A Spark type under its name in lake.json."""
+    if isinstance(kind, ArrayType):
+        return f"list<{type_name(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<string,{type_name(kind.valueType)}>"
+    names = {"integer": "int32", "long": "int64", "boolean": "bool", "timestamp": "timestamp"}
+    return names.get(kind.typeName(), kind.typeName())

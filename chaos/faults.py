@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from kvorum.chaos.targets import Target, TargetKind
 
@@ -101,7 +102,7 @@ class CutPowerAtDiskCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailDisk:
+class FailDiskCall:
     """The next disk call of that kind fails where the path contains path_part.
 
     operation: as in `runtime.memory_disk.MemoryDisk.fail`.
@@ -114,10 +115,32 @@ class FailDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillDisk:
-    """The disk has room for room_bytes more."""
+    """The disk has room for room_bytes more. In a live run, writes that make a file longer count;
+    removed files give no room back. A node that dies of it is started when the fault ends."""
 
     target: Target
-    room_bytes: int
+    room_bytes: int = 0
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowDisk:
+    """Every fsync takes sync_delay_ms longer. Faults that overlap do not add up: the longest delay
+    counts."""
+
+    target: Target
+    sync_delay_ms: int
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailDisk:
+    """Every fsync, or every write and truncation, fails with an error. A node that dies of it is
+    started when the fault ends."""
+
+    target: Target
+    operation: Literal["sync", "write"] = "sync"
+    error: Literal["EIO", "ENOSPC", "EROFS"] = "EIO"
     duration_ms: int
 
 
@@ -134,6 +157,16 @@ class FlipBits:
     mask: int
     duration_ms: int
     is_for_good: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepClock:
+    """The node's wall clock is step_ms ahead, or behind if it is negative; time-outs do not move,
+    as under a step of NTP. Steps of faults that overlap add up."""
+
+    target: Target
+    step_ms: int
+    duration_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +282,18 @@ class LinkDown:
 
     source: Target
     destination: Target
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketLoss:
+    """Lose loss_percent of the packets from source to destination, on the way to or from the proxy.
+    TCP sends them again, so nothing is lost but time."""
+
+    source: Target
+    destination: Target
+    loss_percent: int
     both_ways: bool = False
     duration_ms: int | None = None
 
@@ -393,17 +438,18 @@ class StrikeOperation:
 
 
 NodeFault = KillNode | RestartNode | PauseNode | ResumeNode | StopNode | WipeDisk
+ConditionFault = FillDisk | SlowDisk | FailDisk | StepClock
+"""Faults of the disk and the clock of a process that runs on (`chaos.live.conditions`)."""
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
-LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown
+LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown | PacketLoss
 OperatorFault = ElectPreferredLeaders | AddVoter | RemoveVoter | Reassign
-LiveFault = NodeFault | LinkFault | HealLinks | OperatorFault
+LiveFault = NodeFault | ConditionFault | LinkFault | HealLinks | OperatorFault
 """Faults that live runs support."""
 
 SimulatedFault = (
     CutPower
     | CutPowerAtDiskCall
-    | FailDisk
-    | FillDisk
+    | FailDiskCall
     | FlipBits
     | ChangeClock
     | ResetConnections
@@ -415,8 +461,8 @@ SimulatedFault = (
     | MoveListener
     | StrikeOperation
 )
-"""Faults that only the simulator supports, since they need control of a machine, a disk, a clock or
-a moment."""
+"""Faults that only the simulator supports, since they need control of a machine, of a single disk
+call or of a moment."""
 
 Fault = LiveFault | SimulatedFault
 
@@ -428,6 +474,10 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "resume": ResumeNode,
     "stop": StopNode,
     "wipe": WipeDisk,
+    "fill_disk": FillDisk,
+    "slow_disk": SlowDisk,
+    "fail_disk": FailDisk,
+    "step_clock": StepClock,
     "cut": CutLink,
     "isolate": NetworkPartition,
     "latency": Latency,
@@ -437,6 +487,7 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "reset_peer": ResetPeer,
     "slow_close": SlowClose,
     "down": LinkDown,
+    "packet_loss": PacketLoss,
     "heal": HealLinks,
     "elect_leaders": ElectPreferredLeaders,
     "add_voter": AddVoter,
@@ -448,8 +499,7 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
 SIMULATED_FAULTS: Mapping[str, type[SimulatedFault]] = {
     "cut_power": CutPower,
     "cut_power_at_disk_call": CutPowerAtDiskCall,
-    "fail_disk": FailDisk,
-    "fill_disk": FillDisk,
+    "fail_disk_call": FailDiskCall,
     "flip_bits": FlipBits,
     "change_clock": ChangeClock,
     "reset_connections": ResetConnections,
@@ -489,6 +539,9 @@ def describe(fault: Fault) -> str:
     match fault:
         case KillNode() | RestartNode() | PauseNode() | ResumeNode() | StopNode() | WipeDisk():
             return f"{fault_name(fault)} {fault.target.text()}"
+        case FillDisk() | SlowDisk() | FailDisk() | StepClock():
+            details = _details(fault, ("target", "duration_ms"))
+            return " ".join([fault_name(fault), fault.target.text(), *details])
         case NetworkPartition():
             return f"isolate {fault.target.text()} from {fault.away_from.text()}"
         case (
@@ -500,6 +553,7 @@ def describe(fault: Fault) -> str:
             | ResetPeer()
             | SlowClose()
             | LinkDown()
+            | PacketLoss()
         ):
             arrow = "<->" if fault.both_ways else "->"
             ends = f"{fault.source.text()} {arrow} {fault.destination.text()}"

@@ -246,11 +246,15 @@ install_toxiproxy() {
 # Clients of the interoperability tests. Where they cannot be had those tests say why they skip.
 install_test_clients() {
     [ "$mode" != demo ] || return 0
-    if ! command -v kcat >/dev/null 2>&1 && [ -f /etc/debian_version ] && [ "$(id -u)" -eq 0 ]; then
-        say "installing kcat with apt"
+    local packages=()
+    command -v kcat >/dev/null 2>&1 || packages+=(kcat)
+    # The chaos lab loses packets with it.
+    command -v nft >/dev/null 2>&1 || packages+=(nftables)
+    if [ "${#packages[@]}" -gt 0 ] && [ -f /etc/debian_version ] && [ "$(id -u)" -eq 0 ]; then
+        say "installing ${packages[*]} with apt"
         export DEBIAN_FRONTEND=noninteractive
         quietly apt-get update
-        quietly apt-get install -y --no-install-recommends kcat
+        quietly apt-get install -y --no-install-recommends "${packages[@]}"
     fi
     local kafka_version
     kafka_version=$(sed -n 's/.*<kafka.version>\(.*\)<.*/\1/p' "$root/bench/pom.xml")

@@ -32,9 +32,9 @@ from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.raft.node import RaftNode
 from kvorum.raft.voters import VoterSet
 from kvorum.runtime.clock import monotonic_ms
-from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, DirectoryUnusable
 from kvorum.runtime.ids import new_uuid
+from kvorum.runtime.machine import Machine
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
 from kvorum.storage.log.checkpoints import remove_clean_shutdown, write_clean_shutdown
@@ -69,9 +69,12 @@ class BrokerProcess:
         broker_config: BrokerConfig,
         *,
         on_failure: Callable[[BaseException], None],
+        machine: Machine | None = None,
     ) -> None:
+        """machine: the disk and the clock; the operating system's by default."""
         self._config = config
-        self._disk = OsDisk()
+        self._machine = machine or Machine()
+        self._disk = self._machine.disk
         self._on_failure = on_failure
         self._unfenced = asyncio.Event()
         self._shown_active = asyncio.Event()
@@ -104,6 +107,7 @@ class BrokerProcess:
             disk=self._disk,
             peer_address=self._peer_address,
             rng=self._rng,
+            clock=self._machine.clock,
             on_directory_failed=self._on_directory_failed,
         )
         self._server = KafkaServer(
@@ -147,7 +151,7 @@ class BrokerProcess:
         self._refuse_loss()
         online = [d.id for d in self._replicas.directories.online if d.id is not None]
         self._lifecycle.note_directories(tuple(sorted(online)), own.epoch_before)
-        raft_config, metadata_log = await open_log(self._disk, config, own.metadata_id)
+        raft_config, metadata_log = await open_log(self._machine, config, own.metadata_id)
         raft = self._raft = RaftNode(
             raft_config,
             metadata_log,
@@ -155,6 +159,7 @@ class BrokerProcess:
             listener=self._publisher,
             on_failure=self._on_failure,
             rng=self._rng,
+            clock=self._machine.clock,
         )
         self._metrics = await serve_broker_metrics(
             config.metrics,

@@ -27,8 +27,8 @@ from kvorum.raft.node import RaftNode
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
-from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.ids import new_uuid
+from kvorum.runtime.machine import Machine
 from kvorum.runtime.rpc import RpcServer
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
@@ -47,11 +47,14 @@ class ControllerProcess:
         controller_config: ControllerConfig,
         *,
         on_failure: Callable[[BaseException], None],
+        machine: Machine | None = None,
     ) -> None:
+        """machine: the disk and the clock; the operating system's by default."""
         self._config = config
         self._controller_config = controller_config
         self._on_failure = on_failure
-        self._disk = OsDisk()
+        self._machine = machine or Machine()
+        self._disk = self._machine.disk
         self._rng = random.Random()
         self._server: RpcServer | None = None
         self._node: RaftNode | None = None
@@ -81,7 +84,7 @@ class ControllerProcess:
             ),
             on_failure=self._on_failure,
         )
-        raft_config, metadata_log = await open_log(self._disk, config, directory_id)
+        raft_config, metadata_log = await open_log(self._machine, config, directory_id)
         node = self._node = RaftNode(
             raft_config,
             metadata_log,
@@ -89,6 +92,7 @@ class ControllerProcess:
             listener=loop,
             on_failure=self._on_failure,
             rng=self._rng,
+            clock=self._machine.clock,
         )
         complaint = listener_complaint(
             config,

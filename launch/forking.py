@@ -88,7 +88,7 @@ def _run_child(node: NodePlan, ready_fd: int) -> int:
         os.write(ready_fd, READY)
         os.close(ready_fd)
 
-    return run_planned_node(node.role, node.properties, ready=ready)
+    return run_planned_node(node.role, node.properties, ready=ready, fault_board=node.fault_board)
 
 
 def _redirect_output(log_file: str) -> None:

@@ -10,9 +10,6 @@ from kvorum.raft.metadata_log import FOLDER_NAME, MetadataLog, open_metadata_log
 from kvorum.raft.model import RaftConfig
 from kvorum.raft.snapshot_files import SnapshotFiles
 from kvorum.raft.voters import VoterSet
-from kvorum.runtime.async_disk import OsAsyncDisk
-from kvorum.runtime.clock import wall_ms
-from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import (
     ConfigError,
     CorruptData,
@@ -20,6 +17,7 @@ from kvorum.runtime.errors import (
     NewerFormat,
     disk_failure,
 )
+from kvorum.runtime.machine import Machine
 from kvorum.runtime.text import address_text
 from kvorum.snapshots.store import SnapshotStore
 
@@ -32,7 +30,7 @@ def metadata_directory(directory: str) -> str:
 
 
 async def open_log(
-    disk: Disk, config: NodeConfig, directory_id: bytes
+    machine: Machine, config: NodeConfig, directory_id: bytes
 ) -> tuple[RaftConfig, MetadataLog]:
     """Recover a node's metadata log; return it with the node's quorum configuration.
 
@@ -40,12 +38,13 @@ async def open_log(
     ConfigError for a directory made for the other kind of voter set (static or dynamic).
     """
     path = metadata_directory(config.directory)
-    files = SnapshotFiles(SnapshotStore(OsAsyncDisk(), path), config.snapshots)
+    files = SnapshotFiles(SnapshotStore(machine.async_disk, path), config.snapshots)
     is_dynamic = config.raft.is_dynamic
+    disk, now_ms = machine.disk, machine.clock.wall_ms()
     try:
         disk.make_dirs(path)
         disk.sync_dir(config.directory)
-        opened = await open_metadata_log(disk, path, files, is_dynamic=is_dynamic, now_ms=wall_ms())
+        opened = await open_metadata_log(disk, path, files, is_dynamic=is_dynamic, now_ms=now_ms)
     except NewerFormat as error:
         raise DirectoryUnusable(f"{error}; run that build") from error
     except CorruptData as error:

@@ -9,25 +9,35 @@ from typing import Any
 from kvorum.launch.process import run_node, set_up_logging
 from kvorum.launch.properties import NodeConfig, broker_config, controller_config
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.machine import machine_of
 
 logger = logging.getLogger("kvorum.node")
 
 
 def run_planned_node(
-    role: str, properties: Mapping[str, Any], *, ready: Callable[[], None] = lambda: None
+    role: str,
+    properties: Mapping[str, Any],
+    *,
+    ready: Callable[[], None] = lambda: None,
+    fault_board: str = "",
 ) -> int:
     """Run a controller or broker until it is told to stop; return the exit code.
 
-    Raises ConfigError for invalid properties, before anything is opened.
+    fault_board: see `runtime.machine.machine_of`. Raises ConfigError for invalid properties, before
+    anything is opened.
     """
     set_up_logging()
+    machine = machine_of(fault_board)
     if role == "controller":
         from kvorum.launch.controller_process import ControllerProcess
 
         config, controller = controller_config(properties)
         _log_notes(config)
         return run_node(
-            lambda failed: ControllerProcess(config, controller, on_failure=failed), ready=ready
+            lambda failed: ControllerProcess(
+                config, controller, on_failure=failed, machine=machine
+            ),
+            ready=ready,
         )
     if role == "broker":
         from kvorum.launch.broker_process import BrokerProcess
@@ -35,7 +45,8 @@ def run_planned_node(
         broker_node, broker = broker_config(properties)
         _log_notes(broker_node)
         return run_node(
-            lambda failed: BrokerProcess(broker_node, broker, on_failure=failed), ready=ready
+            lambda failed: BrokerProcess(broker_node, broker, on_failure=failed, machine=machine),
+            ready=ready,
         )
     raise ConfigError(f"a node is a controller or a broker, not {role!r}")
 

@@ -11,7 +11,7 @@ import os
 import random
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
@@ -29,6 +29,7 @@ from kvorum.launch.properties import (
 from kvorum.runtime.config import bind
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.fault_board import FaultBoard
 from kvorum.runtime.ids import new_uuid, uuid_text
 
 HOST = "127.0.0.1"
@@ -57,12 +58,14 @@ class Links:
 
     advertised: node name to the host:port that clients get. peers: node name to (peer name to
         host:port), for its connections to peers. metrics: node name to the host:port of its
-        Prometheus page; no entry, no page.
+        Prometheus page; no entry, no page. fault_boards: node name to the file by which the chaos
+        lab gives its disk and clock faults; no entry, no faults.
     """
 
     advertised: Mapping[str, str]
     peers: Mapping[str, Mapping[str, str]]
     metrics: Mapping[str, str]
+    fault_boards: Mapping[str, str] = field(default_factory=dict)
 
 
 NO_LINKS = Links(advertised={}, peers={}, metrics={})
@@ -70,7 +73,7 @@ NO_LINKS = Links(advertised={}, peers={}, metrics={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """One node to start. role: controller or broker."""
+    """One node to start. role: controller or broker. fault_board: see `Links`; empty for none."""
 
     name: str
     node_id: int
@@ -80,6 +83,7 @@ class NodePlan:
     directory: str
     log_file: str
     properties: dict[str, Any]
+    fault_board: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +226,7 @@ DEV_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 def read_links(path: str) -> Links:
     """The links file: {node name: {"advertised": address, "peers": {peer name: address},
-    "metrics": address}}; each part may be missing."""
+    "metrics": address, "fault_board": path}}; each part may be missing."""
     try:
         with open(path, encoding="utf-8") as file:
             fields = json.load(file)
@@ -230,6 +234,7 @@ def read_links(path: str) -> Links:
             advertised={n: f["advertised"] for n, f in fields.items() if "advertised" in f},
             peers={n: dict(f.get("peers", {})) for n, f in fields.items()},
             metrics={n: f["metrics"] for n, f in fields.items() if "metrics" in f},
+            fault_boards={n: f["fault_board"] for n, f in fields.items() if "fault_board" in f},
         )
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f"{path} is not a links file: {error}") from error
@@ -290,11 +295,14 @@ def check_directory(data_dir: str) -> ClusterFile | None:
 
 
 def check_nodes(plan: ClusterPlan) -> None:
-    """Raise ConfigError for a node that would refuse to start, for its properties or directory."""
+    """Raise ConfigError for a node that would refuse to start, for its properties, its fault board
+    or its directory."""
     disk = OsDisk()
     for node in plan.nodes:
         check = controller_config if node.role == "controller" else broker_config
         check(node.properties)
+        if node.fault_board:
+            FaultBoard(node.fault_board).close()
         check_owner(disk, node.directory, node_id=node.node_id, cluster_id=plan.cluster_id)
 
 
@@ -388,4 +396,5 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
         directory=directory,
         log_file=os.path.join(layout.data_dir, LOGS_FOLDER, f"{name}.log"),
         properties=own,
+        fault_board=layout.links.fault_boards.get(name, ""),
     )

@@ -57,7 +57,7 @@ from kvorum.raft.servicer import RaftServicer
 from kvorum.raft.snapshot_files import header_voters
 from kvorum.raft.transport import Address, PeerAddress, RaftTransport
 from kvorum.raft.voters import NO_VOTERS, VoterSet
-from kvorum.runtime.clock import REARM_MS, monotonic_ms, wall_ms
+from kvorum.runtime.clock import REARM_MS, SYSTEM_CLOCK, Clock, monotonic_ms
 from kvorum.runtime.errors import required
 from kvorum.runtime.tasks import TaskGroup, Worker
 from kvorum.snapshots.format import SnapshotHeader
@@ -111,11 +111,14 @@ class RaftNode:
         listener: RaftListener,
         on_failure: Callable[[BaseException], None],
         rng: random.Random,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """peer_address: the configured address of a node, None if it has none."""
+        """peer_address: the configured address of a node, None if it has none. clock: for
+        timestamps; deadlines are the event loop's."""
         self.config = config
         replica_log = self.replica_log = metadata_log.replica_log
         self.log = replica_log.log
+        self.clock = clock
         self.files = metadata_log.files
         self._configured_address = peer_address
         # Flight records lie one folder above the log, where no other reader looks.
@@ -227,7 +230,7 @@ class RaftNode:
             return
         self._deliver(taken)
         count = self.files.expired(
-            self.core.log.snapshots, log_bytes=self.log.size_bytes, now_ms=wall_ms()
+            self.core.log.snapshots, log_bytes=self.log.size_bytes, now_ms=self.clock.wall_ms()
         )
         if count:
             self._deliver(SnapshotsExpired(count))
@@ -314,7 +317,8 @@ class RaftNode:
         """Stop this node for good. Its flight record is written, to be replayed later."""
         self._is_stopped = True
         try:
-            path = self.recorder.dump_to(self._record_directory, f"{type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+            path = self.recorder.dump_to(self._record_directory, reason, disk=self.log.disk)
             logger.critical("node=%d flight record: %s", self.config.node_id, path)
         except OSError as disk_error:
             logger.critical("node=%d no flight record: %s", self.config.node_id, disk_error)
@@ -409,7 +413,7 @@ class RaftNode:
                 self._tell_committed()
                 self._listener.on_leader_changed(effect)
             case TimelineEntry(text):
-                self.timeline.append(f"{wall_ms()} {text}")
+                self.timeline.append(f"{self.clock.wall_ms()} {text}")
                 logger.info("node=%d %s", self.config.node_id, text)
             case WriteSnapshotChunk():
                 self._queue_work(self.files.write_chunk(effect))
@@ -418,7 +422,7 @@ class RaftNode:
             case DropSnapshots():
                 self._queue_work(self._drop_snapshots(effect))
             case ReplaceLog(snapshot):
-                self.replica_log.carry_out(effect, wall_ms=wall_ms())
+                self.replica_log.carry_out(effect, wall_ms=self.clock.wall_ms())
                 self._queue_work(self.files.remove_older(snapshot))
                 self._told_committed = self._committed
                 self._listener.on_snapshot(snapshot)
@@ -430,7 +434,7 @@ class RaftNode:
                 | AppendFetched()
                 | TruncateLog()
             ):
-                self.replica_log.carry_out(effect, wall_ms=wall_ms())
+                self.replica_log.carry_out(effect, wall_ms=self.clock.wall_ms())
 
     def _tell_standby(self) -> None:
         self._telling = None
@@ -446,7 +450,7 @@ class RaftNode:
 
     async def _drop_snapshots(self, effect: DropSnapshots) -> None:
         await self.files.remove(effect.snapshots)
-        self.replica_log.trim(effect.start_offset, wall_ms=wall_ms())
+        self.replica_log.trim(effect.start_offset, wall_ms=self.clock.wall_ms())
 
     def _flush(self) -> None:
         if self._is_flushing or self._flush_wanted is None or self._is_stopped:

@@ -30,6 +30,8 @@ def pytest_xdist_auto_num_workers():
 #: The modules of live tests that take longest, each from ten seconds to two minutes. The others
 #: follow them, so that two workers come to their ends at about the same time.
 SLOWEST_FIRST = (
+    "tests/test_analytics/test_kafka_source.py",
+    "tests/test_analytics/test_kafka_source_crash.py",
     "tests/live/test_wheel.py",
     "tests/clients/test_families.py",
     "tests/clients/test_group_migration_java.py",

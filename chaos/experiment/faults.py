@@ -15,8 +15,17 @@ from kvorum.chaos.targets import Target, parse_target
 
 #: Arguments that must be at least 1.
 _POSITIVE = frozenset(
-    {"kilobytes_per_second", "slice_bytes", "limit_bytes", "duration_ms", "throttle"}
+    {
+        "kilobytes_per_second",
+        "slice_bytes",
+        "limit_bytes",
+        "sync_delay_ms",
+        "duration_ms",
+        "throttle",
+    }
 )
+#: Arguments that may be negative, and must not be 0.
+SIGNED = frozenset({"step_ms"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +76,19 @@ def bounds_of(key: str) -> tuple[int, int]:
     """The lowest and the highest value of a whole number among a fault's arguments."""
     if key == "toxicity":
         return 1, EVERY_CONNECTION
+    if key == "loss_percent":
+        return 1, 100
+    if key in SIGNED:
+        return -DURATION_MS_MAX, DURATION_MS_MAX
     return (
         1 if key in _POSITIVE else 0,
         DURATION_MS_MAX if key.endswith("_ms") else 2**31 - 1,
     )
+
+
+def words_of(hint: object) -> tuple[str, ...]:
+    """The words that an argument of this type may be; empty if it is no word."""
+    return typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
 
 
 def why_not_live(name: str) -> str | None:
@@ -97,11 +115,17 @@ def _convert(key: str, value: object, hint: object) -> object:
         return value
     if typing.get_origin(hint) is tuple:
         return _convert_list(key, value, typing.get_args(hint)[0])
+    if words := words_of(hint):
+        if value not in words:
+            raise ValueError(f"{key} must be one of {', '.join(words)}, got {value!r}")
+        return value
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{key} must be a whole number, got {value!r}")
     low, high = bounds_of(key)
     if not low <= value <= high:
         raise ValueError(f"{key} must lie between {low} and {high}, got {value}")
+    if value == 0 and key in SIGNED:
+        raise ValueError(f"{key} must not be 0, which changes nothing")
     return value
 
 

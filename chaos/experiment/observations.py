@@ -7,7 +7,8 @@ that answered, or the client that saw it. The kinds:
               replicas
   quorum      one node's own view of the quorum: leader_id, leader_epoch, high_watermark. The high
               watermark is that of a leader which answers for itself, -1 in any other answer: a
-              follower's high watermark may lag, so it proves nothing
+              follower's high watermark may lag, so it proves nothing. Only that leader's answer has
+              log_end_offsets: the log end offset of each voter by its id
   unanswered  the node stopped answering (type info, with the error); written once, until it answers
               again
   watermark   high_watermark of the event's partition, as a consumer saw it
@@ -18,7 +19,7 @@ A leader, leader id, epoch or high watermark that is not known is -1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,21 +60,27 @@ class PartitionSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSeen:
-    """The quorum as one node describes it."""
+    """The quorum as one node describes it. log_end_offsets: (voter id, offset), ascending."""
 
     observer: str
     leader_id: int
     leader_epoch: int
     high_watermark: int
+    log_end_offsets: tuple[tuple[int, int], ...] = ()
 
     def details(self) -> dict[str, object]:
-        return {
+        details: dict[str, object] = {
             "what": QUORUM,
             "observer": self.observer,
             "leader_id": self.leader_id,
             "leader_epoch": self.leader_epoch,
             "high_watermark": self.high_watermark,
         }
+        if self.log_end_offsets:
+            details["log_end_offsets"] = {
+                str(voter): offset for voter, offset in self.log_end_offsets
+            }
+        return details
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +124,7 @@ def read_observation(event: Event) -> Observation | None:
                 leader_id=_whole(details.get("leader_id")),
                 leader_epoch=_whole(details.get("leader_epoch")),
                 high_watermark=_whole(details.get("high_watermark")),
+                log_end_offsets=_offsets(details.get("log_end_offsets")),
             )
         case "unanswered":
             return Unanswered(observer=observer, error=event.error or "")
@@ -126,6 +134,13 @@ def read_observation(event: Event) -> Observation | None:
 
 def _whole(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else UNKNOWN
+
+
+def _offsets(value: object) -> tuple[tuple[int, int], ...]:
+    if not isinstance(value, Mapping):
+        return ()
+    known = {str(voter): offset for voter, offset in value.items() if str(voter).isdigit()}
+    return tuple(sorted((int(voter), _whole(offset)) for voter, offset in known.items()))
 
 
 def _numbers(value: object) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.experiment.checks import CHECKS
+from kvorum.chaos.experiment.faults import words_of
 from kvorum.chaos.experiment.keys import (
     CONFIGURATION_KEYS,
     LOAD_KEYS,
@@ -71,6 +72,7 @@ def _faults(faults: Mapping[str, type[Any]]) -> str:
 
 def _arguments(kind: type[Any]) -> str:
     texts = []
+    hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if field.default is dataclasses.MISSING:
             texts.append(f"**`{field.name}`**")
@@ -78,7 +80,11 @@ def _arguments(kind: type[Any]) -> str:
             texts.append(f"`{field.name}`")
         else:
             default = field.default
-            text = default.text() if hasattr(default, "text") else str(default).lower()
+            text = default.text() if hasattr(default, "text") else str(default)
+            if isinstance(default, bool):
+                text = text.lower()
+            if words := words_of(hints[field.name]):
+                text = f"{text} of {', '.join(words)}"
             texts.append(f"`{field.name}` ({text})")
     return ", ".join(texts)
 

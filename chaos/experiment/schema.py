@@ -13,7 +13,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kvorum.chaos.experiment.faults import bounds_of
+from kvorum.chaos.experiment.faults import SIGNED, bounds_of, words_of
 from kvorum.chaos.experiment.keys import (
     CONFIGURATION_KEYS,
     LOAD_KEYS,
@@ -195,9 +195,12 @@ def _argument(name: str, hint: object) -> Schema:
     if typing.get_origin(hint) is tuple:
         items = _argument(name, typing.get_args(hint)[0])
         return {"type": "array", "minItems": 1, "uniqueItems": True, "items": items}
+    if words := words_of(hint):
+        return {"enum": list(words)}
     low, high = bounds_of(name)
     kind = ["integer", "null"] if isinstance(hint, types.UnionType) else "integer"
-    return {"type": kind, "minimum": low, "maximum": high}
+    found: Schema = {"type": kind, "minimum": low, "maximum": high}
+    return {**found, "not": {"const": 0}} if name in SIGNED else found
 
 
 def _storm() -> Schema:

@@ -17,9 +17,12 @@ from kvorum.chaos.faults import (
     EVERY_CONNECTION,
     AddVoter,
     Bandwidth,
+    ConditionFault,
     CutLink,
     ElectPreferredLeaders,
+    FailDisk,
     Fault,
+    FillDisk,
     HealLinks,
     KillNode,
     Latency,
@@ -28,6 +31,7 @@ from kvorum.chaos.faults import (
     LinkFault,
     NetworkPartition,
     OperatorFault,
+    PacketLoss,
     PauseNode,
     Reassign,
     RemoveVoter,
@@ -37,6 +41,8 @@ from kvorum.chaos.faults import (
     ShapingFault,
     Slice,
     SlowClose,
+    SlowDisk,
+    StepClock,
     StopNode,
     WipeDisk,
     describe,
@@ -45,7 +51,9 @@ from kvorum.chaos.faults import (
     toxicity_of,
 )
 from kvorum.chaos.live.administration import request_of
+from kvorum.chaos.live.conditions import ConditionKeeper
 from kvorum.chaos.live.links import Link, Stream
+from kvorum.chaos.live.packet_filter import PacketFilter
 from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
 from kvorum.chaos.live.wipe_rules import why_not_wipe
@@ -58,13 +66,15 @@ from kvorum.chaos.targets import (
     resolve,
 )
 from kvorum.runtime.errors import KvorumError, required
+from kvorum.runtime.fault_board import Hits
 
 
 @dataclass(slots=True, kw_only=True)
 class Injected:
     """A fault in force. `undo` has the steps that reverse it, in order; `streams` are those with a
     toxic of the fault. `is_over` tells whether a fault that can end by itself has; `outcome` goes
-    to the history with its end."""
+    to the history with its end. Then `hits` are the disk calls that a fault of disks has hit, by
+    node, and `lost_packets` those that it has dropped."""
 
     fault_id: int
     name: str
@@ -74,10 +84,13 @@ class Injected:
     streams: tuple[tuple[Link, Stream], ...] = ()
     is_over: Callable[[], bool] | None = None
     outcome: dict[str, object] = field(default_factory=dict)
+    hits: dict[str, Hits] = field(default_factory=dict)
+    lost_packets: int | None = None
 
     @property
     def is_of_links(self) -> bool:
-        return not isinstance(self.fault, KillNode | PauseNode | StopNode | WipeDisk | Reassign)
+        others = KillNode | PauseNode | StopNode | WipeDisk | ConditionFault | Reassign
+        return not isinstance(self.fault, others)
 
 
 class Injector:
@@ -91,7 +104,9 @@ class Injector:
         history: HistoryWriter,
         view: Callable[[], ClusterView],
         rng: random.Random,
+        packets: PacketFilter | None = None,
     ) -> None:
+        self._packets = packets
         self._system = system
         self._toxiproxy = toxiproxy
         self._history = history
@@ -100,6 +115,7 @@ class Injector:
         self._next_id = 0
         self._active: dict[int, Injected] = {}
         self._wiped: set[str] = set()
+        self._conditions = ConditionKeeper(system, is_taken_down=self._is_taken_down)
 
     def active(self) -> list[Injected]:
         """The faults in force, oldest first."""
@@ -123,6 +139,8 @@ class Injector:
                 return None
             case KillNode() | PauseNode() | StopNode() | WipeDisk():
                 return self._strike_nodes(name, fault)
+            case FillDisk() | SlowDisk() | FailDisk() | StepClock():
+                return self._strike_conditions(name, fault)
             case (
                 CutLink()
                 | NetworkPartition()
@@ -133,6 +151,7 @@ class Injector:
                 | ResetPeer()
                 | SlowClose()
                 | LinkDown()
+                | PacketLoss()
             ):
                 return self._strike_links(name, fault)
             case _:
@@ -144,16 +163,16 @@ class Injector:
             return
         for undo in injected.undo:
             undo()
-        self._history.append(
-            process=NEMESIS,
-            type=INFO,
-            f=FAULT_END,
-            details={
-                "id": injected.fault_id,
-                "fault": fault_name(injected.fault),
-                **injected.outcome,
-            },
-        )
+        details: dict[str, object] = {
+            "id": injected.fault_id,
+            "fault": fault_name(injected.fault),
+            **injected.outcome,
+        }
+        if injected.hits:
+            details["hits"] = {n: dataclasses.asdict(hits) for n, hits in injected.hits.items()}
+        if injected.lost_packets is not None:
+            details["lost_packets"] = injected.lost_packets
+        self._history.append(process=NEMESIS, type=INFO, f=FAULT_END, details=details)
 
     def end_all(self) -> None:
         """Undo everything and reset every proxy."""
@@ -215,6 +234,37 @@ class Injector:
             self._wiped.add(node)
             self._system.wipe(node)
 
+    def _strike_conditions(self, name: str, fault: ConditionFault) -> Injected:
+        view = self._view()
+        names = resolve(fault.target, view, self._rng)
+        able = tuple(node for node in names if node not in view.killed)
+        if not able:
+            raise UnresolvableTarget(f"{', '.join(names)} does not run; restart it first")
+        injected = self._new(name, fault, able)
+        begun_ms = self._history.now_ms()
+
+        def end(node: str) -> None:
+            hits = self._conditions.end(node, fault, injected.fault_id)
+            if not isinstance(fault, StepClock):
+                injected.hits[node] = hits
+
+        try:
+            for node in able:
+                self._conditions.begin(node, fault, injected.fault_id)
+                injected.undo.append(_call(end, node))
+        except BaseException:
+            self._take_back(injected)
+            raise
+        self._begin(injected, view, begun_ms, links=())
+        return injected
+
+    def _is_taken_down(self, node: str) -> bool:
+        """True if a fault in force has killed or stopped the node, and will start it."""
+        return any(
+            isinstance(injected.fault, KillNode | StopNode | WipeDisk) and node in injected.nodes
+            for injected in self.active()
+        )
+
     def _request(self, name: str, fault: OperatorFault) -> Injected:
         view = self._view()
         request = request_of(fault, self._system, view, self._rng)
@@ -245,7 +295,8 @@ class Injector:
         if not streams:
             ends = ", ".join(f"{a} -> {b}" for a, b in pairs)
             raise UnresolvableTarget(f"no link carries {ends}: {describe(fault)}")
-        if not isinstance(fault, LinkDown):
+        is_toxic = not isinstance(fault, LinkDown | PacketLoss)
+        if is_toxic:
             self._refuse_behind_a_partial_cut(streams)
         struck = (
             tuple(sorted({source for source, _ in pairs}))
@@ -253,7 +304,7 @@ class Injector:
             else tuple(sorted({node for pair in pairs for node in pair}))
         )
         injected = self._new(name, fault, struck)
-        injected.streams = () if isinstance(fault, LinkDown) else tuple(streams)
+        injected.streams = tuple(streams) if is_toxic else ()
         begun_ms = self._history.now_ms()
         try:
             self._apply(injected, fault, streams)
@@ -311,6 +362,9 @@ class Injector:
     def _apply(
         self, injected: Injected, fault: LinkFault, streams: Sequence[tuple[Link, Stream]]
     ) -> None:
+        if isinstance(fault, PacketLoss):
+            self._lose_packets(injected, fault, streams)
+            return
         toxiproxy = required(self._toxiproxy, "a cluster without a toxiproxy has no links")
         if isinstance(fault, LinkDown):
             for link in {link.name: link for link, _ in streams}.values():
@@ -330,6 +384,19 @@ class Injector:
             )
             injected.undo.append(_remove(toxiproxy, link, toxic.name))
             toxiproxy.add_toxic(link, toxic)
+
+    def _lose_packets(
+        self, injected: Injected, fault: PacketLoss, streams: Sequence[tuple[Link, Stream]]
+    ) -> None:
+        packets = required(self._packets, "a cluster without proxies of its own loses no packets")
+        name = f"fault_{injected.fault_id}"
+
+        def end() -> None:
+            injected.lost_packets = packets.lost(name)
+            packets.stop(name)
+
+        packets.lose(name, streams, loss_percent=fault.loss_percent)
+        injected.undo.append(end)
 
     def _new(self, name: str, fault: Fault, nodes: tuple[str, ...]) -> Injected:
         injected = Injected(fault_id=self._next_id, name=name, fault=fault, nodes=nodes)

@@ -160,11 +160,7 @@ def _make_room(run_dir: Path) -> None:
 
 
 def finish(run_dir: str) -> RunResult:
-    """Check a run folder and write its report and Parquet files. Also used for a folder of an
-    earlier run."""
-    from kvorum.chaos.experiment.export import export_history
-
-    export_history(run_dir)
+    """Check a run folder and write its report. Also used for a folder of an earlier run."""
     report = write_report(run_dir)
     return RunResult(
         verdict=report.verdict,
@@ -281,21 +277,19 @@ class _Session:
         stack.callback(observer.stop, timeout_ms=_THREAD_TIMEOUT_MS)
 
         def check() -> None:
-            if opened.server is not None:
-                opened.server.check()
-            loads.check()
-            if observer.failure is not None:
-                raise KvorumError(f"the observer ended early: {observer.failure}")
-            if not system.is_running():
-                raise KvorumError(f"the cluster ended: {system.log_tail()}")
-            self._note_deaths(system)
+            self._check(opened, loads, observer)
 
         def view() -> Any:
             return view_of(system, self._topic.name, _state_or_none(watch))
 
         probes = Probes(system=system, watch=watch, load=loads.produce)
         injector = Injector(
-            system=system, toxiproxy=opened.toxiproxy, history=history, view=view, rng=self._rng
+            system=system,
+            toxiproxy=opened.toxiproxy,
+            packets=opened.packets,
+            history=history,
+            view=view,
+            rng=self._rng,
         )
         nemesis = Nemesis(
             injector=injector, probes=probes, progress=self._timed(history), check=check
@@ -326,6 +320,17 @@ class _Session:
         self._read_to_the_end(loads)
         observer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
         self._export_metadata(system)
+
+    def _check(self, opened: Opened, loads: Loads, observer: Observer) -> None:
+        """Raise KvorumError if a part ended early without which the run proves nothing."""
+        if opened.server is not None:
+            opened.server.check()
+        loads.check()
+        if observer.failure is not None:
+            raise KvorumError(f"the observer ended early: {observer.failure}")
+        if not opened.system.is_running():
+            raise KvorumError(f"the cluster ended: {opened.system.log_tail()}")
+        self._note_deaths(opened.system)
 
     def _open_history(self) -> HistoryWriter:
         return HistoryWriter(

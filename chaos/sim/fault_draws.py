@@ -19,7 +19,7 @@ from kvorum.chaos.faults import (
     CutLink,
     CutPower,
     CutPowerAtDiskCall,
-    FailDisk,
+    FailDiskCall,
     Fault,
     FillDisk,
     FlapLink,
@@ -90,7 +90,7 @@ def _cut_power(rng: random.Random, ids: Sequence[int]) -> Fault:
 
 
 def _fail_disk(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return FailDisk(
+    return FailDiskCall(
         target=_any_node(rng, ids),
         path_part=rng.choice(("", ".log", "quorum-state", "leader-epoch", ".checkpoint")),
         operation=rng.choice(("sync", "sync", "sync", "sync_dir", "write", "rename", "remove")),
@@ -234,7 +234,7 @@ def _cut_power_of_broker(rng: random.Random, _: Sequence[int]) -> Fault:
 
 
 def _fail_broker_disk(rng: random.Random, _: Sequence[int]) -> Fault:
-    return FailDisk(
+    return FailDiskCall(
         target=brokers(rng.randrange(8)),
         path_part=rng.choice(LOG_PARTS),
         operation=rng.choice(("sync", "sync", "write", "write", "rename", "remove", "truncate")),

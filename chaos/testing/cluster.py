@@ -36,7 +36,13 @@ from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.capabilities import needs_of
 from kvorum.chaos.live.systems.opening import LOGS, choose_system, open_system
-from kvorum.chaos.live.systems.protocol import Node, NotObservable, System, node_named
+from kvorum.chaos.live.systems.protocol import (
+    Capability,
+    Node,
+    NotObservable,
+    System,
+    node_named,
+)
 from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.chaos.targets import ClusterView
 from kvorum.chaos.testing.view import CONDITIONS, ClusterState, Condition, nodes_of, read_state
@@ -103,6 +109,7 @@ class Cluster:
         self._system: System | None = None
         self._injector: Injector | None = None
         self._admin: Any = None
+        self._lacks: Mapping[Capability, str] = {}
         self._faults: list[str] = []
         #: Topics with this prefix are known to targets without it, too.
         self.topic_prefix = ""
@@ -390,6 +397,7 @@ class Cluster:
         from confluent_kafka.admin import AdminClient
 
         choice = choose_system(self._system_name)
+        self._lacks = choice.lacks
         folder = self._folder()
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
         opened = open_system(
@@ -407,6 +415,7 @@ class Cluster:
         self._injector = Injector(
             system=system,
             toxiproxy=opened.toxiproxy,
+            packets=opened.packets,
             history=history,
             view=self._view,
             rng=self._rng,
@@ -433,9 +442,12 @@ class Cluster:
         missing = needs_of(fault) - self._running().capabilities
         if missing:
             needed = ", ".join(sorted(capability.value for capability in missing))
-            raise KvorumError(
-                f"{describe(fault)!r} needs {needed}, which this cluster does not have; "
+            reasons = [self._lacks[capability] for capability in missing & self._lacks.keys()]
+            why = "; ".join(dict.fromkeys(reasons)) or (
                 "faults of links need a toxiproxy-server on PATH and proxies not switched off"
+            )
+            raise KvorumError(
+                f"{describe(fault)!r} needs {needed}, which this cluster does not have; {why}"
             )
         injected = self._injecting().inject(name, fault)
         struck = f" [{', '.join(injected.nodes)}]" if injected is not None else ""

@@ -19,6 +19,7 @@ from kvorum.cli.common import (
     output_option,
 )
 from kvorum.cli.experiments import list_experiments, replay, schema, validate
+from kvorum.cli.lake import add_to_lake, lake_option
 from kvorum.cli.report import judge_broken_off, show_result
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ chaos.add_command(validate)
     is_flag=True,
     help="The cluster in FILE.toml may be broken.",
 )
+@lake_option
 @output_option
 def run(
     file: str,
@@ -78,6 +80,7 @@ def run(
     system: str,
     kafka_libs: str | None,
     is_owned: bool,
+    lake: str | None,
     output: str,
 ) -> None:
     """Run an experiment on a cluster behind toxiproxy; ends in a verdict.
@@ -110,6 +113,8 @@ def run(
     except KeyboardInterrupt:
         click.echo(f"interrupted; the cluster is stopped; kvorum report {out} judges it", err=True)
         raise
+    if lake is not None:
+        add_to_lake(lake, result.run_dir)
     show_result(result, output)
 
 

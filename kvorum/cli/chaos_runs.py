@@ -14,6 +14,7 @@ from kvorum.cli.common import (
     CommandFailed,
     refused,
 )
+from kvorum.cli.lake import add_to_lake, lake_option
 
 
 @click.command()
@@ -57,6 +58,7 @@ def diff(first: str, second: str, out: str, is_any: bool) -> None:
 @click.option("--seed", type=int, default=None, help="In place of the file's own seed.")
 @click.option("--kafka-libs", type=click.Path(file_okay=False), default=None, help="As for `run`.")
 @click.option("--i-own-this-cluster", "is_owned", is_flag=True, help="As for `run`.")
+@lake_option
 def duel(
     file: str,
     systems: str,
@@ -64,6 +66,7 @@ def duel(
     seed: int | None,
     kafka_libs: str | None,
     is_owned: bool,
+    lake: str | None,
 ) -> None:
     """Run the experiment FILE with one seed against two systems; one page has both.
 
@@ -93,6 +96,9 @@ def duel(
     for system, result in zip(outcome.systems, outcome.results, strict=True):
         click.echo(f"{system}: {result.verdict} - {result.summary}")
     click.echo(f"page: {outcome.page}")
+    if lake is not None:
+        for result in outcome.results:
+            add_to_lake(lake, result.run_dir)
     if any(result.verdict != "passed" for result in outcome.results):
         raise CommandFailed("not every verdict is passed", EXIT_VERDICT_FAILED)
 
@@ -102,23 +108,18 @@ def duel(
 @click.option(
     "--format",
     "form",
-    type=click.Choice(("edn", "parquet")),
+    type=click.Choice(("edn",)),
     default="edn",
     show_default=True,
-    help="edn: history.edn, for Jepsen's checkers; parquet: for Spark.",
+    help="edn: history.edn, for Jepsen's checkers. For Parquet, see kvorum lake add.",
 )
 def export(run_dir: str, form: str) -> None:
     """Write the history of the run in RUN_DIR for other programs."""
     from kvorum.chaos.experiment.edn import write_edn
-    from kvorum.chaos.experiment.export import export_history
     from kvorum.chaos.experiment.history import HISTORY_FILE
     from kvorum.runtime.errors import ConfigError, CorruptData
 
     try:
-        if form == "parquet":
-            for path in export_history(run_dir):
-                click.echo(path)
-            return
         history = os.path.join(run_dir, HISTORY_FILE)
         if not os.path.exists(history):
             raise ConfigError(f"{run_dir} holds no run: {HISTORY_FILE} is needed")

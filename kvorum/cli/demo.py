@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from kvorum.cli.common import EXIT_FAILED, CommandFailed
+from kvorum.cli.lake import add_to_lake
 from kvorum.cli.report import no_pass
 
 # The path is not resolved: the wheel has chaos/ inside kvorum/, a checkout a symbolic link to it.
@@ -53,17 +54,19 @@ def demo(out: str, seed: int | None) -> None:
     except KvorumError as error:
         raise CommandFailed(str(error), EXIT_FAILED) from error
     spark_dir = run_dir / "spark"
-    say("PySpark analyses metadata and history")
-    _run_spark(run_dir, spark_dir)
+    lake = Path(out) / "lake"
+    add_to_lake(str(lake), str(run_dir))
+    say("PySpark analyses the runs of the lake")
+    _run_spark(lake, run_dir, spark_dir)
     _summarise(result, run_dir, spark_dir)
     _forget_old_runs(Path(out))
     if result.verdict != "passed":
         raise no_pass(result)
 
 
-def _run_spark(run_dir: Path, spark_dir: Path) -> None:
+def _run_spark(lake: Path, run_dir: Path, spark_dir: Path) -> None:
     log = run_dir / "logs" / "spark.log"
-    command = [sys.executable, "-m", "kvorum.analytics.job", "--input", str(run_dir)]
+    command = [sys.executable, "-m", "kvorum.analytics.job", "--lake", str(lake)]
     command += ["--output", str(spark_dir)]
     with open(log, "wb") as output:
         done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
@@ -89,8 +92,8 @@ def _summarise(result: Any, run_dir: Path, spark_dir: Path) -> None:
     click.echo(f"report:  {result.report_html}")
     plots = sorted((spark_dir / "plots").glob("*.png"))
     click.echo(f"plots:   {' '.join(os.fspath(plot) for plot in plots) or 'none'}")
-    click.echo(f"spark:   {spark_dir / 'summary.json'}")
-    click.echo(f"parquet: {run_dir}")
+    click.echo(f"spark:   {spark_dir / 'index.html'}")
+    click.echo(f"lake:    {run_dir.parent / 'lake'}")
     click.echo(f"rerun:   {result.rerun}")
     click.echo(f"verdict: {result.verdict} - {result.summary}")
 

@@ -35,6 +35,7 @@ _NOUNS = {
     "log": ("kvorum.cli.log:log", "Inspect and verify logs on disk."),
     "chaos": ("kvorum.cli.chaos:chaos", "Run experiments on a real cluster, or simulations."),
     "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, check it, analyse it."),
+    "lake": ("kvorum.cli.lake:lake", "Runs and exported metadata as Parquet, for Spark."),
     "report": ("kvorum.cli.report:report", "Check a run again and rewrite its report."),
 }
 

@@ -21,7 +21,7 @@ from kvorum.raft.model import OffsetAndEpoch
 from kvorum.raft.node import RaftNode
 from kvorum.raft.roles.states import Follower
 from kvorum.raft.voters import VoterSet
-from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected, invariant, required
 from kvorum.runtime.ids import NO_NODE
 from kvorum.storage.format.batch import build_batch
@@ -205,8 +205,10 @@ class _Port:
         return self._loop.node.core.voter_set.ids
 
     def propose(self, values: Sequence[bytes]) -> None:
-        batch = build_batch([(None, value) for value in values], timestamp_ms=wall_ms())
-        self._loop.node.propose(batch, len(values))
+        node = self._loop.node
+        timestamp_ms = node.clock.wall_ms()
+        batch = build_batch([(None, value) for value in values], timestamp_ms=timestamp_ms)
+        node.propose(batch, len(values))
 
     def on_image(self, image: ClusterImage) -> None:
         self._loop.note_image(image)

@@ -7,7 +7,7 @@ from kvorum.raft.progress import ReplicaProgress
 from kvorum.raft.roles.states import Leader
 from kvorum.raft.transport import Address
 from kvorum.rpc import admin_pb2 as pb
-from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.text import address_text
 
 
@@ -37,11 +37,11 @@ def fill(message: pb.DescribeQuorumReply, node: RaftNode, configured: dict[int, 
         return
     for voter in core.voter_set.voters:
         progress = ReplicaProgress(voter.node_id, voter.directory_id)
-        message.voters.append(_replica(progress, wall_ms()))
+        message.voters.append(_replica(progress, node.clock.wall_ms()))
 
 
 def _add_leader_view(message: pb.DescribeQuorumReply, node: RaftNode, role: Leader) -> None:
-    now_wall_ms = wall_ms()
+    now_wall_ms = node.clock.wall_ms()
     own = pb.QuorumReplica(
         node_id=node.config.node_id,
         log_end_offset=node.core.log.end_offset,

@@ -84,7 +84,10 @@ def test_wheel_holds_one_package_and_nothing_of_the_tests(distributions):
     (wheel,) = distributions.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"kvorum"}
-    for file in ("raft/core.py", "chaos/experiments/first-light.yaml", "analytics/job.py"):
+    for file in (
+        *("raft/core.py", "chaos/experiments/first-light.yaml", "chaos/live/shim/faults.c"),
+        "analytics/job.py",
+    ):
         assert f"kvorum/{file}" in names
     assert not [name for name in names if "/bench/" in name or "/tests/" in name]
 

@@ -105,12 +105,10 @@ def test_diff_prints_the_figures_and_names_the_page(tmp_path):
     assert code != 0 and len(err.splitlines()) == 1
 
 
-def test_export_writes_jepsens_form_and_parquet(tmp_path):
+def test_export_writes_jepsens_form(tmp_path):
     write_run(tmp_path, good_history())
     code, out, _ = kvorum("chaos", "export", tmp_path)
     assert code == 0 and out.startswith(f"{tmp_path / 'history.edn'}: ")
     assert "[:send 0 [0 0]]" in (tmp_path / "history.edn").read_text().replace('"orders/0"', "0")
-    code, out, _ = kvorum("chaos", "export", tmp_path, "--format", "parquet")
-    assert code == 0 and (tmp_path / "history.parquet").exists()
     code, _, err = kvorum("chaos", "export", tmp_path.parent / tmp_path.name / "..")
     assert code != 0 and "holds no run" in err

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.export import HISTORY_PARQUET
 from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
 from kvorum.chaos.experiment.observations import (
     PartitionSeen,
@@ -110,7 +109,6 @@ def test_run_passes_and_leaves_nothing_running(tmp_path):
         node for event in events if event.f == FAULT_BEGIN and details_of(event)["fault"] == "kill"
         for node in details_of(event)["nodes"]
     }  # fmt: skip
-    assert (tmp_path / "run" / HISTORY_PARQUET).exists()
     assert (tmp_path / "run" / "metadata" / "metadata_records.parquet").exists()
     assert result.rerun.endswith("--seed 5")
     assert not is_anything_left(tmp_path / "run")

@@ -4,11 +4,9 @@ import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from kvorum.chaos.experiment.charts import NARROW, WIDE, draw
-from kvorum.chaos.experiment.export import SCHEMA_VERSION, export_history
 from kvorum.chaos.experiment.figures import build_report
 from kvorum.chaos.experiment.history import Send
 from kvorum.chaos.experiment.report import write_report
@@ -290,15 +288,6 @@ def test_a_damaged_line_of_a_history_is_one_sentence(tmp_path, line, words):
     assert f"{path} at byte " in err and "line 5 is no history event: " in err and words in err
 
 
-def test_a_fault_that_lacks_a_field_is_one_sentence(tmp_path):
-    history = run_history()
-    del history.events[-2].details["led_partitions"]
-    write_run(tmp_path, history)
-    code, out, err = kvorum("report", tmp_path)
-    assert (code, out, len(err.splitlines())) == (1, "", 1)
-    assert "history.jsonl" in err and "lacks 'led_partitions'" in err
-
-
 @pytest.mark.parametrize(
     ("text", "words"), [("{", "Expecting"), ("[]", "not the record"), ("{}", "it has no title")]
 )
@@ -337,20 +326,3 @@ def test_run_without_any_acknowledgement_proves_nothing(tmp_path):
 def test_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="holds no run"):
         write_report(str(tmp_path))
-    with pytest.raises(ConfigError, match="holds no run"):
-        export_history(str(tmp_path))
-
-
-def test_parquet_holds_one_row_per_record_under_a_versioned_schema(tmp_path):
-    write_run(tmp_path, run_history())
-    history_file, faults_file = export_history(str(tmp_path))
-    table = pq.read_table(history_file)
-    assert table.schema.metadata[b"kvorum.schema.version"] == str(SCHEMA_VERSION).encode()
-    rows = table.to_pylist()
-    read = [row for row in rows if row["process"] == "consumer-1" and row["partition"] == 1]
-    assert [(row["value"], row["offset"]) for row in read] == [(n, n) for n in range(10)]
-    assert sum(1 for row in rows if (row["f"], row["type"]) == ("produce", "ok")) == 20
-    (fault,) = pq.read_table(faults_file).to_pylist()
-    assert (fault["begin_ms"], fault["end_ms"]) == (30, 35)
-    assert (fault["led_partitions"], fault["held_partitions"]) == ([0], [0, 1])
-    assert fault["run_id"] == rows[0]["run_id"] == "1000-4"

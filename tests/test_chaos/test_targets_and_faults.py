@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import MISSING, fields
 
 import pytest
 
@@ -9,8 +10,11 @@ from kvorum.chaos.faults import (
     LIVE_FAULTS,
     SIMULATED_FAULTS,
     CutLink,
+    FailDisk,
+    FillDisk,
     KillNode,
     NetworkPartition,
+    StepClock,
     describe,
     fault_name,
 )
@@ -149,10 +153,17 @@ def test_every_fault_describes_itself():
     }  # fmt: skip
     for name, kind in LIVE_FAULTS.items():
         wanted = {key: some[key] for key in some if key in kind.__dataclass_fields__}
-        wanted |= {"duration_ms": 1} if name in ("stop", "wipe", "reassign") else {}
+        needed = [f.name for f in fields(kind) if f.default is MISSING and f.name not in wanted]
+        wanted |= dict.fromkeys(needed, 1)
         fault = build_fault(name, wanted)
         assert not isinstance(fault, list), fault
         assert describe(fault).startswith(name)
+    full = FillDisk(target=parse_target("one:brokers"), room_bytes=9, duration_ms=5)
+    assert describe(full) == "fill_disk one:brokers room_bytes=9"
+    failing = FailDisk(target=parse_target("controller-1"), duration_ms=5)
+    assert describe(failing) == "fail_disk controller-1 operation=sync error=EIO"
+    stepped = StepClock(target=parse_target("all"), step_ms=-5)
+    assert describe(stepped) == "step_clock all step_ms=-5"
     one_way = CutLink(source=parse_target("brokers"), destination=parse_target("controllers"))
     assert describe(one_way) == "cut brokers -> controllers"
     apart = NetworkPartition(target=parse_target("brokers"), away_from=parse_target("controllers"))

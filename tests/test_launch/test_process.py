@@ -22,6 +22,7 @@ from kvorum.launch.process import run_node
 from kvorum.launch.properties import controller_config
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+from kvorum.runtime.machine import Machine
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
 
@@ -141,7 +142,7 @@ def test_a_metadata_log_on_a_full_disk_is_named_with_the_way_out(
         }
     )
     with pytest.raises(DirectoryUnusable) as refused:
-        asyncio.run(open_log(OsDisk(), config, directory_id))
+        asyncio.run(open_log(Machine(), config, directory_id))
     said = str(refused.value)
     assert said.startswith(f"cannot open the metadata log: {directory}/__cluster_metadata-0/")
     assert said.endswith("No space left on device; make room on that disk, then start again")

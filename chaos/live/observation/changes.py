@@ -1,8 +1,9 @@
 """Which observations are news. Pure: one object per node, no clock of its own.
 
-An observation is written when it differs from the node's last one. The high watermark of the quorum
-moves with every record, so alone it is written once in HIGH_WATERMARK_MS; one that falls is written
-at once. A node that stops answering is written once, and everything it says afterwards is news.
+An observation is written when it differs from the node's last one. The quorum's high watermark and
+the ends of its logs move with every record, so alone they are written once in HIGH_WATERMARK_MS; a
+high watermark that falls is written at once. A node that stops answering is written once, and
+everything it says afterwards is news.
 """
 
 from __future__ import annotations
@@ -62,7 +63,12 @@ class Changes:
         if item == last:
             return False
         if last is not None and item.high_watermark >= last.high_watermark != UNKNOWN:
-            is_same = dataclasses.replace(item, high_watermark=last.high_watermark) == last
+            unmoved = dataclasses.replace(
+                item,
+                high_watermark=last.high_watermark,
+                log_end_offsets=last.log_end_offsets,
+            )
+            is_same = unmoved == last
             if is_same and now_ms - self._quorum_ms < HIGH_WATERMARK_MS:
                 return False
         self._quorum, self._quorum_ms = item, now_ms

@@ -40,12 +40,14 @@ class KvorumControllerView:
         except grpc.RpcError as error:
             raise OSError(f"{error.code().name}: {error.details()}") from error
         is_leader = answer.leader_id == self._node_id
+        ends = sorted((voter.node_id, voter.log_end_offset) for voter in answer.voters)
         return [
             QuorumSeen(
                 observer=self.node,
                 leader_id=answer.leader_id,
                 leader_epoch=answer.leader_epoch,
                 high_watermark=answer.high_watermark if is_leader else UNKNOWN,
+                log_end_offsets=tuple(ends) if is_leader else (),
             )
         ]
 

@@ -79,6 +79,7 @@ class QuorumView:
                 leader_id=status.leader_id,
                 leader_epoch=status.leader_epoch,
                 high_watermark=status.high_watermark if is_leader else UNKNOWN,
+                log_end_offsets=status.log_end_offsets if is_leader else (),
             )
         ]
 

@@ -40,6 +40,7 @@ from kvorum.chaos.live.systems.protocol import (
 from kvorum.chaos.live.systems.quorum_requests import describe_quorum
 from kvorum.chaos.live.toxiproxy import Toxiproxy
 from kvorum.runtime.errors import ConfigError, KvorumError
+from kvorum.runtime.fault_board import FaultBoard
 
 _STATUS_TIMEOUT_S = 5.0
 _ADMIN_TIMEOUT_S = 20.0
@@ -194,6 +195,16 @@ class AttachedSystem:
 
     def died_unasked(self) -> list[str]:
         return []
+
+    @property
+    def fault_boards(self) -> Mapping[str, FaultBoard]:
+        return {}
+
+    def may_die(self, name: str) -> None:
+        """Has no effect: the deaths of these nodes are not seen."""
+
+    def must_live(self, name: str) -> None:
+        """Has no effect."""
 
     def log_tail(self, name: str = "") -> str:
         """The words of the dead-man timer: the cluster's own logs are on its machines."""

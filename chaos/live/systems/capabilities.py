@@ -15,13 +15,16 @@ from kvorum.chaos.faults import (
     Bandwidth,
     CutLink,
     ElectPreferredLeaders,
+    FailDisk,
     Fault,
+    FillDisk,
     HealLinks,
     KillNode,
     Latency,
     LimitData,
     LinkDown,
     NetworkPartition,
+    PacketLoss,
     PauseNode,
     Reassign,
     RemoveVoter,
@@ -30,6 +33,8 @@ from kvorum.chaos.faults import (
     ResumeNode,
     Slice,
     SlowClose,
+    SlowDisk,
+    StepClock,
     StopNode,
     WipeDisk,
     describe,
@@ -43,12 +48,17 @@ _OF_PROCESSES = frozenset(
 )
 #: Whatever speaks the Kafka protocol has these.
 _OF_PROTOCOL = frozenset({Capability.ELECT_LEADERS, Capability.REASSIGN})
-_OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS})
+OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS, Capability.PACKET_LOSS})
+#: A process with a fault board has these.
+OF_FAULT_BOARDS = frozenset(
+    {Capability.FILL_DISK, Capability.SLOW_DISK, Capability.FAIL_DISK, Capability.CLOCK}
+)
 
 #: Of the back ends that start their own clusters; an attached cluster's follow from its file.
 _OF_OWN_CLUSTERS = frozenset({Capability.CHANGE_VOTERS, Capability.METADATA_EXPORT})
-KVORUM_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | _OF_OWN_CLUSTERS
-KAFKA_CAPABILITIES = _OF_PROCESSES | _OF_LINKS | _OF_PROTOCOL | _OF_OWN_CLUSTERS
+_OF_OWN = _OF_PROCESSES | OF_LINKS | _OF_PROTOCOL | _OF_OWN_CLUSTERS
+KVORUM_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
+KAFKA_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
 _BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
     "kvorum": KVORUM_CAPABILITIES,
     "kafka": KAFKA_CAPABILITIES,
@@ -75,6 +85,11 @@ class HasCapabilities(Protocol):
     @property
     def capabilities(self) -> frozenset[Capability]: ...
 
+    @property
+    def lacks(self) -> Mapping[Capability, str]:
+        """The reason why this machine denies it a capability that the system has elsewhere."""
+        ...
+
 
 def missing_capabilities(steps: Iterable[Step], system: HasCapabilities) -> list[str]:
     """One sentence for each fault that the system cannot carry out; empty if it can do all.
@@ -89,7 +104,7 @@ def missing_capabilities(steps: Iterable[Step], system: HasCapabilities) -> list
         for capability in sorted(needs_of(step.fault), key=lambda needed: needed.name):
             if capability not in system.capabilities:
                 text = f"{describe(step.fault)!r} needs {capability.value}"
-                problems.setdefault(text, f"{text}, {_who_can(capability, system.name)}")
+                problems.setdefault(text, f"{text}, {_why_not(capability, system)}")
     return list(problems.values())
 
 
@@ -110,6 +125,15 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return frozenset({Capability.RESTART})
         case PauseNode() | ResumeNode():
             return frozenset({Capability.PAUSE})
+        case FillDisk():
+            # A node that dies of its disk is started again at the fault's end.
+            return frozenset({Capability.FILL_DISK, Capability.RESTART})
+        case FailDisk():
+            return frozenset({Capability.FAIL_DISK, Capability.RESTART})
+        case SlowDisk():
+            return frozenset({Capability.SLOW_DISK})
+        case StepClock():
+            return frozenset({Capability.CLOCK})
         case HealLinks():
             return frozenset()
         case ElectPreferredLeaders():
@@ -120,6 +144,8 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return frozenset({Capability.REASSIGN})
         case NetworkPartition():
             return _of_ends(fault.target, fault.away_from)
+        case PacketLoss():
+            return _of_ends(fault.source, fault.destination) | {Capability.PACKET_LOSS}
         case (
             CutLink()
             | Latency()
@@ -138,6 +164,13 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
 def _of_ends(*ends: Target) -> frozenset[Capability]:
     is_of_clients = any(end.kind is TargetKind.CLIENTS for end in ends)
     return frozenset({Capability.CLIENT_LINKS if is_of_clients else Capability.LINKS})
+
+
+def _why_not(capability: Capability, system: HasCapabilities) -> str:
+    reason = system.lacks.get(capability)
+    if reason is not None:
+        return f"which the system {system.name} does not have here: {reason}"
+    return _who_can(capability, system.name)
 
 
 def _who_can(capability: Capability, name: str) -> str:

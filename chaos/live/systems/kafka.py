@@ -8,12 +8,15 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kvorum.chaos.live.links import LinkPlan
+from kvorum.chaos.live.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.processes import ProcessFailed, start_process, stop_process, wait_until
-from kvorum.chaos.live.systems.capabilities import KAFKA_CAPABILITIES
+from kvorum.chaos.live.systems.boards import FOLDER, NodeBoards
+from kvorum.chaos.live.systems.capabilities import KAFKA_CAPABILITIES, OF_FAULT_BOARDS
 from kvorum.chaos.live.systems.kafka_jars import (
     SERVER,
     format_storage,
@@ -38,7 +41,9 @@ from kvorum.chaos.live.systems.protocol import (
     active_controller,
 )
 from kvorum.chaos.live.systems.quorum_requests import ask_controller
+from kvorum.chaos.live.systems.shim import shim_environment
 from kvorum.runtime.errors import KvorumError, required
+from kvorum.runtime.fault_board import FaultBoard
 
 #: Six JVMs must fit on two cores: a small heap, one collector thread, and C1 alone.
 _JVM_FLAGS = (
@@ -65,7 +70,8 @@ class KafkaSystem:
     """The JVMs of one run. Implements `systems.protocol.System`.
 
     library: the folder with the jars. directory: of data and configuration. log_dir: one log file
-    for each node. Ports: `kafka_plan.port_count` in a row from first_port.
+    for each node. Ports: `kafka_plan.port_count` in a row from first_port. shim: the library that
+    gives a JVM's disk and clock faults; None for a cluster without them.
     """
 
     name = "kafka"
@@ -81,6 +87,7 @@ class KafkaSystem:
         log_dir: Path,
         first_port: int,
         rng: random.Random,
+        shim: Path | None = None,
     ) -> None:
         controllers, brokers = shape.controllers, shape.brokers
         self._nodes = plan_nodes(controllers, brokers, first_port=first_port)
@@ -95,6 +102,8 @@ class KafkaSystem:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._killed: set[str] = set()
         self._paused: set[str] = set()
+        self._shim = shim
+        self._boards = NodeBoards()
         # On Linux a child gets its death signal when the THREAD that started it ends, so one thread
         # starts all of them and lives until `stop`.
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafka-starter")
@@ -105,11 +114,12 @@ class KafkaSystem:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return KAFKA_CAPABILITIES
+        has = KAFKA_CAPABILITIES if self._shim else KAFKA_CAPABILITIES - OF_FAULT_BOARDS
+        return has if why_no_packet_loss() is None else has - {Capability.PACKET_LOSS}
 
     @property
     def killed(self) -> frozenset[str]:
-        return frozenset(self._killed)
+        return frozenset(self._killed).union(self._ended() & self._boards.may_die)
 
     @property
     def paused(self) -> frozenset[str]:
@@ -133,6 +143,8 @@ class KafkaSystem:
             hosts = hosts_file(self._nodes, node, machine=socket.gethostname())
             (folder / "hosts").write_text(hosts, encoding="utf-8")
         self._format_all()
+        if self._shim:
+            self._boards.make(self._directory.parent / FOLDER, [n.name for n in self._nodes])
         for node in self._nodes:
             self._launch(node)
         wait_until(
@@ -142,6 +154,7 @@ class KafkaSystem:
     def stop(self) -> None:
         """SIGKILL for all: their data is not needed again, and a paused JVM ends by nothing
         else."""
+        self._boards.close()
         processes, self._processes = self._processes, {}
         for process in processes.values():
             process.kill()
@@ -197,11 +210,21 @@ class KafkaSystem:
         self._format(node)
 
     def died_unasked(self) -> list[str]:
-        return [
-            name
-            for name, process in self._processes.items()
-            if process.poll() is not None and name not in self._killed
-        ]
+        return sorted(self._ended() - self._killed - self._boards.may_die)
+
+    def _ended(self) -> frozenset[str]:
+        processes = self._processes.items()
+        return frozenset(name for name, process in processes if process.poll() is not None)
+
+    @property
+    def fault_boards(self) -> Mapping[str, FaultBoard]:
+        return self._boards.by_node
+
+    def may_die(self, name: str) -> None:
+        self._boards.allow_death(name, is_allowed=True)
+
+    def must_live(self, name: str) -> None:
+        self._boards.allow_death(name, is_allowed=False)
 
     def log_tail(self, name: str = "") -> str:
         chosen = [node for node in self._nodes if name in ("", node.name)]
@@ -260,11 +283,16 @@ class KafkaSystem:
         folder = self._folder(node)
         flags = (*_JVM_FLAGS, f"-Djdk.net.hosts.file={folder / 'hosts'}")
         command = java_command(self._library, SERVER, str(self._properties_file(node)), flags=flags)
+        environment: Mapping[str, str] = {}
+        if self._shim:
+            board = self._boards.path_of(node.name)
+            environment = shim_environment(self._shim, board=board, directory=folder / "data")
         # SIGTERM would not end a broker without controllers: it waits for a controlled shutdown.
         started = self._starter.submit(
             start_process,
             command,
             log_file=str(self._log_file(node)),
+            environment=environment,
             death_signal=signal.SIGKILL,
         )
         self._processes[node.name] = started.result()

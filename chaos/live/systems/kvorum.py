@@ -9,12 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from kvorum.chaos.live.links import LinkPlan
+from kvorum.chaos.live.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.processes import (
     ProcessFailed,
     is_alive,
@@ -22,7 +24,8 @@ from kvorum.chaos.live.processes import (
     stop_process,
     wait_until,
 )
-from kvorum.chaos.live.systems.capabilities import KVORUM_CAPABILITIES
+from kvorum.chaos.live.systems.boards import FOLDER, NodeBoards
+from kvorum.chaos.live.systems.capabilities import KVORUM_CAPABILITIES, OF_LINKS
 from kvorum.chaos.live.systems.protocol import (
     DEAD,
     RUNNING,
@@ -40,6 +43,7 @@ from kvorum.metadata.inspect.history import history_of
 from kvorum.metadata.rpc.metadata_log_reader import read_copy
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
 from kvorum.runtime.errors import KvorumError
+from kvorum.runtime.fault_board import FaultBoard
 
 #: Time for a clean stop of every node, with snapshots and clean-shutdown markers.
 _STOP_TIMEOUT_MS = 20_000
@@ -83,6 +87,7 @@ class KvorumSystem:
         self._process: subprocess.Popen[bytes] | None = None
         self._paused: set[str] = set()
         self._killed: set[str] = set()
+        self._boards = NodeBoards()
 
     @property
     def version(self) -> str:
@@ -90,13 +95,18 @@ class KvorumSystem:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        if self.plan.links:
-            return KVORUM_CAPABILITIES
-        return KVORUM_CAPABILITIES - {Capability.LINKS, Capability.CLIENT_LINKS}
+        has = KVORUM_CAPABILITIES
+        if not self.plan.links:
+            return has - OF_LINKS
+        return has if why_no_packet_loss() is None else has - {Capability.PACKET_LOSS}
 
     @property
     def killed(self) -> frozenset[str]:
-        return frozenset(self._killed)
+        may_die = self._boards.may_die
+        if not may_die:
+            return frozenset(self._killed)
+        died = (node.name for node in self.nodes() if node.state == DEAD and node.name in may_die)
+        return frozenset(self._killed).union(died)
 
     @property
     def paused(self) -> frozenset[str]:
@@ -121,6 +131,9 @@ class KvorumSystem:
         document = self.plan.document()
         for name, address in self.metrics_addresses.items():
             document[name]["metrics"] = address
+        self._boards.make(Path(self.data_dir).parent / FOLDER, document)
+        for name, node in document.items():
+            node["fault_board"] = self._boards.path_of(name)
         Path(links_file).write_text(json.dumps(document, indent=1), encoding="utf-8")
         process = self._process = start_process(self.command(links_file), log_file=self._log_file)
 
@@ -137,6 +150,7 @@ class KvorumSystem:
         process = self._process
         if process is None:
             return
+        self._boards.close()
         nodes = self._nodes_if_any()
         for node in nodes:
             # SIGTERM stays pending while a process is stopped by SIGSTOP.
@@ -172,11 +186,18 @@ class KvorumSystem:
         return self.plan.bootstrap() or direct
 
     def died_unasked(self) -> list[str]:
-        return [
-            node.name
-            for node in self.nodes()
-            if node.state == DEAD and node.name not in self._killed
-        ]
+        asked = self._killed | self._boards.may_die
+        return [node.name for node in self.nodes() if node.state == DEAD and node.name not in asked]
+
+    @property
+    def fault_boards(self) -> Mapping[str, FaultBoard]:
+        return self._boards.by_node
+
+    def may_die(self, name: str) -> None:
+        self._boards.allow_death(name, is_allowed=True)
+
+    def must_live(self, name: str) -> None:
+        self._boards.allow_death(name, is_allowed=False)
 
     def kill(self, name: str) -> None:
         """SIGKILL; returns at once, see await_death."""

@@ -6,19 +6,21 @@ import dataclasses
 import random
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvorum.chaos.experiment.scenario import Configuration, Experiment
 from kvorum.chaos.live.links import link_count, plan_links
+from kvorum.chaos.live.packet_filter import PacketFilter, why_no_packet_loss
 from kvorum.chaos.live.processes import free_ports
 from kvorum.chaos.live.systems.attached import AttachedSystem, SharedToxiproxy, attached_plan
 from kvorum.chaos.live.systems.attached_file import AttachedFile, parse_attached_file
 from kvorum.chaos.live.systems.capabilities import (
     KAFKA_CAPABILITIES,
     KVORUM_CAPABILITIES,
+    OF_FAULT_BOARDS,
     missing_capabilities,
 )
 from kvorum.chaos.live.systems.kafka import KafkaSystem
@@ -31,6 +33,7 @@ from kvorum.chaos.live.systems.kafka_jars import (
 from kvorum.chaos.live.systems.kafka_plan import port_count, refused_settings
 from kvorum.chaos.live.systems.kvorum import KvorumSystem, kvorum_version
 from kvorum.chaos.live.systems.protocol import Capability, ClusterShape, System
+from kvorum.chaos.live.systems.shim import NoShim, shim_library
 from kvorum.chaos.live.toxiproxy import Toxiproxy
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from kvorum.runtime.clock import monotonic_ms
@@ -46,7 +49,8 @@ class SystemChoice:
 
     option: the command's options that name it, for the line that runs the same again. library: the
     folder of Apache Kafka's jars, for Kafka alone. attached: the cluster's file, for an attached
-    cluster alone.
+    cluster alone. lacks: the reason for each capability that this machine denies the system. shim:
+    the library for faults of a JVM's disk and clock, for Kafka alone.
     """
 
     name: str
@@ -55,6 +59,8 @@ class SystemChoice:
     option: str
     library: Path | None = None
     attached: AttachedFile | None = None
+    lacks: Mapping[Capability, str] = field(default_factory=dict)
+    shim: Path | None = None
 
     @property
     def has_own_toxiproxy(self) -> bool:
@@ -65,12 +71,14 @@ class SystemChoice:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """A running system, and the toxiproxy in front of it (None without proxies). server: the
-    process, if the run has started it."""
+    process, if the run has started it. packets: loses packets on the links of the run's own
+    proxies; None without them."""
 
     system: System
     toxiproxy: Toxiproxy | None
     toxiproxy_version: str
     server: ToxiproxyServer | None = None
+    packets: PacketFilter | None = None
 
 
 def choose_system(
@@ -91,8 +99,13 @@ def choose_system(
             f"--i-own-this-cluster goes with --system FILE.toml; {text!r} is started by the run"
         )
     if text == "kvorum":
+        lacks = _packet_loss_lacks()
         return SystemChoice(
-            name="kvorum", version=kvorum_version(), capabilities=KVORUM_CAPABILITIES, option=""
+            name="kvorum",
+            version=kvorum_version(),
+            capabilities=KVORUM_CAPABILITIES - lacks.keys(),
+            option="",
+            lacks=lacks,
         )
     if text == "kafka":
         return _choose_kafka(kafka_libs)
@@ -124,14 +137,27 @@ def _choose_kafka(kafka_libs: str | None) -> SystemChoice:
         raise ConfigError("the system kafka needs Linux: its proxies listen within 127.0.0.0/8")
     find_java()
     library = find_library(kafka_libs)
+    shim = None
+    lacks = _packet_loss_lacks()
+    try:
+        shim = shim_library()
+    except NoShim as error:
+        lacks |= dict.fromkeys(OF_FAULT_BOARDS, str(error))
     named = f" --kafka-libs {shlex.quote(kafka_libs)}" if kafka_libs is not None else ""
     return SystemChoice(
         name="kafka",
         version=library_version(library),
-        capabilities=KAFKA_CAPABILITIES,
+        capabilities=KAFKA_CAPABILITIES - lacks.keys(),
         option=f" --system kafka{named}",
         library=library,
+        lacks=lacks,
+        shim=shim,
     )
+
+
+def _packet_loss_lacks() -> dict[Capability, str]:
+    reason = why_no_packet_loss()
+    return {} if reason is None else {Capability.PACKET_LOSS: reason}
 
 
 def refuse_what_cannot_be(experiment: Experiment, choice: SystemChoice) -> None:
@@ -220,8 +246,14 @@ def open_system(
         f"{choice.name} {choice.version}: {shape.controllers} controllers and {shape.brokers} "
         f"brokers ready in {took_s:.2f} s"
     )
+    packets = PacketFilter()
+    stack.callback(packets.close)
     return Opened(
-        system=system, toxiproxy=server.api, toxiproxy_version=server.version, server=server
+        system=system,
+        toxiproxy=server.api,
+        toxiproxy_version=server.version,
+        server=server,
+        packets=packets,
     )
 
 
@@ -263,6 +295,7 @@ def _built(
         log_dir=run_dir / LOGS,
         first_port=free_ports(port_count(shape.controllers, shape.brokers), rng),
         rng=rng,
+        shim=choice.shim,
     )
 
 

@@ -8,13 +8,14 @@ signals its nodes, and says what each node knows of the quorum. A back end lists
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
 from kvorum.chaos.live.links import LinkPlan
 from kvorum.runtime.errors import KvorumError
+from kvorum.runtime.fault_board import FaultBoard
 
 RUNNING = "running"
 DEAD = "dead"
@@ -63,11 +64,13 @@ class Node:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumStatus:
     """One node's answer about the quorum. leader_id is -1 if the node knows no leader, and
-    high_watermark is -1 if it does not know that."""
+    high_watermark is -1 if it does not know that. log_end_offsets: (voter id, offset) for each
+    voter, ascending; empty if the node does not know them."""
 
     leader_id: int
     leader_epoch: int
     high_watermark: int
+    log_end_offsets: tuple[tuple[int, int], ...] = ()
 
 
 class ClusterShape(Protocol):
@@ -116,7 +119,8 @@ class System(Protocol):
 
     @property
     def killed(self) -> frozenset[str]:
-        """Nodes that a fault killed or stopped, and that were not started again."""
+        """Nodes that a fault killed or stopped, or that died of one (`may_die`), and that were not
+        started again."""
 
     @property
     def paused(self) -> frozenset[str]:
@@ -165,6 +169,16 @@ class System(Protocol):
 
     def died_unasked(self) -> list[str]:
         """Nodes that died although no fault killed them."""
+
+    @property
+    def fault_boards(self) -> Mapping[str, FaultBoard]:
+        """Node -> the board by which its disk and clock get faults; empty without that."""
+
+    def may_die(self, name: str) -> None:
+        """From now on, a death of the node is the work of a fault of its disk."""
+
+    def must_live(self, name: str) -> None:
+        """The end of `may_die`."""
 
     def log_tail(self, name: str = "") -> str:
         """The end of a node's log; without a name the end of the cluster's."""

@@ -77,6 +77,11 @@ def describe_quorum(address: str, *, timeout_s: float) -> QuorumStatus:
         leader_id=int(found.leader_id),
         leader_epoch=int(found.leader_epoch),
         high_watermark=int(found.high_watermark),
+        log_end_offsets=tuple(
+            sorted(
+                (int(voter.replica_id), int(voter.log_end_offset)) for voter in found.current_voters
+            )
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from kvorum.chaos.faults import (
     CutLink,
     CutPower,
     CutPowerAtDiskCall,
-    FailDisk,
+    FailDiskCall,
     Fault,
     FillDisk,
     FlipBits,
@@ -97,7 +97,7 @@ class Nemesis:
         match fault:
             case KillNode() | CutPower():
                 return self._end_processes(fault)
-            case FlipBits() | CutPowerAtDiskCall() | FailDisk() | FillDisk() | WipeDisk():
+            case FlipBits() | CutPowerAtDiskCall() | FailDiskCall() | FillDisk() | WipeDisk():
                 return self._each(fault.target, partial(self._harm_disk, fault))
             case PauseNode() | ChangeClock() | ResetConnections():
                 return self._each(fault.target, partial(self._disturb_node, fault))
@@ -183,7 +183,7 @@ class Nemesis:
 
     def _harm_disk(
         self,
-        fault: FlipBits | CutPowerAtDiskCall | FailDisk | FillDisk | WipeDisk,
+        fault: FlipBits | CutPowerAtDiskCall | FailDiskCall | FillDisk | WipeDisk,
         node: SimNode,
     ) -> bool:
         self._note(f"node={node.node_id} {describe(fault)}")
@@ -192,7 +192,7 @@ class Nemesis:
                 self._flip_bits(node, fault)
             case CutPowerAtDiskCall():
                 node.disk.cut_power_after(fault.calls)
-            case FailDisk():
+            case FailDiskCall():
                 node.disk.fail(fault.operation, path_part=fault.path_part)
             case FillDisk():
                 disk = node.disk

@@ -1,0 +1,84 @@
+"""Batch reads: `spark.read.format("kvorum")`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from kvorum.analytics.kafka_source.clients import TopicsClient
+from kvorum.analytics.kafka_source.fetch import read_range
+from kvorum.analytics.kafka_source.offsets import EARLIEST, LATEST, AtEnd, AtOffsets
+from kvorum.analytics.kafka_source.options import ReadOptions
+from kvorum.analytics.kafka_source.plan import OffsetRange, ranges_between, split
+from kvorum.analytics.kafka_source.pruning import narrow
+from kvorum.analytics.kafka_source.resolve import (
+    check_order,
+    end_offsets,
+    start_offsets,
+    within_log,
+)
+
+
+class BatchReader(DataSourceReader):
+    """Reads from a start to an end; the driver fixes both when Spark plans the query."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._filters: list[Filter] = []
+
+    def partitions(self) -> list[InputPartition]:
+        """A task for each range. Raises the errors of `resolve`."""
+        planned = plan_batch(TopicsClient(self._options), self._options)
+        ranges = split(
+            narrow(planned, self._filters),
+            partitions_min=self._options.partitions_min,
+            records_per_partition_max=self._options.records_per_partition_max,
+        )
+        return [InputPartition(one) for one in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Arrow batches of one range."""
+        # Spark makes one partition without a value of an empty list.
+        if partition.value is None:
+            return iter(())
+        return read_range(partition.value, self._columns, self._options)
+
+
+class PruningBatchReader(BatchReader):
+    """A reader that filters narrow.
+
+    A class of its own, for Spark refuses a reader with this method in a session that does not have
+    spark.sql.python.filterPushdown.enabled, which is the default.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Keep the filters for `partitions`. All are returned: Spark applies them again."""
+        self._filters = filters
+        return filters
+
+
+def plan_batch(client: TopicsClient, options: ReadOptions) -> list[OffsetRange]:
+    """The ranges of a batch query. Raises the errors of `resolve`."""
+    partitions = client.partitions()
+    starting = options.starting or AtEnd(offset=EARLIEST)
+    ending = options.ending or AtEnd(offset=LATEST)
+    start = start_offsets(
+        client,
+        starting,
+        partitions,
+        uses_latest_without_timestamp=options.uses_latest_without_timestamp,
+    )
+    end = end_offsets(client, ending, partitions)
+    if isinstance(starting, AtOffsets) or isinstance(ending, AtOffsets):
+        earliest, latest = client.earliest(partitions), client.latest(partitions)
+        fails = options.fails_on_data_loss
+        start = within_log(
+            start, earliest, latest, what="startingOffsets", fails_on_data_loss=fails
+        )
+        end = within_log(end, earliest, latest, what="endingOffsets", fails_on_data_loss=fails)
+        if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
+            check_order(start, end)
+    return ranges_between(start, end)

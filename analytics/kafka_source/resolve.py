@@ -1,0 +1,176 @@
+"""From positions to offsets: the start and the end of a query, and records that are gone.
+
+The driver decides here before any task runs. Retention may still remove records while a task
+reads; `kvorum.analytics.kafka_source.fetch` finds that out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from kvorum.analytics.kafka_source.errors import DataLoss, OptionRefused, ReadFailed
+from kvorum.analytics.kafka_source.offsets import (
+    EARLIEST,
+    LATEST,
+    AtEnd,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Offsets,
+    Position,
+    TopicPartition,
+    name_of,
+    names_of,
+)
+
+_log = logging.getLogger("kvorum.analytics.kafka_source")
+
+
+class OffsetsOfCluster(Protocol):
+    """What a cluster tells about its partitions (`clients.TopicsClient`)."""
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Log start offsets."""
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """End offsets."""
+
+    def at_timestamps(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a timestamp; None if there is none."""
+
+
+def start_offsets(
+    cluster: OffsetsOfCluster,
+    position: Position,
+    partitions: Collection[TopicPartition],
+    *,
+    uses_latest_without_timestamp: bool,
+) -> dict[TopicPartition, int]:
+    """The first offset to read of each partition.
+
+    uses_latest_without_timestamp: a partition without a record at or after the timestamp starts at
+    its end; otherwise OptionRefused. Raises OptionRefused if the position does not name every
+    partition, ReadFailed if the cluster gives no answer.
+    """
+    found = _offsets_at(cluster, position, partitions)
+    late = {partition for partition, offset in found.items() if offset is None}
+    if late and not uses_latest_without_timestamp:
+        raise OptionRefused(
+            f"{_option(position)} finds no record at or after its timestamp in {names_of(late)}; "
+            "choose an earlier timestamp, or set startingOffsetsByTimestampStrategy to latest"
+        )
+    return _with_latest(cluster, found)
+
+
+def end_offsets(
+    cluster: OffsetsOfCluster, position: Position, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The end (exclusive) of each partition: its latest offset if no record has the timestamp.
+
+    Raises as `start_offsets` does.
+    """
+    return _with_latest(cluster, _offsets_at(cluster, position, partitions))
+
+
+def _offsets_at(
+    cluster: OffsetsOfCluster, position: Position, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int | None]:
+    match position:
+        case AtEnd():
+            return _at_ends(cluster, dict.fromkeys(partitions, position.offset))
+        case AtOffsets():
+            _check_complete(
+                position.option, position.offsets, partitions, " (-1: latest, -2: earliest)"
+            )
+            return _at_ends(cluster, position.offsets)
+        case AtTimestamp():
+            return cluster.at_timestamps(dict.fromkeys(partitions, position.timestamp_ms))
+        case AtTimestamps():
+            _check_complete(position.option, position.timestamps_ms, partitions, "")
+            return cluster.at_timestamps(position.timestamps_ms)
+
+
+def _at_ends(cluster: OffsetsOfCluster, offsets: Offsets) -> dict[TopicPartition, int | None]:
+    """The offsets, with -2 and -1 replaced by those of the cluster."""
+    earliest = [partition for partition, offset in offsets.items() if offset == EARLIEST]
+    latest = [partition for partition, offset in offsets.items() if offset == LATEST]
+    return {
+        **offsets,
+        **(cluster.earliest(earliest) if earliest else {}),
+        **(cluster.latest(latest) if latest else {}),
+    }
+
+
+def _with_latest(
+    cluster: OffsetsOfCluster, found: Mapping[TopicPartition, int | None]
+) -> dict[TopicPartition, int]:
+    missing = [partition for partition, offset in found.items() if offset is None]
+    known = {partition: offset for partition, offset in found.items() if offset is not None}
+    return {**known, **(cluster.latest(missing) if missing else {})}
+
+
+def _check_complete(
+    option: str, given: Offsets, partitions: Collection[TopicPartition], values: str
+) -> None:
+    missing, strange = set(partitions) - set(given), set(given) - set(partitions)
+    if missing:
+        raise OptionRefused(
+            f"{option} leaves out {names_of(missing)}; name every partition{values}"
+        )
+    if strange:
+        raise OptionRefused(
+            f"{option} names {names_of(strange)}, which the query does not read; take it out"
+        )
+
+
+def _option(position: Position) -> str:
+    return "the start" if isinstance(position, AtEnd) else position.option
+
+
+def within_log(
+    offsets: Offsets,
+    earliest: Offsets,
+    latest: Offsets,
+    *,
+    what: str,
+    fails_on_data_loss: bool,
+) -> dict[TopicPartition, int]:
+    """Offsets that lie in the logs; `what` names the option that they come from.
+
+    An offset out of range raises DataLoss, or moves to the nearest end of its log with a warning.
+    """
+    result = dict(offsets)
+    for partition, offset in sorted(offsets.items()):
+        low, high = earliest[partition], latest[partition]
+        if low <= offset <= high:
+            continue
+        report_loss(
+            f"{what} is {offset} for {name_of(partition)}, whose log has offsets {low} to {high}",
+            fails_on_data_loss=fails_on_data_loss,
+        )
+        result[partition] = min(max(offset, low), high)
+    return result
+
+
+def report_loss(happened: str, *, fails_on_data_loss: bool) -> None:
+    """Raise DataLoss, or log a warning. `happened`: a clause with the thing and the value."""
+    if fails_on_data_loss:
+        raise DataLoss(
+            f"{happened}; choose offsets that exist, or set failOnDataLoss to false to read what "
+            "is there"
+        )
+    _log.warning("%s; failOnDataLoss is false, so the query goes on", happened)
+
+
+def check_order(start: Offsets, end: Offsets) -> None:
+    """Raise ReadFailed for a partition whose given start lies above its given end."""
+    for partition, offset in sorted(start.items()):
+        if offset > end[partition]:
+            raise ReadFailed(
+                f"the start of {name_of(partition)} is {offset}, above its end {end[partition]}; "
+                "correct startingOffsets or endingOffsets"
+            )

@@ -1,0 +1,86 @@
+"""The Spark session of the job."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+#: What the job needs, if spark-submit does not say otherwise.
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Spark logs a trace of what the job then says in one sentence.
+    "spark.log.level": "FATAL",
+    "spark.sql.adaptive.enabled": "true",
+    # Without it, what is kept has as many partitions as a shuffle begins with, however small it is.
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
+    # A run's id is text, also if it has digits alone.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+#: Parquet of about five million rows of history.
+SMALL_BYTES = 64_000_000
+
+
+def has_java() -> bool:
+    """True if Spark would find a Java runtime."""
+    return "JAVA_HOME" in os.environ or shutil.which("java") is not None
+
+
+def is_small(lake: str) -> bool:
+    """True for a lake on a local disk with a history of less than SMALL_BYTES."""
+    local = lake.removeprefix("file://")
+    if "://" in local:
+        return False
+    return (
+        sum(file.stat().st_size for file in Path(local).glob("history/**/*.parquet")) < SMALL_BYTES
+    )
+
+
+def open_session(
+    master: str | None, driver_memory: str, scratch: str, *, is_short: bool = False
+) -> SparkSession:
+    """The session. master: None leaves it, and memory, to spark-submit. scratch: a local folder for
+    a local master's files. is_short: the job takes seconds, in which Java's second compiler would
+    take more time than it saves (measured: 72 s of CPU with it, 41 s without, over four runs)."""
+    # Without this, executors look for a python3, which may differ from the driver's.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_local = master is not None and master.startswith("local")
+    if is_local:
+        # Without this, Spark looks up the host's name, which may be slow or lead to another
+        # interface.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName("kvorum-analytics")
+    submitted = dict(item for item in _submitted())
+    for key, value in _DEFAULTS.items():
+        if key not in submitted:
+            builder = builder.config(key, value)
+    if master is not None:
+        builder = builder.master(master)
+    if is_local:
+        for key, value in (
+            ("spark.driver.bindAddress", "127.0.0.1"),
+            ("spark.driver.host", "127.0.0.1"),
+            ("spark.driver.memory", driver_memory),
+            ("spark.local.dir", scratch),
+            ("spark.sql.warehouse.dir", f"{scratch}/warehouse"),
+        ):
+            builder = builder.config(key, value)
+        if is_short:
+            builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def _submitted() -> list[tuple[str, str]]:
+    """The settings that spark-submit gave to this driver."""
+    from pyspark import SparkConf, SparkContext
+
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return []
+    return list(SparkConf().getAll())

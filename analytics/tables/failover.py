@@ -1,0 +1,191 @@
+"""The way back after faults, by partition: what clients saw, beside what the cluster decided.
+
+The rules are those of a run's report (`docs/walks/chaos.md`): a partition's unavailable time is the
+sum of its silences that overlap the fault, or begin in its aftermath, from the fault's begin on.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from kvorum.analytics.tables.history import ADMINISTRATION
+
+#: The effects of a fault may show this long after its end, and no longer than to the next fault.
+AFTERMATH_MS = 3_000.0
+#: A silence that the next fault causes begins with the last acknowledgement before it.
+SKEW_MS = 250.0
+
+_FAULT = ("run_id", "fault_id")
+_SUBJECT = (*_FAULT, "topic", "partition")
+
+
+def windows(faults: DataFrame) -> DataFrame:
+    """The faults with struck_ms and last_ms, the time in which they cause things. last_ms is null
+    for a fault that was never undone."""
+    struck = F.coalesce("struck_ms", "begin_ms")
+    known = faults.withColumn("struck_ms", struck)
+    others = known.select(F.col("run_id"), F.col("struck_ms").alias("other_ms"))
+    following = (
+        known.join(others, "run_id")
+        .where("other_ms >= end_ms")
+        .groupBy(*_FAULT)
+        .agg(F.min("other_ms").alias("next_ms"))
+    )
+    aftermath = F.least(F.col("end_ms") + AFTERMATH_MS, F.col("next_ms") - SKEW_MS)
+    return known.join(following, list(_FAULT), "left").withColumn(
+        "last_ms",
+        F.when(F.col("end_ms").isNotNull(), F.greatest(F.col("end_ms"), aftermath)),
+    )
+
+
+def recoveries(
+    faults: DataFrame, silences: DataFrame, milestones: DataFrame, runs: DataFrame
+) -> DataFrame:
+    """A row for each fault and each partition that the struck nodes held or that was silent then.
+
+    The administration is a subject like a partition, of faults of the active controller. Times
+    count from the fault's begin; null if it did not happen.
+    """
+    struck = windows(faults)
+    silent = _silent(struck, silences)
+    subjects = _held(struck).unionByName(silent.select(*_SUBJECT)).distinct()
+    of_fault = struck.select(
+        *_FAULT, "fault", "struck_ms", "led_partitions", F.col("topic").alias("load")
+    )
+    named = runs.select("run_id", "system", "version", "experiment", "controllers", "brokers")
+    is_led = F.array_contains("led_partitions", F.col("partition")) & (
+        F.col("topic") == F.col("load")
+    )
+    role = (
+        F.when(F.col("topic") == ADMINISTRATION, "administration")
+        .when(is_led, "led")
+        .otherwise("other")
+    )
+    joined = (
+        subjects.join(of_fault, list(_FAULT))
+        .join(F.broadcast(named), "run_id")
+        .join(silent, list(_SUBJECT), "left")
+        .join(_fenced(struck, milestones), list(_FAULT), "left")
+        .join(_elected(struck, milestones), list(_SUBJECT), "left")
+    )
+    since = {
+        name: (F.col(f"{name}_at") - F.col("struck_ms")).alias(f"{name}_ms")
+        for name in ("fence", "elect", "ack")
+    }
+    return joined.select(
+        "run_id", "experiment", "system", "version", "controllers", "brokers", "fault_id", "fault",
+        "topic", "partition", role.alias("role"),
+        F.coalesce("unavailable_ms", F.lit(0.0)).alias("unavailable_ms"),
+        F.coalesce("is_over", F.lit(True)).alias("is_over"),
+        (F.least("fence_at", "elect_at") - F.col("struck_ms")).alias("detect_ms"),
+        since["fence"], since["elect"], since["ack"],
+    ).orderBy("run_id", "fault_id", F.desc("unavailable_ms"), "topic", "partition")  # fmt: skip
+
+
+def failover_by_fault(recovered: DataFrame) -> DataFrame:
+    """Percentiles by system, kind of fault, role of the partition and size of the cluster."""
+    groups = ("system", "version", "fault", "role", "controllers", "brokers")
+    return (
+        recovered.groupBy(*groups)
+        .agg(
+            F.count(F.lit(1)).alias("observations"),
+            F.countDistinct(*_FAULT).alias("faults"),
+            F.count(F.when(~F.col("is_over"), 1)).alias("never"),
+            _rank("unavailable_ms", 0.5).alias("unavailable_p50_ms"),
+            _rank("unavailable_ms", 0.95).alias("unavailable_p95_ms"),
+            F.max("unavailable_ms").alias("unavailable_max_ms"),
+            *(_rank(f"{name}_ms", 0.5).alias(f"{name}_p50_ms") for name in STAGES),
+        )
+        .orderBy(*groups)
+    )
+
+
+STAGES = ("detect", "fence", "elect", "ack")
+
+
+def _rank(column: str, share: float) -> Column:
+    """The nearest-rank percentile; nulls do not count."""
+    return F.expr(f"percentile_disc({share}) within group (order by {column})")
+
+
+def _held(struck: DataFrame) -> DataFrame:
+    held = struck.where("topic is not null").select(
+        *_FAULT, "topic", F.explode("held_partitions").alias("partition")
+    )
+    controllers = struck.where("is_active_controller").select(
+        *_FAULT, F.lit(ADMINISTRATION).alias("topic"), F.lit(-1).alias("partition")
+    )
+    return held.unionByName(controllers)
+
+
+def _silent(struck: DataFrame, silences: DataFrame) -> DataFrame:
+    """Per fault and subject: unavailable_ms, is_over, and ack_at: the longest silence's end."""
+    window = struck.select(*_FAULT, "struck_ms", "last_ms")
+    is_within = (F.col("end_ms") >= F.col("struck_ms")) & (
+        F.col("last_ms").isNull() | (F.col("begin_ms") < F.col("last_ms"))
+    )
+    lost = F.col("end_ms") - F.greatest("begin_ms", "struck_ms")
+    worst = F.max_by(F.when(F.col("is_over"), F.col("end_ms")), F.col("length_ms"))
+    return (
+        silences.join(F.broadcast(window), "run_id")
+        .where(is_within)
+        .groupBy(*_SUBJECT)
+        .agg(
+            F.sum(lost).alias("unavailable_ms"),
+            F.min("is_over").alias("is_over"),
+            worst.alias("ack_at"),
+        )
+    )
+
+
+def _in_window() -> Column:
+    return (F.col("time_ms") >= F.col("struck_ms")) & (
+        F.col("last_ms").isNull() | (F.col("time_ms") < F.col("last_ms"))
+    )
+
+
+def _fenced(struck: DataFrame, milestones: DataFrame) -> DataFrame:
+    """Per fault: when one of the struck brokers was fenced first; any broker if no broker was
+    struck."""
+    numbers = F.filter(
+        F.transform("nodes", lambda node: F.regexp_extract(node, "-([0-9]+)$", 1)),
+        lambda number: number != "",
+    )
+    struck_ids = struck.withColumn("ids", F.transform(numbers, lambda n: n.cast("int")))
+    fenced = milestones.where("what = 'fenced'").select("run_id", "time_ms", "broker")
+    return (
+        struck_ids.join(fenced, "run_id")
+        .where(_in_window())
+        .where((F.size("ids") == 0) | F.array_contains("ids", F.col("broker")))
+        .groupBy(*_FAULT)
+        .agg(F.min("time_ms").alias("fence_at"))
+    )
+
+
+def _elected(struck: DataFrame, milestones: DataFrame) -> DataFrame:
+    """Per fault and subject: when it got another leader. The administration's is the active
+    controller."""
+    is_controller = F.col("what") == "active-controller"
+    led = milestones.where("what in ('leader', 'active-controller') and leader >= 0").select(
+        "run_id",
+        "time_ms",
+        F.when(is_controller, F.lit(ADMINISTRATION)).otherwise(F.col("topic")).alias("topic"),
+        F.when(is_controller, F.lit(-1)).otherwise(F.col("partition")).alias("partition"),
+        "leader",
+        # A record of the log and its place in it have one timestamp; epochs tell their order.
+        F.col("epoch"),
+    )
+    order = Window.partitionBy("run_id", "topic", "partition").orderBy("time_ms", "epoch")
+    moved = (
+        led.withColumn("before", F.lag("leader").over(order))
+        .where((F.col("before") != F.col("leader")) | (F.col("topic") == ADMINISTRATION))
+        .select("run_id", "topic", "partition", "time_ms")
+    )
+    window = struck.select(*_FAULT, "struck_ms", "last_ms")
+    return (
+        moved.join(F.broadcast(window), "run_id")
+        .where(_in_window())
+        .groupBy(*_SUBJECT)
+        .agg(F.min("time_ms").alias("elect_at"))
+    )

@@ -1,0 +1,1 @@
+"""A lake: chaos runs and exported metadata as partitioned Parquet, which the Spark job reads."""

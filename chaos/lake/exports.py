@@ -1,0 +1,104 @@
+"""A folder of `kvorum metadata export` as tables of a lake."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kvorum.chaos.experiment.milestones import METADATA_LOG, Milestone, milestones_of
+from kvorum.chaos.lake.parts import PartWriter, write_rows
+from kvorum.chaos.lake.run_rows import milestone_rows
+from kvorum.chaos.lake.store import Lake
+from kvorum.chaos.lake.tables import METADATA_RECORDS, MILESTONES, OF_METADATA, RUNS
+from kvorum.metadata.inspect.export_schema import SCHEMA_FILE, SCHEMA_VERSION
+from kvorum.runtime.errors import ConfigError, CorruptData
+
+
+def is_export(folder: Path) -> bool:
+    """True if the folder holds exported metadata."""
+    return (folder / SCHEMA_FILE).exists()
+
+
+def export_id_of(folder: Path) -> str:
+    """The id of an export without a name: its folder's, and the end of the log."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.absolute().name).strip("-._") or "metadata"
+    return f"{name}-{_description(folder).get('end_offset', 0)}"
+
+
+def write_metadata(lake: Lake, folder: Path, run_id: str) -> dict[str, int]:
+    """Write the tables of an export; returns their numbers of rows.
+
+    Raises ConfigError for an export as JSON lines or of a later version, CorruptData for a file
+    that is damaged or has a column of another type.
+    """
+    _description(folder)
+    counts: dict[str, int] = {}
+    for table in OF_METADATA:
+        path = folder / f"{table.name}.parquet"
+        if not path.exists():
+            if (folder / f"{table.name}.jsonl").exists():
+                raise ConfigError(
+                    f"{folder} is an export as JSON lines; export it again with --format parquet"
+                )
+            continue
+        with PartWriter(lake, table, run_id) as writer:
+            for batch in _batches(path):
+                writer.add_table(batch)
+        counts[table.name] = writer.rows
+    return counts
+
+
+def write_milestones(lake: Lake, folder: Path, run_id: str) -> int:
+    """Write the milestones of an export that belongs to no run; returns their number."""
+    path = folder / f"{METADATA_RECORDS.name}.parquet"
+    if not path.exists():
+        return 0
+    found: Iterator[Milestone] = milestones_of(
+        row for batch in _batches(path) for row in batch.to_pylist()
+    )
+    return write_rows(lake, MILESTONES, run_id, milestone_rows(list(found), None))
+
+
+def export_row(folder: Path, run_id: str, rows: dict[str, int], wall_ms: int) -> list[Any]:
+    """The export's row in the table `runs`, in the order of its columns."""
+    values: dict[str, Any] = {
+        "id": run_id,
+        "kind": "metadata",
+        "experiment": f"metadata of {_description(folder).get('source', folder.name)}",
+        "system": "kvorum",
+        "is_complete": True,
+        "started_wall_ms": wall_ms,
+        "milestones_source": METADATA_LOG,
+        "rows": sorted(rows.items()),
+    }
+    return [values.get(column.name) for column in RUNS.columns]
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    path = folder / SCHEMA_FILE
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+        version = int(document["version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(str(path), 0, f"not the schema of an export: {error!r}") from error
+    if version != SCHEMA_VERSION:
+        raise ConfigError(
+            f"{path} is of version {version}, this Kvorum knows {SCHEMA_VERSION}; export it again"
+        )
+    return document
+
+
+def _batches(path: Path) -> Iterator[Any]:
+    """The rows of a table, a file or a folder of files, as Arrow tables."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    try:
+        dataset = ds.dataset(str(path))
+        for batch in dataset.to_batches(batch_size=50_000):
+            yield pa.Table.from_batches([batch])
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptData(str(path), 0, f"not a table of an export: {error}") from error

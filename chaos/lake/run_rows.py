@@ -1,0 +1,260 @@
+"""A run's folder as rows of a lake's tables: its history, faults, milestones and voters.
+
+A history is read as a stream and once: a day-long run needs the memory of its faults and of a row
+group. The last line of a run that was killed may be torn; the rows before it count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kvorum.chaos.experiment.history import (
+    COMMIT,
+    FAULT_BEGIN,
+    FAULT_END,
+    HISTORY_FILE,
+    OBSERVE,
+    POLL,
+    SEND,
+    TRANSACTION,
+    Event,
+    Header,
+    Poll,
+    Send,
+    details_of,
+    read_header,
+    read_history,
+)
+from kvorum.chaos.experiment.milestones import (
+    OBSERVER_EVENTS,
+    Milestone,
+    SeenMilestones,
+    milestones_in,
+)
+from kvorum.chaos.experiment.observations import QuorumSeen, read_observation
+from kvorum.chaos.experiment.recovery import struck_ms_of
+from kvorum.chaos.experiment.report import REPORT_HTML, REPORT_JSON, RUN_FILE, read_record
+from kvorum.chaos.lake.parts import PartWriter, write_rows
+from kvorum.chaos.lake.store import Lake
+from kvorum.chaos.lake.tables import FAULTS, HISTORY, MILESTONES, RUNS, VOTERS
+from kvorum.runtime.errors import ConfigError, CorruptData
+
+Row = Sequence[Any]
+
+
+def is_run(folder: Path) -> bool:
+    """True if the folder is that of a chaos run, complete or not."""
+    return (folder / HISTORY_FILE).exists()
+
+
+def run_id_of(folder: Path) -> str:
+    """The id in the history's header. Raises CorruptData, and ConfigError for a run without one."""
+    run_id = read_header(str(folder / HISTORY_FILE)).run_id
+    if not run_id:
+        raise ConfigError(f"{folder} holds a history without a run id; name one with --run-id")
+    return run_id
+
+
+def write_run(lake: Lake, folder: Path, run_id: str) -> dict[str, int]:
+    """Write the tables of a run, but not its row in `runs`; returns their numbers of rows.
+
+    Raises CorruptData for a damaged file of the run.
+    """
+    path = str(folder / HISTORY_FILE)
+    header = read_header(path)
+    record = record_in(folder)
+    fold = _Fold(header)
+    with (
+        PartWriter(lake, HISTORY, run_id) as history,
+        PartWriter(lake, VOTERS, run_id) as voters,
+    ):
+        for event in read_history(path):
+            for row in history_rows(event, header.wall_start_ms):
+                history.add(row)
+            fold.add(event)
+            for row in voter_rows(event, header.wall_start_ms):
+                voters.add(row)
+    topic = record.get("configuration", {}).get("topic", {}).get("name")
+    try:
+        faults = write_rows(lake, FAULTS, run_id, fold.fault_rows(topic))
+    except KeyError as missing:
+        raise CorruptData(path, 0, f"a fault-begin lacks {missing}") from missing
+    logged = milestones_in(str(folder))
+    milestones = fold.seen if logged is None else logged[1]
+    return {
+        HISTORY.name: history.rows,
+        VOTERS.name: voters.rows,
+        FAULTS.name: faults,
+        MILESTONES.name: write_rows(
+            lake, MILESTONES, run_id, milestone_rows(milestones, header.wall_start_ms)
+        ),
+    }
+
+
+def history_rows(event: Event, wall_start_ms: int) -> Iterator[Row]:
+    """The rows of one event: one, or one for each record of its sends and polls."""
+    head = (
+        event.index,
+        event.time_ms,
+        wall_start_ms + int(event.time_ms),
+        event.process,
+        event.type,
+        event.f,
+    )
+    tail = (event.latency_ms, event.transaction, event.group, event.generation, event.error)
+    if not event.ops or event.f in (TRANSACTION, COMMIT):
+        yield (*head, None, event.topic, event.partition, None, None, *tail)
+    if event.f == COMMIT:
+        return
+    for op in event.ops:
+        if isinstance(op, Send):
+            offset = op.offset if op.offset >= 0 else None
+            yield (*head, SEND, op.topic, op.partition, op.value, offset, *tail)
+        elif isinstance(op, Poll):
+            for value, offset in op.records():
+                yield (*head, POLL, op.topic, op.partition, value, offset, *tail)
+
+
+def voter_rows(event: Event, wall_start_ms: int) -> Iterator[Row]:
+    """The voters that the quorum's leader described in an observation."""
+    if event.f != OBSERVE:
+        return
+    seen = read_observation(event)
+    if not isinstance(seen, QuorumSeen):
+        return
+    ends = dict(seen.log_end_offsets)
+    leader_end = ends.get(seen.leader_id)
+    for voter, end in sorted(ends.items()):
+        yield (
+            event.time_ms,
+            wall_start_ms + int(event.time_ms),
+            seen.leader_id,
+            seen.leader_epoch,
+            seen.high_watermark,
+            voter,
+            end if end >= 0 else None,
+            None if leader_end is None or end < 0 else leader_end - end,
+        )
+
+
+def milestone_rows(milestones: Sequence[Milestone], wall_start_ms: float | None) -> Iterator[Row]:
+    """wall_start_ms: of the history; None for an export without one."""
+    for item in milestones:
+        yield (
+            None if wall_start_ms is None else item.wall_ms - wall_start_ms,
+            item.wall_ms,
+            item.what,
+            item.broker,
+            item.topic,
+            item.partition,
+            item.leader,
+            item.epoch,
+            None if item.isr is None else list(item.isr),
+        )
+
+
+class _Fold:
+    """The faults of a history, and the milestones that its observer saw."""
+
+    def __init__(self, header: Header) -> None:
+        self._wall_start_ms = header.wall_start_ms
+        self._begins: list[Event] = []
+        self._ends: dict[Any, float] = {}
+        self._milestones = SeenMilestones(header.wall_start_ms)
+        self.seen: list[Milestone] = []
+
+    def add(self, event: Event) -> None:
+        if event.f == FAULT_BEGIN:
+            self._begins.append(event)
+        elif event.f == FAULT_END:
+            self._ends[details_of(event).get("id")] = event.time_ms
+        elif event.f == OBSERVE:
+            self.seen += self._milestones.add(event)
+
+    def fault_rows(self, topic: str | None) -> Iterator[Row]:
+        """Raises KeyError for a fault-begin that lacks a field."""
+        for event in self._begins:
+            details = details_of(event)
+            yield (
+                details["id"],
+                details["name"],
+                details["fault"],
+                details["description"],
+                details["target"],
+                list(details["nodes"]),
+                list(details.get("roles", ())),
+                struck_ms_of(event),
+                event.time_ms,
+                self._ends.get(details["id"]),
+                self._wall_start_ms + int(event.time_ms),
+                topic,
+                list(details["led_partitions"]),
+                list(details["held_partitions"]),
+                details["is_active_controller"],
+            )
+
+
+def record_in(folder: Path) -> dict[str, Any]:
+    """The content of run.json; empty for a run that was killed before it was written."""
+    return read_record(str(folder)) if (folder / RUN_FILE).exists() else {}
+
+
+def runs_row(folder: Path, run_id: str, rows: dict[str, int]) -> Row:
+    """The run's row in the table `runs`, in the order of its columns."""
+    header = read_header(str(folder / HISTORY_FILE))
+    record, report = record_in(folder), _report_in(folder)
+    configuration = record.get("configuration", {})
+    topic, workload = configuration.get("topic", {}), configuration.get("workload", {})
+    promises = configuration.get("promises") or {}
+    system = record.get("system") or {"name": header.system or None}
+    page = folder / REPORT_HTML
+    values: dict[str, Any] = {
+        "id": run_id,
+        "kind": "chaos",
+        "experiment": record.get("title"),
+        "tags": record.get("tags"),
+        "system": system.get("name"),
+        "version": system.get("version"),
+        "seed": record.get("seed"),
+        "verdict": report.get("verdict"),
+        "reasons": report.get("reasons"),
+        "is_complete": bool(record) and record.get("error") is None,
+        "controllers": configuration.get("controllers"),
+        "brokers": configuration.get("brokers"),
+        "topic": topic.get("name"),
+        "partitions": topic.get("partitions"),
+        "replication_factor": topic.get("replication_factor"),
+        "min_insync_replicas": topic.get("min_insync_replicas"),
+        "records_per_second": workload.get("records_per_second"),
+        "record_bytes": workload.get("record_bytes"),
+        "promises": [(name, limit) for name, limit in promises.items() if limit is not None],
+        "broken_promises": [
+            item["promise"] for item in report.get("promises", ()) if not item["is_kept"]
+        ],
+        "lost": report.get("lost"),
+        "duplicated": report.get("duplicated"),
+        "reordered": report.get("reordered"),
+        "started_wall_ms": record.get("started_wall_ms", header.wall_start_ms),
+        "ended_wall_ms": record.get("ended_wall_ms"),
+        "history_start_wall_ms": header.wall_start_ms,
+        "milestones_source": report.get("milestones_source", OBSERVER_EVENTS),
+        "report": str(page.absolute()) if page.exists() else None,
+        "rows": sorted(rows.items()),
+    }
+    return [values[column.name] for column in RUNS.columns]
+
+
+def _report_in(folder: Path) -> dict[str, Any]:
+    path = folder / REPORT_JSON
+    if not path.exists():
+        return {}
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CorruptData(
+            str(path), 0, f"not a report: {error}; kvorum report {folder} writes it again"
+        ) from error
+    return document

@@ -1,0 +1,234 @@
+"""The tables of a lake: every column with its type, unit and meaning, and a version. Pure.
+
+This is their only definition. It goes into the metadata of every Parquet file, and as lake.json
+into the root of the lake, where programs that do not import Kvorum check what they read. A lake has
+the files `TABLE/v=VERSION/run_id=RUN/part-*.parquet`; the run id is in the path and in no column.
+
+Times named `time_ms` are milliseconds of a run's own monotonic clock, from the beginning of its
+history; times named `wall_ms` are milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kvorum.metadata.inspect import export_schema
+
+LAKE_VERSION = 2
+"""Rises when a column changes its type or meaning or is removed, but not for a new column."""
+
+LAKE_FILE = "lake.json"
+NAME_KEY = "kvorum.table"
+VERSION_KEY = "kvorum.lake.version"
+MEANING_KEY = "kvorum.meaning"
+UNIT_KEY = "kvorum.unit"
+
+
+class Column(NamedTuple):
+    """type: int32, int64, double, string, bool, list<T>, or map<string,T>. unit: empty if the value
+    has none. Every column may be null, unless is_required."""
+
+    name: str
+    type: str
+    meaning: str
+    unit: str = ""
+    is_required: bool = False
+
+
+class Table(NamedTuple):
+    """One table. meaning: what a row is."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+
+
+def _time(meaning: str, *, is_required: bool = False) -> Column:
+    return Column("time_ms", "double", meaning, "ms of the run", is_required)
+
+
+RUNS = Table(
+    "runs",
+    "a run, or an export of metadata; written last, so that a run without a row is incomplete",
+    (
+        Column("id", "string", "the run's id, equal to run_id of the path", is_required=True),
+        Column("kind", "string", "chaos or metadata", is_required=True),
+        Column("experiment", "string", "title of the experiment"),
+        Column("tags", "list<string>", "of the experiment"),
+        Column("system", "string", "the system under test: kvorum, kafka, attached"),
+        Column("version", "string", "of the system under test"),
+        Column("seed", "int64", "of the run"),
+        Column("verdict", "string", "passed, failed, inconclusive; null if it was not judged"),
+        Column("reasons", "list<string>", "why the verdict is not passed"),
+        Column("is_complete", "bool", "false if the run was broken off", is_required=True),
+        Column("controllers", "int32", "of the cluster", "nodes"),
+        Column("brokers", "int32", "of the cluster", "nodes"),
+        Column("topic", "string", "topic of the load"),
+        Column("partitions", "int32", "of the load's topic", "partitions"),
+        Column("replication_factor", "int32", "of the load's topic", "replicas"),
+        Column("min_insync_replicas", "int32", "of the load's topic", "replicas"),
+        Column("records_per_second", "int32", "that the load sends", "records/s"),
+        Column("record_bytes", "int32", "of a record's value", "bytes"),
+        Column("promises", "map<string,double>", "limits that the experiment states, by name"),
+        Column("broken_promises", "list<string>", "names of those that the run broke"),
+        Column("lost", "int64", "acknowledged records that are gone; null if not known", "records"),
+        Column("duplicated", "int64", "records that are there twice; null if not known", "records"),
+        Column("reordered", "int64", "records out of order; null if not known", "records"),
+        Column("started_wall_ms", "int64", "begin of the run, or the export", "ms since 1970"),
+        Column("ended_wall_ms", "int64", "end of the run", "ms since 1970"),
+        Column("history_start_wall_ms", "int64", "wall clock at time_ms 0", "ms since 1970"),
+        Column("milestones_source", "string", "the origin of the table milestones, in words"),
+        Column("report", "string", "path or URI of the run's page"),
+        Column("rows", "map<string,int64>", "rows of the run in each other table", "rows"),
+    ),
+)
+HISTORY = Table(
+    "history",
+    "an event of a run's history; one with sends or polls has a row for each record",
+    (
+        Column("index", "int64", "number of the event in the run", is_required=True),
+        _time("of the event", is_required=True),
+        Column("wall_ms", "int64", "of the event", "ms since 1970", is_required=True),
+        Column("process", "string", "client that acted", is_required=True),
+        Column("type", "string", "invoke, ok, fail (no effect), info (unknown)", is_required=True),
+        Column("f", "string", "function: send, poll, transaction, commit, ...", is_required=True),
+        Column("operation", "string", "send or poll, of a row that is a record's"),
+        Column("topic", "string", "topic of the record or of the event"),
+        Column("partition", "int32", "partition of the record; -1 if not known"),
+        Column("value", "int64", "of the record, unique in its partition"),
+        Column("offset", "int64", "of the record"),
+        Column("latency_ms", "double", "from the invocation to this outcome", "ms"),
+        Column("transaction", "string", "transactional id"),
+        Column("group", "string", "group id"),
+        Column("generation", "int32", "of the group"),
+        Column("error", "string", "Kafka's error name and text"),
+    ),
+)
+FAULTS = Table(
+    "faults",
+    "a fault that was injected",
+    (
+        Column("fault_id", "int32", "number in the run", is_required=True),
+        Column("name", "string", "of the experiment's step", is_required=True),
+        Column("fault", "string", "kind: kill, pause, cut, ...", is_required=True),
+        Column("description", "string", "the fault in words", is_required=True),
+        Column("target", "string", "as the experiment states it", is_required=True),
+        Column("nodes", "list<string>", "nodes that it hit", is_required=True),
+        Column("roles", "list<string>", "what these nodes were at that moment", is_required=True),
+        Column("struck_ms", "double", "when its first part was in force", "ms of the run"),
+        Column("begin_ms", "double", "when all of it was in force", "ms of the run", True),
+        Column("end_ms", "double", "when it was undone; null if it was not", "ms of the run"),
+        Column("begin_wall_ms", "int64", "begin_ms on the wall clock", "ms since 1970", True),
+        Column("topic", "string", "topic of the partitions below"),
+        Column("led_partitions", "list<int32>", "that the nodes led", is_required=True),
+        Column("held_partitions", "list<int32>", "of which they had a replica", is_required=True),
+        Column("is_active_controller", "bool", "it hit the active controller", is_required=True),
+    ),
+)
+MILESTONES = Table(
+    "milestones",
+    "a decision of the cluster: a fencing, a new leader, a new ISR, a new active controller",
+    (
+        _time("of the decision; null without a history"),
+        Column("wall_ms", "double", "of the decision", "ms since 1970", is_required=True),
+        Column("what", "string", "fenced, unfenced, leader, isr, active-controller", "", True),
+        Column("broker", "int32", "that was fenced or unfenced"),
+        Column("topic", "string", "of the partition"),
+        Column("partition", "int32", "that has the leader or ISR"),
+        Column("leader", "int32", "new leader, -1 for none"),
+        Column("epoch", "int32", "of the new leader"),
+        Column("isr", "list<int32>", "new ISR, broker ids"),
+    ),
+)
+VOTERS = Table(
+    "voters",
+    "a voter, as the quorum's leader described it at one moment",
+    (
+        _time("of the description; null without a history"),
+        Column("wall_ms", "int64", "of the description", "ms since 1970", is_required=True),
+        Column("leader_id", "int32", "the quorum's leader", is_required=True),
+        Column("leader_epoch", "int32", "its epoch", is_required=True),
+        Column("high_watermark", "int64", "that the leader stated", "records", is_required=True),
+        Column("voter_id", "int32", "the voter", is_required=True),
+        Column("log_end_offset", "int64", "the voter's, as the leader knows it", "records"),
+        Column("lag", "int64", "leader's log end offset less the voter's", "records"),
+    ),
+)
+
+
+def _of_export(table: export_schema.Table) -> Table:
+    columns = tuple(Column(column.name, column.type, column.meaning) for column in table.columns)
+    return Table(table.name, table.meaning, columns)
+
+
+METADATA_RECORDS = _of_export(export_schema.METADATA_RECORDS)
+OF_METADATA = tuple(
+    _of_export(table)
+    for table in (
+        export_schema.METADATA_RECORDS,
+        export_schema.PARTITIONS,
+        export_schema.TOPICS,
+        export_schema.BROKERS,
+        export_schema.CONTROLLERS,
+        export_schema.CONFIGS,
+    )
+)
+"""Tables of the exported metadata log and image, with the columns of the export."""
+
+TABLES = (RUNS, HISTORY, FAULTS, MILESTONES, VOTERS, *OF_METADATA)
+
+
+def table_named(name: str) -> Table:
+    """The table of that name. Raises KeyError."""
+    return {table.name: table for table in TABLES}[name]
+
+
+def document() -> dict[str, Any]:
+    """The content of lake.json: {lake: version, tables: {name: {meaning, columns}}}."""
+    return {
+        "lake": LAKE_VERSION,
+        "tables": {
+            table.name: {
+                "meaning": table.meaning,
+                "columns": [column._asdict() for column in table.columns],
+            }
+            for table in TABLES
+        },
+    }
+
+
+def arrow_schema(table: Table) -> Any:
+    """The table's pyarrow schema; version, meanings and units are in its metadata."""
+    import pyarrow as pa
+
+    fields = [
+        pa.field(
+            column.name,
+            _arrow_type(column.type),
+            nullable=not column.is_required,
+            metadata={MEANING_KEY: column.meaning, UNIT_KEY: column.unit},
+        )
+        for column in table.columns
+    ]
+    metadata = {
+        NAME_KEY: table.name,
+        VERSION_KEY: str(LAKE_VERSION),
+        MEANING_KEY: table.meaning,
+    }
+    return pa.schema(fields, metadata=metadata)
+
+
+def _arrow_type(name: str) -> Any:
+    import pyarrow as pa
+
+    if name.startswith("list<"):
+        return pa.list_(_arrow_type(name[5:-1]))
+    if name.startswith("map<string,"):
+        return pa.map_(pa.string(), _arrow_type(name[11:-1]))
+    return {
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "bool": pa.bool_(),
+    }[name]

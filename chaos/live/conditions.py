@@ -1,0 +1,120 @@
+"""Faults of disks and clocks: carried out by the nodes' fault boards, undone exactly.
+
+A node's board shows the sum of the faults in force there. A node that dies of its full or failing
+disk does what it should: it is not started before the fault ends, and its death is the fault's.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from kvorum.chaos.faults import ConditionFault, FailDisk, FillDisk, SlowDisk, StepClock
+from kvorum.chaos.live.processes import NotReached, wait_until
+from kvorum.chaos.live.systems.protocol import RUNNING, System, node_named
+from kvorum.runtime.fault_board import HEALTHY, UNLIMITED, Conditions, Hits
+
+_DEATH_TIMEOUT_MS = 3_000
+"""Time for a node whose disk has failed to end, once the fault has ended. Bad sequence without it:
+1. A write fails. 2. The fault ends. 3. The node, which runs still, counts as healthy. 4. It ends by
+its own rules, and nobody starts it."""
+
+
+def conditions_of(faults: Iterable[ConditionFault]) -> Conditions:
+    """The state of a disk and a clock under all of these faults. Pure.
+
+    The longest delay and the least room count, and of errors the newest; steps of the clock add up.
+    """
+    sync_delay_us = sync_errno = write_errno = clock_offset_ms = 0
+    rooms: list[int] = []
+    for fault in faults:
+        match fault:
+            case SlowDisk():
+                sync_delay_us = max(sync_delay_us, fault.sync_delay_ms * 1_000)
+            case FillDisk():
+                rooms.append(fault.room_bytes)
+            case FailDisk():
+                number = getattr(errno, fault.error)
+                if fault.operation == "sync":
+                    sync_errno = number
+                else:
+                    write_errno = number
+            case StepClock():
+                clock_offset_ms += fault.step_ms
+            case _:
+                assert_never(fault)
+    return Conditions(
+        sync_delay_us=sync_delay_us,
+        sync_errno=sync_errno,
+        write_errno=write_errno,
+        room_bytes=min(rooms, default=UNLIMITED),
+        clock_offset_ms=clock_offset_ms,
+    )
+
+
+def is_deadly(fault: ConditionFault) -> bool:
+    """True if a node may end because of the fault, as its rules say."""
+    return isinstance(fault, FillDisk | FailDisk)
+
+
+class ConditionKeeper:
+    """The faults of disks and clocks in force, by node. Not thread-safe.
+
+    is_taken_down: True for a node that another fault has killed or stopped, and will start.
+    """
+
+    def __init__(self, system: System, *, is_taken_down: Callable[[str], bool]) -> None:
+        self._system = system
+        self._is_taken_down = is_taken_down
+        self._faults: dict[str, list[ConditionFault]] = {}
+        self._before: dict[tuple[str, int], Hits] = {}
+
+    def begin(self, node: str, fault: ConditionFault, fault_id: int) -> None:
+        """Put a fault into force at a node."""
+        board = self._system.fault_boards[node]
+        if is_deadly(fault):
+            self._system.may_die(node)
+        self._before[node, fault_id] = board.hits()
+        self._faults.setdefault(node, []).append(fault)
+        self._show(node)
+
+    def end(self, node: str, fault: ConditionFault, fault_id: int) -> Hits:
+        """Take a fault out of force, and start the node if it died of it. Returns the node's calls
+        that faults of its disk have hit in the meantime."""
+        before = self._before.pop((node, fault_id))
+        self._faults[node].remove(fault)
+        self._show(node)
+        now = self._system.fault_boards[node].hits()
+        hits = Hits(
+            delayed_syncs=now.delayed_syncs - before.delayed_syncs,
+            failed_calls=now.failed_calls - before.failed_calls,
+        )
+        if is_deadly(fault) and not any(map(is_deadly, self._faults[node])):
+            self._revive(node, has_failed=hits.failed_calls > 0)
+        return hits
+
+    def _show(self, node: str) -> None:
+        faults = self._faults.get(node, [])
+        self._system.fault_boards[node].set(conditions_of(faults) if faults else HEALTHY)
+
+    def _revive(self, node: str, *, has_failed: bool) -> None:
+        try:
+            if self._is_taken_down(node):
+                return
+            if has_failed:
+                self._await_death(node)
+            if node_named(self._system, node).state != RUNNING:
+                self._system.restart(node)
+        finally:
+            self._system.must_live(node)
+
+    def _await_death(self, node: str) -> None:
+        try:
+            wait_until(
+                lambda: node_named(self._system, node).state != RUNNING,
+                timeout_ms=_DEATH_TIMEOUT_MS,
+                what=f"{node} has ended",
+            )
+        except NotReached:
+            return  # the node tolerates the errors that it met

@@ -1,0 +1,118 @@
+"""`kvorum lake`: runs and exported metadata as partitioned Parquet, which the Spark job reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, output_option, refused, show
+
+
+@click.group()
+def lake() -> None:
+    """Runs and exported metadata as Parquet, for Spark."""
+
+
+lake_option = click.option(
+    "--lake", metavar="URI", default=None, help="Also add the run to this lake (kvorum lake add)."
+)
+"""For commands that make runs, and then call `add_to_lake`."""
+
+_LAKE = click.option(
+    "--lake",
+    "uri",
+    required=True,
+    metavar="URI",
+    help="A folder, or a URI of file, s3, gs or hdfs.",
+)
+
+
+@lake.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False))
+@_LAKE
+@click.option("--run-id", default=None, help="In place of the run's own id; for one folder.")
+@click.option("--replace", "is_replaced", is_flag=True, help="Replace a run that is there already.")
+def add(folders: tuple[str, ...], uri: str, run_id: str | None, is_replaced: bool) -> None:
+    """Add runs, or folders of `kvorum metadata export`. A run that was broken off counts too."""
+    from kvorum.runtime.errors import ConfigError
+
+    if run_id is not None and len(folders) > 1:
+        raise refused(ConfigError("--run-id names one run; add one folder at a time with it"))
+    for folder in folders:
+        add_to_lake(uri, folder, run_id=run_id, is_replaced=is_replaced)
+
+
+def add_to_lake(
+    uri: str, folder: str, *, run_id: str | None = None, is_replaced: bool = False
+) -> None:
+    """Add one folder and print its rows on stderr. Raises CommandFailed."""
+    from kvorum.chaos.lake.add import add as add_run
+    from kvorum.chaos.lake.store import Lake
+    from kvorum.runtime.clock import wall_ms
+    from kvorum.runtime.errors import ConfigError, CorruptData
+
+    try:
+        added = add_run(
+            Lake(uri), folder, wall_ms=wall_ms(), run_id=run_id, is_replaced=is_replaced
+        )
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
+    except OSError as error:
+        raise CommandFailed(f"{uri} cannot be written: {error}") from error
+    counts = ", ".join(f"{name} {count:,}" for name, count in sorted(added.rows.items()) if count)
+    click.echo(f"{added.run_id} added to {uri}: {counts or 'no rows'}", err=True)
+
+
+@lake.command("list")
+@_LAKE
+@output_option
+def list_runs(uri: str, output: str) -> None:
+    """List the runs of a lake, and those that were never added completely."""
+    from kvorum.chaos.lake.store import Lake
+    from kvorum.runtime.errors import ConfigError, CorruptData
+
+    try:
+        opened = Lake(uri)
+        opened.check()
+        runs, unfinished = opened.runs(), opened.unfinished()
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
+    if output == "json":
+        show("json", {"runs": [_plain(run) for run in runs], "unfinished": unfinished})
+        return
+    rows = [
+        {
+            "run": run["id"],
+            "system": f"{run['system'] or '-'} {run['version'] or ''}".strip(),
+            "verdict": run["verdict"] or (None if run["is_complete"] else "broken off"),
+            "history": dict(run["rows"]).get("history", 0),
+            "experiment": run["experiment"],
+        }
+        for run in runs
+    ]
+    show("table", rows, ("run", "system", "verdict", "history", "experiment"))
+    for run_id in unfinished:
+        click.echo(f"{run_id}: never added completely; add it again, or kvorum lake compact")
+
+
+def _plain(run: dict[str, Any]) -> dict[str, Any]:
+    """A row of `runs` with its maps as objects."""
+    return run | {key: dict(run[key] or ()) for key in ("promises", "rows")}
+
+
+@lake.command()
+@_LAKE
+def compact(uri: str) -> None:
+    """Merge the files of each run, and remove what adding runs left unfinished."""
+    from kvorum.chaos.lake.add import compact as compact_lake
+    from kvorum.chaos.lake.store import Lake
+    from kvorum.runtime.errors import ConfigError, CorruptData
+
+    try:
+        done = compact_lake(Lake(uri))
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
+    click.echo(f"files: {done.files_before} before, {done.files_after} after")
+    for run_id in done.removed:
+        click.echo(f"removed {run_id}, which was never added completely")

@@ -1,0 +1,348 @@
+"""Every table of the job, from the same files, as DuckDB computes it: the job's plain opposite.
+
+The definitions are those of analytics/catalogue.py, written row by row: no slices, no buckets that
+are combined, no broadcast. What Spark computes in stages must come out the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+ANSWERS = (
+    "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_OR_PARTITION",
+    "UNKNOWN_TOPIC_ID", "INVALID_TOPIC_EXCEPTION", "TOPIC_EXCEPTION", "POLICY_VIOLATION",
+    "INVALID_REPLICATION_FACTOR", "INVALID_PARTITIONS", "INVALID_REPLICA_ASSIGNMENT",
+    "INVALID_CONFIG", "INVALID_REQUEST",
+)  # fmt: skip
+
+_OPERATIONS = f"""
+create view ops as
+select run_id, type, time_ms, latency_ms,
+  case when f in ('create-topic', 'delete-topic') then '(administration)' else topic end topic,
+  case when f in ('create-topic', 'delete-topic') then -1 else partition end as partition,
+  time_ms - coalesce(latency_ms, 0) as invoked_ms,
+  type = 'ok' or (f in ('create-topic', 'delete-topic') and type = 'fail'
+    and regexp_extract(coalesce(error, ''), '^[A-Z_]+') in {ANSWERS!r}) as is_answer
+from history where operation = 'send' or f in ('create-topic', 'delete-topic');
+"""
+
+#: Every answer with the next one and the oldest operation that waits, then those far apart.
+_GAPS = """
+create view gaps as
+with ordered as (
+  select *, floor(time_ms / 100) as slice,
+    min(case when is_answer then time_ms end) over later as next_ms,
+    min(invoked_ms) over later as waiting_ms
+  from ops
+  window later as (partition by run_id, topic, partition order by floor(time_ms / 100)
+                   range between 1 following and unbounded following)
+), ends as (select run_id, max(time_ms) as load_end_ms from ops group by 1),
+candidates as (
+  select run_id, topic, partition, max(time_ms) as answered_ms, min(next_ms) as next_ms,
+         min(waiting_ms) as waiting_ms
+  from ordered where is_answer and waiting_ms is not null group by 1, 2, 3, slice
+  union all
+  select run_id, topic, partition, null, min(case when is_answer then time_ms end), min(invoked_ms)
+  from ops group by 1, 2, 3
+), spans as (
+  select run_id, topic, partition,
+    greatest(coalesce(answered_ms, waiting_ms), waiting_ms) as begin_ms,
+    coalesce(next_ms, load_end_ms) as end_ms, next_ms is not null as is_over
+  from candidates join ends using (run_id)
+)
+select *, end_ms - begin_ms as length_ms from spans where end_ms - begin_ms >= 100;
+create view silences as select * from gaps where length_ms >= 200;
+"""
+
+_RECOVERIES = """
+create view struck as
+with known as (select * replace (coalesce(struck_ms, begin_ms) as struck_ms) from faults)
+select f.*, case when end_ms is null then null else greatest(end_ms, least(end_ms + 3000,
+    coalesce((select min(o.struck_ms) from known o
+      where o.run_id = f.run_id and o.struck_ms >= f.end_ms) - 250, end_ms + 3000))) end as last_ms
+from known f;
+create view overlapping as
+select s.*, f.fault_id, s.end_ms - greatest(s.begin_ms, f.struck_ms) as lost_ms
+from silences s join struck f using (run_id)
+where s.end_ms >= f.struck_ms and (f.last_ms is null or s.begin_ms < f.last_ms);
+create view subjects as
+select run_id, fault_id, topic, unnest(held_partitions) as partition from struck
+union select run_id, fault_id, '(administration)', -1 from struck where is_active_controller
+union select run_id, fault_id, topic, partition from overlapping;
+create view moves as
+with led as (
+  select run_id, time_ms, epoch, leader,
+    case when what = 'leader' then topic else '(administration)' end as topic,
+    case when what = 'leader' then partition else -1 end as partition
+  from milestones where what in ('leader', 'active-controller') and leader >= 0
+), before as (
+  select *, lag(leader) over (partition by run_id, topic, partition order by time_ms, epoch) as b
+  from led
+) select * from before where b <> leader or topic = '(administration)';
+create view recoveries as
+select s.run_id, r.experiment, r.system, r.version, r.controllers, r.brokers, s.fault_id, f.fault,
+  s.topic, s.partition,
+  case when s.topic = '(administration)' then 'administration'
+    when s.topic = f.topic and list_contains(f.led_partitions, s.partition) then 'led'
+    else 'other' end as role,
+  coalesce((select sum(lost_ms) from overlapping o where (o.run_id, o.fault_id, o.topic,
+    o.partition) = (s.run_id, s.fault_id, s.topic, s.partition)), 0) as unavailable_ms,
+  coalesce((select bool_and(is_over) from overlapping o where (o.run_id, o.fault_id, o.topic,
+    o.partition) = (s.run_id, s.fault_id, s.topic, s.partition)), true) as is_over,
+  (select min(m.time_ms) from milestones m where m.run_id = s.run_id and m.what = 'fenced'
+    and m.time_ms >= f.struck_ms and (f.last_ms is null or m.time_ms < f.last_ms)
+    and (f.nodes[1] not like 'broker-%' and f.nodes[1] not like 'controller-%'
+      or m.broker = cast(split_part(f.nodes[1], '-', 2) as int))) - f.struck_ms as fence_ms,
+  (select min(m.time_ms) from moves m where (m.run_id, m.topic, m.partition)
+    = (s.run_id, s.topic, s.partition) and m.time_ms >= f.struck_ms
+    and (f.last_ms is null or m.time_ms < f.last_ms)) - f.struck_ms as elect_ms,
+  (select arg_max(case when is_over then end_ms end, length_ms) from overlapping o
+    where (o.run_id, o.fault_id, o.topic, o.partition)
+    = (s.run_id, s.fault_id, s.topic, s.partition) and is_over) as over_at,
+  (select max_by(is_over, length_ms) from overlapping o where (o.run_id, o.fault_id, o.topic,
+    o.partition) = (s.run_id, s.fault_id, s.topic, s.partition)) as worst_is_over,
+  f.struck_ms
+from subjects s join struck f using (run_id, fault_id) join runs r using (run_id);
+"""
+
+_LATENCY = """
+create view acknowledged as
+select run_id, floor(time_ms / 1000) as second, latency_ms,
+  floor(ln(greatest(latency_ms, 0.001) / 0.001) / ln(1.02)) as bucket
+from ops where topic <> '(administration)' and type = 'ok' and latency_ms is not null;
+create view touched as
+select a.*, f.fault from acknowledged a left join (
+  select distinct run_id, fault, unnest(generate_series(
+      cast(floor(coalesce(struck_ms, begin_ms) / 1000) as bigint),
+      cast(least(floor(coalesce(end_ms / 1000, last)), last) as bigint))) as second
+  from faults join (select run_id, max(second) as last from acknowledged group by 1) using (run_id)
+) f using (run_id, second);
+"""
+
+_LOSSES = """
+create view losses as
+select run_id, 'broker ' || broker_id as loss, 'broker' as kind, [broker_id] as lost from brokers
+union all
+select a.run_id, 'brokers ' || a.broker_id || ' and ' || b.broker_id, 'pair',
+  [a.broker_id, b.broker_id]
+from brokers a join brokers b on a.run_id = b.run_id and a.broker_id < b.broker_id
+union all
+select run_id, 'rack ' || rack, 'rack', list(broker_id) from brokers where rack is not null
+group by run_id, rack
+union all
+select run_id, 'zone ' || regexp_extract(rack, '^(.*)/[^/]*$', 1), 'zone', list(broker_id)
+from brokers where rack like '%/%' group by run_id, regexp_extract(rack, '^(.*)/[^/]*$', 1);
+create view needed as
+select p.*, coalesce(
+  (select cast(value as int) from configs c where c.run_id = p.run_id and c.resource_type = 2
+    and c.resource_name = p.topic and c.name = 'min.insync.replicas'),
+  (select cast(value as int) from configs c where c.run_id = p.run_id and c.resource_type = 4
+    and c.resource_name = '' and c.name = 'min.insync.replicas'), 1) as min_insync
+from partitions p;
+"""
+
+
+def _percentiles(source: str, groups: str) -> str:
+    def at(share: float) -> str:
+        bucket = f"quantile_disc(bucket, {share})"
+        return f"0.001 * pow(1.02, {bucket} + 0.5)"
+
+    return (
+        f"select {groups}, count(*) as acknowledged, {at(0.5)} as p50, {at(0.95)} as p95, "
+        f"{at(0.99)} as p99, max(latency_ms) as max_ms, "
+        "quantile_disc(bucket, 0.5) as b50, quantile_disc(bucket, 0.95) as b95, "
+        f"quantile_disc(bucket, 0.99) as b99 from {source} group by {groups}"
+    )
+
+
+def _capped(share: int, source: str, same: str) -> str:
+    """A percentile is never above the longest latency of its bucket."""
+    return (
+        f"least(p{share}, (select max(latency_ms) from {source} x where {same} "
+        f"and x.bucket = g.b{share})) as p{share}_ms"
+    )
+
+
+_QUERIES = {
+    "outcomes": f"""
+with g as ({_percentiles("acknowledged", "run_id")}), o as (
+  select run_id, count(*) filter (type = 'invoke') as invoked, count(*) filter (type = 'ok')
+    as acknowledged, count(*) filter (type = 'fail') as failed, count(*) filter (type = 'info')
+    as "unknown", (max(time_ms) - min(invoked_ms)) / 1000 as seconds
+  from ops where topic <> '(administration)' group by 1)
+select o.run_id, experiment, system, version, verdict, invoked, o.acknowledged, failed, "unknown",
+  seconds, o.acknowledged / seconds as acknowledged_per_second,
+  {_capped(50, "acknowledged", "x.run_id = g.run_id")},
+  {_capped(95, "acknowledged", "x.run_id = g.run_id")},
+  {_capped(99, "acknowledged", "x.run_id = g.run_id")}, g.max_ms
+from o join g using (run_id) join runs using (run_id)""",
+    "silences": """select run_id, topic, partition, begin_ms, end_ms, length_ms, is_over
+from silences""",
+    "unavailability": """
+select o.run_id, o.topic, o.partition,
+  (select max(length_ms) from gaps g where (g.run_id, g.topic, g.partition)
+    = (o.run_id, o.topic, o.partition)) as longest_ms,
+  (select count(*) from silences g where (g.run_id, g.topic, g.partition)
+    = (o.run_id, o.topic, o.partition)) as silences,
+  coalesce((select sum(length_ms) from silences g where (g.run_id, g.topic, g.partition)
+    = (o.run_id, o.topic, o.partition)), 0) as unavailable_ms
+from (select distinct run_id, topic, partition from ops) o""",
+    "recoveries": """
+select run_id, experiment, system, version, controllers, brokers, fault_id, fault, topic, partition,
+  role, unavailable_ms, is_over, least(coalesce(fence_ms, elect_ms), coalesce(elect_ms, fence_ms))
+    as detect_ms, fence_ms, elect_ms,
+  case when worst_is_over then over_at - struck_ms end as ack_ms
+from recoveries""",
+    "failover_by_fault": """
+select system, version, fault, role, controllers, brokers, count(*) as observations,
+  count(distinct (run_id, fault_id)) as faults, count(*) filter (not is_over) as never,
+  quantile_disc(unavailable_ms, 0.5) as unavailable_p50_ms,
+  quantile_disc(unavailable_ms, 0.95) as unavailable_p95_ms,
+  max(unavailable_ms) as unavailable_max_ms,
+  quantile_disc(least(coalesce(fence_ms, elect_ms), coalesce(elect_ms, fence_ms)), 0.5)
+    as detect_p50_ms,
+  quantile_disc(fence_ms, 0.5) as fence_p50_ms, quantile_disc(elect_ms, 0.5) as elect_p50_ms,
+  quantile_disc(case when worst_is_over then over_at - struck_ms end, 0.5) as ack_p50_ms
+from recoveries group by all""",
+    "latency_by_fault": f"""
+create or replace temp table t as select system, version, coalesce(fault, 'none') as fault,
+  latency_ms, bucket from touched join runs using (run_id);
+with g as ({_percentiles("t", "system, version, fault")})
+select system, version, fault, acknowledged,
+  {_capped(50, "t", "(x.system, x.version, x.fault) = (g.system, g.version, g.fault)")},
+  {_capped(95, "t", "(x.system, x.version, x.fault) = (g.system, g.version, g.fault)")},
+  {_capped(99, "t", "(x.system, x.version, x.fault) = (g.system, g.version, g.fault)")}, max_ms
+from g""",
+    "isr_churn": """
+with b as (
+  select *, lag(isr) over w as was, lag(leader) over w as led from milestones
+  where what in ('isr', 'leader') and topic is not null
+  window w as (partition by run_id, topic, partition, what order by wall_ms, epoch))
+select run_id, topic, partition,
+  count(*) filter (what = 'isr' and len(list_filter(was, lambda x: not list_contains(isr, x))) > 0)
+    as shrinks,
+  count(*) filter (what = 'isr' and len(list_filter(isr, lambda x: not list_contains(was, x))) > 0)
+    as expands,
+  count(*) filter (what = 'leader' and led <> leader) as leader_changes,
+  count(*) filter (what = 'leader' and led <> leader and leader < 0) as times_offline
+from b group by all""",
+    "broker_skew": """
+with c as (
+  select run_id, broker_id, rack, is_fenced,
+    (select count(*) from partitions p where p.run_id = b.run_id and leader = broker_id) as leaders,
+    (select count(*) from partitions p where p.run_id = b.run_id and replicas[1] = broker_id)
+      as preferred_leaders,
+    (select count(*) from partitions p where p.run_id = b.run_id
+      and list_contains(replicas, broker_id)) as replicas
+  from brokers b)
+select *, leaders / avg(leaders) over (partition by run_id) as leader_skew,
+  replicas / avg(replicas) over (partition by run_id) as replica_skew from c""",
+    "rack_skew": """
+with c as (
+  select run_id, broker_id, rack,
+    (select count(*) from partitions p where p.run_id = b.run_id and leader = broker_id) as leaders,
+    (select count(*) from partitions p where p.run_id = b.run_id
+      and list_contains(replicas, broker_id)) as replicas
+  from brokers b where rack is not null)
+select run_id, rack, count(*) as brokers, sum(leaders) as leaders, sum(replicas) as replicas,
+  avg(leaders) / (select avg(leaders) from c d where d.run_id = c.run_id) as leader_skew,
+  avg(replicas) / (select avg(replicas) from c d where d.run_id = c.run_id) as replica_skew
+from c group by run_id, rack""",
+    "what_if": """
+select l.run_id, loss, kind, len(lost) as brokers_lost, count(*) as partitions,
+  count(*) filter (list_has_any(replicas, lost)) as hit,
+  count(*) filter (len(list_filter(isr, lambda x: not list_contains(lost, x))) = 0) as offline,
+  count(*) filter (len(list_filter(isr, lambda x: not list_contains(lost, x))) < min_insync)
+    as not_writable,
+  count(*) filter (len(list_filter(isr, lambda x: not list_contains(lost, x))) = 1)
+    as one_copy_left,
+  any_value((select count(*) filter (not list_contains(lost, b.broker_id)) * 2 > count(*)
+    from controllers c join brokers b on b.run_id = c.run_id and b.host = c.host
+    where c.run_id = l.run_id)) as has_majority
+from losses l join needed p using (run_id) group by l.run_id, loss, kind, lost""",
+    "record_mix": """
+select run_id, record_type, record_version, count(*) as records,
+  sum(octet_length(encode(payload_json))) as payload_bytes,
+  count(*) / sum(count(*)) over (partition by run_id) as share
+from metadata_records group by run_id, record_type, record_version""",
+    "metadata_growth": """
+select run_id, cast(floor(timestamp_ms / 10000) * 10000 as bigint) as begin_wall_ms,
+  count(*) as records, max("offset") + 1 as end_offset, max(epoch) as epoch
+from metadata_records group by all""",
+    "fencing_causes": """
+with hits as (
+  select m.run_id, m.broker, m.wall_ms, arg_max(f.fault, f.at) as cause
+  from (select distinct run_id, broker, wall_ms from milestones where what = 'fenced') m
+  left join (select run_id, fault, unnest(nodes) as node,
+      floor(begin_wall_ms - (begin_ms - coalesce(struck_ms, begin_ms))) as at from faults) f
+    on f.run_id = m.run_id and f.node = 'broker-' || m.broker
+    and m.wall_ms - f.at between 0 and 60000
+  group by all)
+select run_id, broker as broker_id, coalesce(cause, 'no fault') as cause, count(*) as fencings
+from hits group by all""",
+    "voter_lag": """
+select run_id, voter_id, count(lag) as samples, count(*) filter (lag is null) as never,
+  quantile_disc(lag, 0.5) as lag_p50, quantile_disc(lag, 0.99) as lag_p99, max(lag) as lag_max,
+  count(*) filter (lag > 0) as samples_behind
+from voters where voter_id <> leader_id group by all""",
+    "duels": """
+with latest as (
+  select * from runs where kind = 'chaos'
+  qualify row_number() over (partition by experiment, seed, system
+    order by started_wall_ms desc, run_id desc) = 1
+), f as (
+  select l.*, o.acknowledged, o.p50_ms, o.p99_ms,
+    (select coalesce(max(u.longest_ms), 0) from spark_unavailability u
+      where u.run_id = l.run_id and u.partition >= 0) as longest_silence_ms,
+    (select max(u.unavailable_ms) from spark_unavailability u
+      where u.run_id = l.run_id and u.partition >= 0) as unavailable_ms
+  from latest l left join spark_outcomes o using (run_id))
+select a.experiment, a.seed,
+  a.system as first_system, a.run_id as first_run_id, a.verdict as first_verdict,
+  a.acknowledged as first_acknowledged, a.p50_ms as first_p50_ms, a.p99_ms as first_p99_ms,
+  a.longest_silence_ms as first_longest_silence_ms, a.unavailable_ms as first_unavailable_ms,
+  b.system as second_system, b.run_id as second_run_id, b.verdict as second_verdict,
+  b.acknowledged as second_acknowledged, b.p50_ms as second_p50_ms, b.p99_ms as second_p99_ms,
+  b.longest_silence_ms as second_longest_silence_ms, b.unavailable_ms as second_unavailable_ms
+from f a join f b on a.experiment = b.experiment and a.seed = b.seed
+where a.system = 'kvorum' and b.system <> 'kvorum'""",
+}
+
+COMPUTED = tuple(_QUERIES)
+
+
+class Duck:
+    """A lake as DuckDB sees it. output: of the job, for the tables that are made of others."""
+
+    def __init__(self, lake: Path, output: Path) -> None:
+        self._db = duckdb.connect()
+        for folder in sorted(lake.iterdir()):
+            if folder.is_dir():
+                self._db.execute(
+                    f"create view {folder.name} as select * from read_parquet("
+                    f"'{folder}/v=2/*/*.parquet', hive_partitioning = true, "
+                    "hive_types = {'run_id': varchar}, union_by_name = true)"
+                )
+        for name in ("outcomes", "unavailability"):
+            self._db.execute(
+                f"create view spark_{name} as from read_parquet('{output}/tables/{name}.parquet')"
+            )
+        for statements in (_OPERATIONS, _GAPS, _RECOVERIES, _LATENCY, _LOSSES):
+            self._db.execute(statements)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """The table's rows, with its columns by name."""
+        found = self._db.execute(_QUERIES[table])
+        names = [item[0] for item in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def query(self, text: str, table: str, output: Path) -> list[tuple[Any, ...]]:
+        """What a query over one table of the output finds."""
+        self._db.execute(
+            f"create or replace temp view {table}_out as "
+            f"from read_parquet('{output}/tables/{table}.parquet')"
+        )
+        return self._db.execute(text.replace(f"FROM {table}", f"FROM {table}_out")).fetchall()

@@ -1,0 +1,283 @@
+"""A lake: what a run's folder becomes, and what goes wrong while it is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kvorum.chaos.experiment.history import Commit
+from kvorum.chaos.experiment.observations import PartitionSeen, QuorumSeen
+from kvorum.chaos.experiment.report import write_report
+from kvorum.chaos.lake import parts
+from kvorum.chaos.lake.add import add, compact
+from kvorum.chaos.lake.store import COMPACTED, Lake
+from kvorum.chaos.lake.tables import HISTORY, LAKE_VERSION, RUNS, TABLES, arrow_schema, document
+from kvorum.metadata.inspect.export import export_history
+from kvorum.metadata.inspect.history import MetadataHistory
+from kvorum.runtime.errors import ConfigError, CorruptData
+from tests.command import kvorum
+
+from .histories import HistoryBuilder
+from .runs import write_run
+
+NOW_MS = 5_000
+
+
+def run_history() -> HistoryBuilder:
+    history = HistoryBuilder()
+    for value in range(10):
+        history.written(value % 2, value // 2, value // 2)
+    history.consumed(1, [(n, n) for n in range(5)])
+    history.transacted(sends=[(0, 5, 5)], polls={1: [(0, 0)]}, commits={1: 1})
+    history.add("nemesis", "info", "fault-begin", at_ms=60, details={
+        "id": 0, "name": "kill-one", "fault": "kill", "description": "kill one:brokers",
+        "target": "one:brokers", "nodes": ["broker-101"], "roles": ["broker-101: leader"],
+        "led_partitions": [0], "held_partitions": [0, 1], "is_active_controller": False,
+        "injection_ms": 2.5,
+    })  # fmt: skip
+    seen = QuorumSeen(
+        observer="controller-2", leader_id=2, leader_epoch=1, high_watermark=7,
+        log_end_offsets=((1, 6), (2, 9), (3, -1)),
+    )  # fmt: skip
+    history.add("observer", "ok", "observe", details=seen.details())
+    leader = PartitionSeen(
+        observer="broker-102", topic="orders", partition=0, leader=102, leader_epoch=2,
+        isr=(102, 103), replicas=(101, 102, 103),
+    )  # fmt: skip
+    history.add("observer", "ok", "observe", topic="orders", partition=0, details=leader.details())
+    history.add("nemesis", "info", "fault-end", at_ms=75, details={"id": 0, "fault": "kill"})
+    history.written(0, 6, 6)
+    return history
+
+
+def lake_of(tmp_path: Path, **changes) -> Lake:
+    """A lake with one run, whose id is r."""
+    (tmp_path / "run").mkdir()
+    write_run(tmp_path / "run", run_history(), **changes)
+    write_report(str(tmp_path / "run"))
+    lake = Lake(str(tmp_path / "lake"))
+    add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
+    return lake
+
+
+def rows_of(lake: Lake, table: str, run_id: str = "r") -> list[dict]:
+    return [
+        row for path in lake.parts(table, run_id) for row in pq.ParquetFile(path).read().to_pylist()
+    ]
+
+
+def test_a_record_of_a_send_or_a_poll_is_a_row_and_any_other_event_is_one(tmp_path):
+    lake = lake_of(tmp_path)
+    rows = rows_of(lake, "history")
+    assert sum((row["f"], row["type"]) == ("send", "ok") for row in rows) == 11
+    read = [row for row in rows if row["process"] == "consumer-1"]
+    assert [(row["operation"], row["value"], row["offset"]) for row in read] == [
+        ("poll", n, n) for n in range(5)
+    ]
+    done = [row for row in rows if (row["f"], row["type"]) == ("transaction", "ok")]
+    assert [(row["operation"], row["topic"], row["partition"], row["value"]) for row in done] == [
+        (None, None, None, None), ("poll", "orders", 1, 0), ("send", "orders", 0, 5),
+    ]  # fmt: skip
+    assert {row["transaction"] for row in done} == {"transactions-1"}
+    invoked = next(row for row in rows if row["type"] == "invoke")
+    assert (invoked["offset"], invoked["latency_ms"]) == (None, None)
+
+
+def test_a_commit_is_one_row_whatever_it_commits(tmp_path):
+    history = HistoryBuilder()
+    ops = (Commit("orders", 0, 5), Commit("orders", 1, 6))
+    history.add("g-0.1", "ok", "commit", ops=ops, group="g", generation=3)
+    (tmp_path / "run").mkdir()
+    write_run(tmp_path / "run", history)
+    lake = Lake(str(tmp_path / "lake"))
+    add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
+    (row,) = rows_of(lake, "history")
+    assert (row["f"], row["operation"], row["group"], row["generation"]) == ("commit", None, "g", 3)
+
+
+def test_faults_milestones_and_voters_have_their_tables(tmp_path):
+    lake = lake_of(tmp_path)
+    (fault,) = rows_of(lake, "faults")
+    assert (fault["struck_ms"], fault["begin_ms"], fault["end_ms"]) == (57.5, 60, 75)
+    assert (fault["led_partitions"], fault["held_partitions"]) == ([0], [0, 1])
+    milestones = [(row["what"], row["leader"], row["isr"]) for row in rows_of(lake, "milestones")]
+    assert milestones == [
+        ("active-controller", 2, None), ("leader", 102, None), ("isr", None, [102, 103]),
+    ]  # fmt: skip
+    voters = [
+        (row["voter_id"], row["log_end_offset"], row["lag"]) for row in rows_of(lake, "voters")
+    ]
+    assert voters == [(1, 6, 3), (2, 9, 0), (3, None, None)]
+
+
+def test_the_row_of_a_run_states_its_sizes_and_its_verdict(tmp_path):
+    lake = lake_of(tmp_path)
+    (row,) = lake.runs()
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert (row["id"], row["kind"], row["verdict"]) == ("r", "chaos", report["verdict"])
+    assert (row["controllers"], row["brokers"], row["seed"]) == (3, 3, 4)
+    assert row["is_complete"] and row["report"].endswith("report.html")
+    counts = dict(row["rows"])
+    assert counts == {name: len(rows_of(lake, name)) for name in counts}
+
+
+def test_every_file_states_the_version_and_the_meaning_of_its_columns(tmp_path):
+    lake = lake_of(tmp_path)
+    for name in ("history", "faults", "runs"):
+        for path in lake.parts(name, "r"):
+            schema = pq.ParquetFile(path).schema_arrow
+            assert schema.metadata[b"kvorum.lake.version"] == str(LAKE_VERSION).encode()
+            assert all(field.metadata[b"kvorum.meaning"] for field in schema)
+    assert json.loads((tmp_path / "lake" / "lake.json").read_text()) == document()
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_column_has_a_type_and_a_meaning(table):
+    assert len(arrow_schema(table)) == len(table.columns)
+    assert all(column.meaning for column in table.columns)
+
+
+def test_a_run_that_was_killed_keeps_what_it_had(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_run(folder, run_history())
+    (folder / "run.json").unlink()
+    with (folder / "history.jsonl").open("ab") as file:
+        file.write(b'{"index": 99, "time_ms"')
+    lake = Lake(str(tmp_path / "lake"))
+    added = add(lake, str(folder), wall_ms=NOW_MS)
+    (row,) = lake.runs()
+    assert (row["is_complete"], row["verdict"], row["experiment"]) == (False, None, None)
+    assert added.rows["history"] == len(rows_of(lake, "history")) > 20
+
+
+def test_an_export_of_metadata_is_a_run_of_its_own_kind(tmp_path):
+    export_history(MetadataHistory(name="a node"), str(tmp_path / "out put"))
+    lake = Lake(str(tmp_path / "lake"))
+    added = add(lake, str(tmp_path / "out put"), wall_ms=NOW_MS)
+    (row,) = lake.runs()
+    assert (added.run_id, row["kind"], row["started_wall_ms"]) == ("out-put-0", "metadata", NOW_MS)
+    assert row["experiment"] == "metadata of a node"
+
+
+def test_an_export_as_json_lines_is_refused(tmp_path):
+    export_history(MetadataHistory(name="a node"), str(tmp_path / "out"), form="jsonl")
+    with pytest.raises(ConfigError, match="export it again with --format parquet"):
+        add(Lake(str(tmp_path / "lake")), str(tmp_path / "out"), wall_ms=NOW_MS)
+
+
+def test_a_run_is_added_once_and_replaced_when_asked(tmp_path):
+    lake = lake_of(tmp_path)
+    code, _, err = kvorum("lake", "add", tmp_path / "run", "--lake", tmp_path / "lake")
+    assert code == 2 and "has a run r already; --replace replaces it" in err
+    code, _, err = kvorum("lake", "add", tmp_path / "run", "--lake", tmp_path / "lake", "--replace")
+    assert code == 0 and err.startswith("r added to ")
+    assert len(lake.runs()) == 1
+
+
+def test_a_broken_off_addition_is_no_run_and_is_added_again(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    history = run_history()
+    fault = next(event for event in history.events if event.f == "fault-begin")
+    del fault.details["led_partitions"]
+    write_run(tmp_path / "run", history)
+    lake = Lake(str(tmp_path / "lake"))
+    with pytest.raises(CorruptData, match="a fault-begin lacks 'led_partitions'"):
+        add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
+    assert (lake.runs(), lake.unfinished()) == ([], ["r"])
+    code, out, _ = kvorum("lake", "list", "--lake", tmp_path / "lake")
+    assert code == 0 and "r: never added completely" in out
+    write_run(tmp_path / "run", run_history())
+    add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
+    assert ([row["id"] for row in lake.runs()], lake.unfinished()) == (["r"], [])
+
+
+def test_a_failed_write_leaves_no_file_that_readers_read(tmp_path):
+    lake = Lake(str(tmp_path / "lake"))
+    lake.create()
+    row = [None] * len(HISTORY.columns)
+    with (
+        pytest.raises(RuntimeError, match="disk"),
+        parts.PartWriter(lake, HISTORY, "r") as writer,
+    ):
+        writer.add([0, 0.0, 0, "p", "ok", "send", *row[6:]])
+        raise RuntimeError("disk")
+    assert lake.parts(HISTORY, "r") == []
+
+
+def test_compaction_merges_the_files_of_a_run_and_loses_no_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "ROWS_PER_GROUP", 4)
+    monkeypatch.setattr(parts, "ROWS_PER_FILE", 8)
+    lake = lake_of(tmp_path)
+    before = rows_of(lake, "history")
+    assert len(lake.parts("history", "r")) > 3
+    done = compact(lake)
+    assert len(lake.parts("history", "r")) == 1
+    assert rows_of(lake, "history") == before
+    assert done.files_before - done.files_after >= 3
+    assert compact(lake).files_before == done.files_after
+
+
+def test_compaction_that_died_is_finished_by_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "ROWS_PER_GROUP", 4)
+    monkeypatch.setattr(parts, "ROWS_PER_FILE", 8)
+    lake = lake_of(tmp_path)
+    before = rows_of(lake, "history")
+
+    def die(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lake, "delete", die)
+        with pytest.raises(KeyboardInterrupt):
+            compact(lake)
+    assert (Path(lake.folder("history", "r")) / COMPACTED).exists()
+    assert rows_of(lake, "history") == before
+    lake.delete(lake.parts("history", "r")[:2])
+    compact(lake)
+    assert rows_of(lake, "history") == before
+    assert not (Path(lake.folder("history", "r")) / COMPACTED).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("add", "{empty}", "--lake", "{lake}"), "is neither a run nor an export"),
+        (("add", "{run}", "--lake", "{lake}", "--run-id", "a/b"), "cannot be the id of a run"),
+        (("add", "{run}", "{run}", "--lake", "{lake}", "--run-id", "a"), "names one run"),
+        (("add", "{run}", "--lake", "ftp://x/y"), "is no lake"),
+        (("add", "{run}", "--lake", "{run}"), "is no lake and not empty"),
+        (("list", "--lake", "{empty}"), "is no lake: it has no lake.json"),
+        (("compact", "--lake", "{empty}"), "is no lake: it has no lake.json"),
+        (("list", "--lake", "{later}"), "is a lake of version 99, this Kvorum knows"),
+        (("list", "--lake", "{torn}"), "not the description of a lake"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence(tmp_path, arguments, words):
+    places = {name: tmp_path / name for name in ("empty", "run", "lake", "later", "torn")}
+    for name in ("empty", "run", "later", "torn"):
+        places[name].mkdir()
+    write_run(places["run"], run_history())
+    (places["later"] / "lake.json").write_text('{"lake": 99}')
+    (places["torn"] / "lake.json").write_text("{")
+    code, out, err = kvorum("lake", *(str(part).format(**places) for part in arguments))
+    assert code != 0 and out == ""
+    assert words in err and len(err.splitlines()) == 1
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    lake = lake_of(tmp_path)
+    (path,) = lake.parts(RUNS, "r")
+    Path(path).write_bytes(b"PAR1 torn")
+    code, _, err = kvorum("lake", "list", "--lake", tmp_path / "lake")
+    assert code == 1 and path in err and "not a Parquet file" in err
+
+
+def test_list_as_json_has_maps_as_objects(tmp_path):
+    lake_of(tmp_path)
+    code, out, _ = kvorum("lake", "list", "--lake", tmp_path / "lake", "-o", "json")
+    answer = json.loads(out)
+    assert code == 0 and answer["runs"][0]["rows"]["faults"] == 1 and answer["unfinished"] == []
