@@ -353,16 +353,33 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoter:
-    """An operator requests that the node, with its present disk, becomes a voter."""
+    """An operator requests that the node, with its present disk, becomes a voter. A live run needs
+    `voters` in the configuration, and the fault is over when the quorum has the new voter."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveVoter:
-    """An operator requests that the node is removed from the voters."""
+    """An operator requests that the node is removed from the voters. A live run needs `voters` in
+    the configuration, and the fault is over when the quorum is without the voter."""
 
     target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassign:
+    """AlterPartitionReassignments for the partitions of a topic (the load's, and all partitions,
+    by default). replicas: the brokers by name, the preferred one first; without them each
+    partition's are drawn from the seed, with a broker that has no replica of it if there is one.
+    throttle: bytes a second, of the replicas that move. The fault is over when every partition has
+    its new replicas; after duration_ms the rest is cancelled."""
+
+    duration_ms: int
+    topic: str = ""
+    partitions: tuple[int, ...] = ()
+    replicas: tuple[str, ...] = ()
+    throttle: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,7 +442,8 @@ ConditionFault = FillDisk | SlowDisk | FailDisk | StepClock
 """Faults of the disk and the clock of a process that runs on (`chaos.live.conditions`)."""
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
 LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown | PacketLoss
-LiveFault = NodeFault | ConditionFault | LinkFault | HealLinks | ElectPreferredLeaders
+OperatorFault = ElectPreferredLeaders | AddVoter | RemoveVoter | Reassign
+LiveFault = NodeFault | ConditionFault | LinkFault | HealLinks | OperatorFault
 """Faults that live runs support."""
 
 SimulatedFault = (
@@ -439,8 +457,6 @@ SimulatedFault = (
     | PartitionThenPowerCut
     | HandOver
     | TakeSnapshot
-    | AddVoter
-    | RemoveVoter
     | TwoChanges
     | MoveListener
     | StrikeOperation
@@ -474,6 +490,9 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "packet_loss": PacketLoss,
     "heal": HealLinks,
     "elect_leaders": ElectPreferredLeaders,
+    "add_voter": AddVoter,
+    "remove_voter": RemoveVoter,
+    "reassign": Reassign,
 }
 
 #: Name of a fault that only the simulator supports -> class.
@@ -488,8 +507,6 @@ SIMULATED_FAULTS: Mapping[str, type[SimulatedFault]] = {
     "partition_then_power_cut": PartitionThenPowerCut,
     "hand_over": HandOver,
     "take_snapshot": TakeSnapshot,
-    "add_voter": AddVoter,
-    "remove_voter": RemoveVoter,
     "two_changes": TwoChanges,
     "move_listener": MoveListener,
     "strike_operation": StrikeOperation,
@@ -543,6 +560,10 @@ def describe(fault: Fault) -> str:
             left_out = ("source", "destination", "both_ways", "duration_ms", "toxicity")
             share = _share(toxicity_of(fault))
             return " ".join([fault_name(fault), ends, *_details(fault, left_out), *share])
+        case AddVoter() | RemoveVoter():
+            return f"{fault_name(fault)} {fault.target.text()}"
+        case Reassign():
+            return " ".join([fault_name(fault), *_details(fault, ("duration_ms",))])
         case _:
             return " ".join([fault_name(fault), *_details(fault, ())])
 
@@ -558,8 +579,12 @@ def _details(fault: Fault, left_out: tuple[str, ...]) -> list[str]:
         for field in dataclasses.fields(fault)
         if field.name not in left_out
     }
-    return [
-        f"{name}={value.text() if isinstance(value, Target) else value}"
-        for name, value in values.items()
-        if value
-    ]
+    return [f"{name}={_text_of(value)}" for name, value in values.items() if value]
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, Target):
+        return value.text()
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value)

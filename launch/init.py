@@ -7,7 +7,6 @@ controller added later gets only its identity: it joins as an observer until it 
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
 import random
@@ -15,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvorum.launch.first_voters import ControllerPlace, claim, format_voters
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.kafka_properties import reject_unknown
-from kvorum.launch.metadata_log import metadata_directory
 from kvorum.launch.places import NodePlace, check_places, parse_host, with_ports
 from kvorum.launch.plan import (
     BROKER_ID_BASE,
@@ -34,15 +33,10 @@ from kvorum.launch.properties import (
     parse_address,
     settings_for,
 )
-from kvorum.raft.snapshot_files import header_voters
-from kvorum.raft.voters import Voter, VoterSet
-from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.config import dump_properties, load_properties
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import new_uuid, uuid_text
-from kvorum.snapshots.format import BOOTSTRAP_ID, SnapshotHeader
-from kvorum.snapshots.store import SnapshotStore
 
 ENDING = ".toml"
 DATA_FOLDER = "data"
@@ -124,7 +118,8 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     texts = {node.file: _properties(node, common, racks) for node in nodes}
     os.makedirs(folder, exist_ok=True)
     if not wanted.is_static:
-        asyncio.run(_format_voters(nodes[: len(voters)], common["cluster.id"], rng))
+        first = [_controller(node) for node in nodes[: len(voters)]]
+        format_voters(first, cluster_id=common["cluster.id"], rng=rng)
     for file, properties in texts.items():
         _write(file, properties)
     return nodes
@@ -171,7 +166,7 @@ def add_node(
     racks = {} if rack is None else {node.place.node_id: rack}
     properties = _properties(node, settings, racks)
     if role == "controller":
-        _claim(node, settings["cluster.id"], rng)
+        claim(_controller(node), cluster_id=settings["cluster.id"], rng=rng)
     _write(node.file, properties)
     return dataclasses.replace(node, warnings=tuple(warnings))
 
@@ -268,26 +263,12 @@ def prepare_again(folder: str, *, node_id: int, rng: random.Random) -> NewNode:
     raise ConfigError(f"{folder} has no node {node_id}")
 
 
-async def _format_voters(nodes: list[NewNode], cluster_id: str, rng: random.Random) -> None:
-    voters = VoterSet.of(
-        Voter(node.place.node_id, _claim(node, cluster_id, rng), node.place.host, node.place.port)
-        for node in nodes
-    )
-    header = SnapshotHeader(
-        end_offset=BOOTSTRAP_ID.end_offset,
-        epoch=BOOTSTRAP_ID.epoch,
-        timestamp_ms=0,
-        kraft_version=1,
-        voters=header_voters(voters),
-    )
-    for node in nodes:
-        path = metadata_directory(node.directory)
-        await SnapshotStore(OsAsyncDisk(), path).write(header, [])
-
-
-def _claim(node: NewNode, cluster_id: str, rng: random.Random) -> bytes:
-    return claim_directory(
-        OsDisk(), node.directory, node_id=node.place.node_id, cluster_id=cluster_id, rng=rng
+def _controller(node: NewNode) -> ControllerPlace:
+    return ControllerPlace(
+        node_id=node.place.node_id,
+        host=node.place.host,
+        port=node.place.port,
+        directory=node.directory,
     )
 
 

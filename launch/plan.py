@@ -88,12 +88,14 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """A whole cluster. is_new: its data directory is still empty."""
+    """A whole cluster. is_new: its data directory is still empty. voters: the number of controllers
+    in the first voter set, which can change; 0 for a static set of all of them."""
 
     cluster_id: str
     data_dir: str
     nodes: tuple[NodePlan, ...]
     is_new: bool
+    voters: int = 0
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:
@@ -115,6 +117,7 @@ def plan_cluster(
     data_dir: str,
     port: int,
     controller_port: int | None = None,
+    voters: int = 0,
     settings: Mapping[str, str] | None = None,
     links: Links = NO_LINKS,
     free_ports: Sequence[int] = (),
@@ -124,6 +127,8 @@ def plan_cluster(
 
     port, controller_port: of the first broker and controller. If 0, the ports come from free_ports,
         which must be enough.
+    voters: so many controllers, the first ones, vote at the start, in a set that can change
+        (KIP-853); 0 for a static voter set of all controllers.
     settings: properties for every node that knows them. A property that no node knows, or that the
         plan sets itself, is an error.
 
@@ -131,6 +136,8 @@ def plan_cluster(
     """
     settings = dict(settings or {})
     _check_counts(controllers, brokers)
+    if not 0 <= voters <= controllers:
+        raise ConfigError(f"--voters={voters} must lie between 0 and --controllers={controllers}")
     _check_settings(settings)
     data_dir = os.path.abspath(data_dir)
     known = check_directory(data_dir)
@@ -151,14 +158,9 @@ def plan_cluster(
             ids[name] = id_base + at + 1
             ports[name] = first_ports[role] + at if first_ports[role] else next(free)
     layout = _Layout(data_dir=data_dir, ports=ports, links=links, ids=ids)
-    voters = ",".join(
-        f"{node_id}@{HOST}:{ports[name]}"
-        for name, node_id in layout.ids.items()
-        if name.startswith("controller-")
-    )
     common = {
         "cluster.id": cluster_id,
-        "controller.quorum.voters": voters,
+        **({} if voters else {"controller.quorum.voters": layout.voters()}),
         **internal_topic_factors(brokers),
         # A topic that a client creates should survive the loss of a broker, as offsets do.
         "default.replication.factor": str(min(brokers, 3)),
@@ -166,7 +168,13 @@ def plan_cluster(
         **settings,
     }
     nodes = tuple(_plan_node(name, layout, common) for name in layout.ids)
-    return ClusterPlan(cluster_id=cluster_id, data_dir=data_dir, nodes=nodes, is_new=known is None)
+    return ClusterPlan(
+        cluster_id=cluster_id,
+        data_dir=data_dir,
+        nodes=nodes,
+        is_new=known is None,
+        voters=voters,
+    )
 
 
 def reserve_ports(
@@ -338,6 +346,22 @@ class _Layout:
     links: Links
     ids: Mapping[str, int]
 
+    def voters(self) -> str:
+        """The static voter set of all controllers."""
+        return ",".join(
+            f"{self.ids[name]}@{HOST}:{self.ports[name]}" for name in self.controllers()
+        )
+
+    def bootstrap_servers(self, name: str) -> str:
+        """The other controllers at the addresses that a node has for them, so that no question
+        goes past a proxy; a controller alone names itself."""
+        others = [other for other in self.controllers() if other != name] or [name]
+        peers = self.links.peers.get(name, {})
+        return ",".join(peers.get(other, f"{HOST}:{self.ports[other]}") for other in others)
+
+    def controllers(self) -> list[str]:
+        return [name for name in self.ids if name.startswith("controller-")]
+
 
 def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> NodePlan:
     role = name.partition("-")[0]
@@ -350,6 +374,8 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
         "listeners": f"{listener}://{address}",
         "log.dirs": directory,
     }
+    if "controller.quorum.voters" not in properties:
+        own["controller.quorum.bootstrap.servers"] = layout.bootstrap_servers(name)
     advertised = layout.links.advertised.get(name, address)
     if advertised != address:
         own["advertised.listeners"] = f"{listener}://{advertised}"

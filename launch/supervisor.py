@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import selectors
 import signal
 import time
@@ -16,6 +17,7 @@ from types import FrameType
 
 from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, write_cluster_file
 from kvorum.launch.control import finish_restart, take_restart_requests
+from kvorum.launch.first_voters import format_planned
 from kvorum.launch.forking import READY, Child, preload_brokers, preload_controllers, spawn
 from kvorum.launch.plan import HOST, ClusterPlan, NodePlan
 from kvorum.runtime.errors import KvorumError
@@ -82,6 +84,7 @@ class Supervisor:
             self._had_handlers[number] = signal.signal(number, self._on_signal)
         # Before the first node: node data without a cluster file would be refused for ever.
         self._write_cluster_file()
+        format_planned(self._plan, random.SystemRandom())
         for process in self._of_role("controller"):
             self._spawn(process)
         preload_brokers()

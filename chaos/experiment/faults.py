@@ -15,7 +15,14 @@ from kvorum.chaos.targets import Target, parse_target
 
 #: Arguments that must be at least 1.
 _POSITIVE = frozenset(
-    {"kilobytes_per_second", "slice_bytes", "limit_bytes", "sync_delay_ms", "duration_ms"}
+    {
+        "kilobytes_per_second",
+        "slice_bytes",
+        "limit_bytes",
+        "sync_delay_ms",
+        "duration_ms",
+        "throttle",
+    }
 )
 #: Arguments that may be negative, and must not be 0.
 SIGNED = frozenset({"step_ms"})
@@ -102,6 +109,12 @@ def _convert(key: str, value: object, hint: object) -> object:
         return value
     if value is None and isinstance(hint, types.UnionType):
         return None
+    if hint is str:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{key} must be a text, got {value!r}")
+        return value
+    if typing.get_origin(hint) is tuple:
+        return _convert_list(key, value, typing.get_args(hint)[0])
     if words := words_of(hint):
         if value not in words:
             raise ValueError(f"{key} must be one of {', '.join(words)}, got {value!r}")
@@ -114,3 +127,12 @@ def _convert(key: str, value: object, hint: object) -> object:
     if value == 0 and key in SIGNED:
         raise ValueError(f"{key} must not be 0, which changes nothing")
     return value
+
+
+def _convert_list(key: str, value: object, hint: object) -> tuple[object, ...]:
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"{key} must be a list of at least one, got {value!r}")
+    items = tuple(_convert(key, item, hint) for item in value)
+    if len(set(items)) < len(items):
+        raise ValueError(f"{key} names one of them twice: {value!r}")
+    return items

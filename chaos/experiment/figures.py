@@ -64,6 +64,7 @@ def build_report(
         "rerun": record["rerun"],
         "versions": record["versions"],
         "system": record.get("system"),
+        "cluster": record.get("cluster", "fresh"),
         "configuration": record["configuration"],
         "started_wall_ms": record["started_wall_ms"],
         "ended_wall_ms": record["ended_wall_ms"],

@@ -85,8 +85,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Send(msgspec.Struct, frozen=True, array_like=True, tag="send", gc=False):
-    """One record written. value: unique in its partition; offset: -1 until it is acknowledged;
-    partition: -1 if the client's partitioner chooses it and has not told."""
+    """One record written. value: unique in its partition; offset: -1 until it is acknowledged, and
+    after an acknowledgement without one; partition: -1 if the client's partitioner chooses it and
+    has not told."""
 
     topic: str
     partition: int

@@ -34,7 +34,15 @@ def _key(name: str, default: int | None, low: int, high: int, meaning: str) -> I
 
 
 CONFIGURATION_KEYS = (
-    _key("controllers", 3, 1, 9, "controllers of the cluster, all of them voters"),
+    _key("controllers", 3, 1, 9, "controllers of the cluster, all of them voters without `voters`"),
+    _key(
+        "voters",
+        0,
+        0,
+        9,
+        "the first so many controllers vote at the start, in a set that can change (KIP-853), and "
+        "the others are observers; 0: all vote, in a static set",
+    ),
     _key("brokers", 3, 1, 99, "brokers of the cluster: broker-101, broker-102, ..."),
     _key("seed", 1, 0, 2**63 - 1, "decides storms, and which nodes targets such as `one` pick"),
     _key("warm_up_ms", 2_000, 0, 600_000, "load before the first look at the steady state"),

@@ -44,12 +44,18 @@ def node_names(controllers: int, brokers: int) -> NodeNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """The possible targets of an experiment: its nodes, and the topic of its load."""
+    """The possible targets of an experiment: its nodes, and the topic of its load.
+
+    voters: the controllers of the first voter set, 0 for a static set that has all of them.
+    other_topics: those of the loads beside the append load.
+    """
 
     nodes: NodeNames
     topic: str
     partitions: int
     replication_factor: int
+    voters: int = 0
+    other_topics: tuple[str, ...] = ()
 
 
 def impossible_targets(fault: LiveFault, reach: Reach) -> list[ArgumentProblem]:

@@ -76,7 +76,7 @@ def _arguments(kind: type[Any]) -> str:
     for field in dataclasses.fields(kind):
         if field.default is dataclasses.MISSING:
             texts.append(f"**`{field.name}`**")
-        elif field.default is None:
+        elif field.default in (None, "", ()):
             texts.append(f"`{field.name}`")
         else:
             default = field.default

@@ -71,9 +71,11 @@ class WorkloadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Size of the cluster, its settings, the load, and the time limits."""
+    """Size of the cluster, its settings, the load, and the time limits. voters: 0 for a static
+    voter set of all controllers."""
 
     controllers: int
+    voters: int
     brokers: int
     seed: int
     topic: TopicPlan
@@ -163,6 +165,10 @@ def reach_of(configuration: Configuration, nodes: NodeNames | None = None) -> Re
         topic=topic.name,
         partitions=topic.partitions,
         replication_factor=topic.replication_factor,
+        voters=configuration.voters,
+        other_topics=tuple(
+            plan.topic for plan in configuration.workloads if hasattr(plan, "topic")
+        ),
     )
 
 
@@ -192,6 +198,12 @@ def _configuration(top: Section, seed: int | None) -> Configuration:
     values = section.integers(CONFIGURATION_KEYS)
     if seed is not None:
         values["seed"] = seed
+    if values["voters"] > values["controllers"]:
+        section.problem(
+            "voters",
+            f"{values['voters']} needs as many controllers; the cluster has "
+            f"{values['controllers']}",
+        )
     topic = _topic(section, values["brokers"])
     load = section.section("workload", [key.name for key in LOAD_KEYS])
     return Configuration(

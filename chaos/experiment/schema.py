@@ -190,6 +190,11 @@ def _argument(name: str, hint: object) -> Schema:
         return {"$ref": "#/$defs/target"}
     if hint is bool:
         return {"type": "boolean"}
+    if hint is str:
+        return dict(_TEXT)
+    if typing.get_origin(hint) is tuple:
+        items = _argument(name, typing.get_args(hint)[0])
+        return {"type": "array", "minItems": 1, "uniqueItems": True, "items": items}
     if words := words_of(hint):
         return {"enum": list(words)}
     low, high = bounds_of(name)

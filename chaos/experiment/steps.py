@@ -13,8 +13,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from kvorum.chaos.experiment.document import Document, Path, Section
-from kvorum.chaos.experiment.faults import build_fault, why_not_live
+from kvorum.chaos.experiment.faults import ArgumentProblem, build_fault, why_not_live
 from kvorum.chaos.experiment.keys import PAUSE_SECONDS_MAX, STORM_KEYS
+from kvorum.chaos.experiment.operator_faults import impossible_requests
 from kvorum.chaos.experiment.reach import Reach, impossible_targets
 from kvorum.chaos.experiment.shorthand import TOOLKIT_MODULE, long_choice, long_step
 from kvorum.chaos.faults import LIVE_FAULTS, LiveFault
@@ -244,12 +245,15 @@ class StepReader:
                 self._unknown(section, "action", func, [*LIVE_FAULTS, "storm"])
             return None
         built = build_fault(func, section.mapping("arguments"))
-        problems = built if isinstance(built, list) else impossible_targets(built, self.reach)
+        problems = built if isinstance(built, list) else self._impossible(built)
         place = (*section.where, "arguments")
         for problem in problems:
             where = (*place, problem.key) if problem.key else place
             self.document.problem(where, problem.message)
         return None if isinstance(built, list) or problems else built
+
+    def _impossible(self, fault: LiveFault) -> list[ArgumentProblem]:
+        return impossible_targets(fault, self.reach) or impossible_requests(fault, self.reach)
 
     def _unknown(self, section: Section, kind: str, func: str, known: Iterable[str]) -> None:
         if not func:

@@ -167,7 +167,9 @@ class _Fold:
             self._timeline.milestones_source = source.source or METADATA_LOG
             self._seen_until_ms = source.first_wall_ms - wall_start_ms
             for item in logged:
-                self._milestone(item.wall_ms - wall_start_ms, item)
+                # A warm cluster's log begins with the decisions of earlier runs.
+                if item.wall_ms >= wall_start_ms:
+                    self._milestone(item.wall_ms - wall_start_ms, item)
 
     def add(self, event: Event) -> None:
         f = event.f

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
 from kvorum.chaos.faults import (
     EVERY_CONNECTION,
+    AddVoter,
     Bandwidth,
     ConditionFault,
     CutLink,
@@ -29,8 +30,11 @@ from kvorum.chaos.faults import (
     LinkDown,
     LinkFault,
     NetworkPartition,
+    OperatorFault,
     PacketLoss,
     PauseNode,
+    Reassign,
+    RemoveVoter,
     ResetPeer,
     RestartNode,
     ResumeNode,
@@ -46,7 +50,7 @@ from kvorum.chaos.faults import (
     fault_name,
     toxicity_of,
 )
-from kvorum.chaos.live.administration import away_from_preferred, elect_preferred
+from kvorum.chaos.live.administration import request_of
 from kvorum.chaos.live.conditions import ConditionKeeper
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.packet_filter import PacketFilter
@@ -68,7 +72,8 @@ from kvorum.runtime.fault_board import Hits
 @dataclass(slots=True, kw_only=True)
 class Injected:
     """A fault in force. `undo` has the steps that reverse it, in order; `streams` are those with a
-    toxic of the fault. At its end, `hits` are the disk calls that a fault of disks has hit, by
+    toxic of the fault. `is_over` tells whether a fault that can end by itself has; `outcome` goes
+    to the history with its end. Then `hits` are the disk calls that a fault of disks has hit, by
     node, and `lost_packets` those that it has dropped."""
 
     fault_id: int
@@ -77,13 +82,15 @@ class Injected:
     nodes: tuple[str, ...]
     undo: list[Callable[[], None]] = field(default_factory=list)
     streams: tuple[tuple[Link, Stream], ...] = ()
+    is_over: Callable[[], bool] | None = None
+    outcome: dict[str, object] = field(default_factory=dict)
     hits: dict[str, Hits] = field(default_factory=dict)
     lost_packets: int | None = None
 
     @property
     def is_of_links(self) -> bool:
-        of_nodes = KillNode | PauseNode | StopNode | WipeDisk | ConditionFault
-        return not isinstance(self.fault, of_nodes)
+        others = KillNode | PauseNode | StopNode | WipeDisk | ConditionFault | Reassign
+        return not isinstance(self.fault, others)
 
 
 class Injector:
@@ -125,8 +132,8 @@ class Injector:
             case HealLinks():
                 self._end_all(lambda injected: injected.is_of_links)
                 return None
-            case ElectPreferredLeaders():
-                return self._elect_preferred(name, fault)
+            case ElectPreferredLeaders() | AddVoter() | RemoveVoter() | Reassign():
+                return self._request(name, fault)
             case RestartNode() | ResumeNode():
                 self._reverse(fault)
                 return None
@@ -159,6 +166,7 @@ class Injector:
         details: dict[str, object] = {
             "id": injected.fault_id,
             "fault": fault_name(injected.fault),
+            **injected.outcome,
         }
         if injected.hits:
             details["hits"] = {n: dataclasses.asdict(hits) for n, hits in injected.hits.items()}
@@ -173,7 +181,8 @@ class Injector:
             self._toxiproxy.reset()
 
     def _end_all(self, chosen: Callable[[Injected], bool]) -> None:
-        for injected in self.active():
+        # Requests last: the nodes that other faults took down must answer their cancellation.
+        for injected in sorted(self.active(), key=lambda one: one.is_over is not None):
             if chosen(injected):
                 self.end(injected)
 
@@ -256,23 +265,22 @@ class Injector:
             for injected in self.active()
         )
 
-    def _elect_preferred(self, name: str, fault: ElectPreferredLeaders) -> Injected:
+    def _request(self, name: str, fault: OperatorFault) -> Injected:
         view = self._view()
-        moving = away_from_preferred(view)
-        if not moving:
-            raise UnresolvableTarget(
-                "every partition is led by its preferred replica, or has it out of the ISR"
-            )
-        losing = sorted({str(partition.leader) for partition in moving.values()})
-        injected = self._new(name, fault, tuple(losing))
+        request = request_of(fault, self._system, view, self._rng)
+        injected = self._new(name, fault, request.nodes)
+        injected.is_over, injected.outcome = request.is_over, request.outcome
+        if request.finish is not None:
+            injected.undo.append(request.finish)
         begun_ms = self._history.now_ms()
         try:
-            elect_preferred(self._system.bootstrap(), list(moving))
+            request.send()
         except BaseException:
             self._take_back(injected)
             raise
         self._begin(injected, view, begun_ms, links=())
-        self.end(injected)
+        if request.is_over is None:
+            self.end(injected)
         return injected
 
     def _strike_links(self, name: str, fault: LinkFault) -> Injected:

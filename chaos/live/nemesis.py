@@ -22,6 +22,11 @@ from kvorum.runtime.clock import monotonic_ms
 #: How long a step waits until a node matches its target (for example until a leader is elected).
 _TARGET_TIMEOUT_MS = 10_000
 _TICK_MS = 20
+#: A look at a fault that ends by itself is a request to the cluster.
+_LOOK_MS = 200
+
+#: When a fault is to be undone at the latest, its id, and the fault.
+Due = tuple[int, int, Injected]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +54,8 @@ class Nemesis:
         self._probes = probes
         self._progress = progress
         self._check = check
-        self._due: list[tuple[int, int, Injected]] = []
+        self._due: list[Due] = []
+        self._next_look_ms = 0
         self.outcomes: list[StepOutcome] = []
         self.measurements: list[Measurement] = []
 
@@ -63,7 +69,8 @@ class Nemesis:
                 self._act(step)
             self.wait(step.pause_after_ms)
         if self._due:
-            self.wait(max(due_ms for due_ms, _, _ in self._due) - monotonic_ms())
+            last_ms = max(due_ms for due_ms, _, _ in self._due) - monotonic_ms()
+            self.wait(last_ms, unless=lambda: not any(map(self._is_active, self._due)))
 
     def begin(self, action: Action) -> StepOutcome:
         """Carry out one fault without its pauses. It goes on until its time is over in `wait`."""
@@ -76,18 +83,20 @@ class Nemesis:
         self._injector.end_all()
         self._progress("all faults healed")
 
-    def wait(self, duration_ms: int) -> None:
-        """Wait, and undo the faults whose time is over."""
+    def wait(self, duration_ms: int, *, unless: Callable[[], bool] | None = None) -> None:
+        """Wait, and undo the faults whose time is over. unless: ends the wait before."""
         until_ms = monotonic_ms() + duration_ms
         while True:
             self._check()
+            self._end_what_is_over()
             now_ms = monotonic_ms()
             while self._due and self._due[0][0] <= now_ms:
-                _, _, injected = heapq.heappop(self._due)
-                self._injector.end(injected)
-                self._progress(f"undone: {injected.name}")
+                due = heapq.heappop(self._due)
+                if self._is_active(due):
+                    self._injector.end(due[2])
+                    self._progress(f"undone: {due[2].name}")
                 now_ms = monotonic_ms()
-            if now_ms >= until_ms:
+            if now_ms >= until_ms or (unless is not None and unless()):
                 return
             next_ms = min([until_ms, *(due_ms for due_ms, _, _ in self._due[:1])])
             time.sleep(max(0, min(_TICK_MS, next_ms - now_ms)) / 1000)
@@ -97,9 +106,24 @@ class Nemesis:
         duration_ms = duration_of(action.fault)
         if injected is None or duration_ms is None:
             return
-        heapq.heappush(self._due, (monotonic_ms() + duration_ms, injected.fault_id, injected))
+        due: Due = (monotonic_ms() + duration_ms, injected.fault_id, injected)
+        heapq.heappush(self._due, due)
         if not action.background:
-            self.wait(duration_ms)
+            self.wait(duration_ms, unless=lambda: not self._is_active(due))
+
+    def _is_active(self, due: Due) -> bool:
+        return due[1] in {injected.fault_id for injected in self._injector.active()}
+
+    def _end_what_is_over(self) -> None:
+        """End the faults that are over by themselves, such as a completed reassignment."""
+        now_ms = monotonic_ms()
+        if now_ms < self._next_look_ms:
+            return
+        self._next_look_ms = now_ms + _LOOK_MS
+        for injected in self._injector.active():
+            if injected.is_over is not None and injected.is_over():
+                self._injector.end(injected)
+                self._progress(f"completed: {injected.name}")
 
     def _inject(self, action: Action) -> Injected | None:
         deadline_ms = monotonic_ms() + _TARGET_TIMEOUT_MS

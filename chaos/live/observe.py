@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kvorum.chaos.live.systems.protocol import NotObservable, System, active_controller
 from kvorum.chaos.targets import ClusterView, PartitionView
+from kvorum.runtime.errors import required
 
 METADATA_TIMEOUT_S = 3.0
 
@@ -38,14 +39,26 @@ class TopicWatch:
         from confluent_kafka.admin import AdminClient
 
         self.topic = topic
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+        self._admin: AdminClient | None = AdminClient(
+            {"bootstrap.servers": bootstrap, "log_level": 2}
+        )
+
+    def close(self) -> None:
+        """Let the client go now, and not when Python's collector comes by.
+
+        Bad sequence otherwise: 1. An attached cluster's run deletes its topics. 2. A broker of the
+        cluster restarts. 3. The client asks for its topic's metadata again, and a broker with
+        auto.create.topics.enable makes the topic anew.
+        """
+        self._admin = None
 
     def state(self) -> TopicState:
         """Raises NotObservable when no broker answers or the topic is unknown."""
         from confluent_kafka import KafkaException
 
+        admin = required(self._admin, "a closed watch is not asked")
         try:
-            metadata = self._admin.list_topics(self.topic, timeout=METADATA_TIMEOUT_S)
+            metadata = admin.list_topics(self.topic, timeout=METADATA_TIMEOUT_S)
         except KafkaException as error:
             raise NotObservable(f"no metadata: {error}") from error
         topic = metadata.topics[self.topic]

@@ -37,12 +37,13 @@ def free_ports(count: int, rng: random.Random, *, host: str = "127.0.0.1") -> in
     starts = list(range(PORT_LOW, PORT_HIGH - count + 2, 50))
     rng.shuffle(starts)
     for start in starts:
-        if all(_is_free(host, port) for port in range(start, start + count)):
+        if all(is_free(host, port) for port in range(start, start + count)):
             return start
     raise ProcessFailed(f"no {count} free ports in a row between {PORT_LOW} and {PORT_HIGH}")
 
 
-def _is_free(host: str, port: int) -> bool:
+def is_free(host: str, port: int) -> bool:
+    """True if nothing listens on a port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -57,6 +57,7 @@ from kvorum.chaos.live.systems.protocol import (
     node_named,
 )
 from kvorum.chaos.live.toxiproxy_server import find_server
+from kvorum.chaos.live.warm import WarmCluster
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 
@@ -66,6 +67,12 @@ _FINAL_READ_TIMEOUT_MS = 120_000
 _DEATH_WATCH_MS = 200
 _WAIT_UNCONVERGED_MS = 15_000
 
+
+#: What the report of a run on a warm cluster cannot have.
+WARM_NOTE = (
+    "the cluster was warm, other runs used it before: its replicas are not compared in this "
+    "report, but once, when it stops"
+)
 
 #: Carries out the faults of a run; all of them are healed after it.
 CarryOut = Callable[[Nemesis, Probes], None]
@@ -97,16 +104,22 @@ def run(
     kafka_libs: str | None = None,
     is_owned: bool = False,
     carry_out: CarryOut | None = None,
+    warm: WarmCluster | None = None,
 ) -> RunResult:
     """Run an experiment on a fresh cluster and write everything into output_dir.
 
     seed: replaces the file's own seed. system, kafka_libs, is_owned: see `choose_system`.
     carry_out: takes the place of method and rollbacks, for a caller that decides the steps itself.
+    warm: a running cluster to use in place of a fresh one; its topics get the prefix `FILE-SEED.`.
     Raises ConfigError for an invalid experiment, an experiment that the system cannot carry out, or
     an output_dir that already has a run, and KvorumError if the run could not be carried out. A
     broken guarantee of the cluster is not an exception but a verdict.
     """
-    choice = choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned)
+    choice = (
+        choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned)
+        if warm is None
+        else warm.choice
+    )
     experiment = load_experiment(experiment_path, seed=seed, nodes=_nodes_of(choice))
     refuse_what_cannot_be(experiment, choice)
     experiment = dataclasses.replace(
@@ -114,7 +127,7 @@ def run(
     )
     run_dir = Path(output_dir)
     # Checked before the folder is created: without a toxiproxy server the run cannot begin.
-    if choice.has_own_toxiproxy:
+    if choice.has_own_toxiproxy and warm is None:
         find_server()
     _make_room(run_dir)
     (run_dir / LOGS).mkdir(parents=True, exist_ok=True)
@@ -124,6 +137,8 @@ def run(
     if carry_out is not None:
         experiment = dataclasses.replace(experiment, rollbacks=())
     session = _Session(experiment, choice, run_dir, progress or _no_progress, rerun, carry_out)
+    if warm is not None:
+        session.use(warm, prefix=f"{Path(experiment_path).stem}-{chosen}.")
     with _orderly_termination():
         session.execute()
     return finish(str(run_dir))
@@ -193,12 +208,15 @@ class _Session:
         self._rng = random.Random(f"{experiment.configuration.seed}/targets")
         self._next_death_watch_ms = 0
         self._carry_out = carry_out or _run_steps(experiment.method)
+        self._warm: WarmCluster | None = None
+        self._prefix = ""
         self._record: dict[str, Any] = {
             "version": 1,
             "title": experiment.title,
             "description": experiment.description,
             "tags": list(experiment.tags),
             "seed": experiment.configuration.seed,
+            "cluster": "fresh" if choice.attached is None else "attached",
             "rerun": rerun,
             "configuration": _as_dict(experiment.configuration),
             "steady_state_title": experiment.steady_state_title,
@@ -215,6 +233,11 @@ class _Session:
             "system": {"name": choice.name, "version": choice.version},
             "versions": {},
         }
+
+    def use(self, warm: WarmCluster, *, prefix: str) -> None:
+        """Run on a cluster that runs already, with topics that begin with the prefix."""
+        self._warm, self._prefix = warm, prefix
+        self._record["cluster"] = "warm"
 
     def execute(self) -> None:
         try:
@@ -234,14 +257,18 @@ class _Session:
     def _run(self, stack: ExitStack) -> None:
         history = stack.enter_context(self._open_history())
         opened = self._start_system(stack)
+        if opened.server is not None:
+            stack.enter_context(opened.server.explaining())
         system = opened.system
         bootstrap = system.bootstrap()
         self._topic_name = system.topic_prefix + self._topic.name
         configuration = prefixed(self._configuration, system.topic_prefix)
         loads = Loads(configuration=configuration, bootstrap=bootstrap, history=history)
         self._record["compacted_topics"] = list(loads.compacted_topics)
+        if self._warm is not None:
+            self._warm.note_compacted(loads.compacted_topics)
         loads.create_topics()
-        watch = self._watch_topic(bootstrap)
+        watch = self._watch_topic(bootstrap, stack)
         stack.callback(loads.abandon)
         loads.start()
         self._progress(_load_text(configuration))
@@ -250,12 +277,7 @@ class _Session:
         stack.callback(observer.stop, timeout_ms=_THREAD_TIMEOUT_MS)
 
         def check() -> None:
-            loads.check()
-            if observer.failure is not None:
-                raise KvorumError(f"the observer ended early: {observer.failure}")
-            if not system.is_running():
-                raise KvorumError(f"the cluster ended: {system.log_tail()}")
-            self._note_deaths(system)
+            self._check(opened, loads, observer)
 
         def view() -> Any:
             return view_of(system, self._topic.name, _state_or_none(watch))
@@ -272,6 +294,9 @@ class _Session:
         nemesis = Nemesis(
             injector=injector, probes=probes, progress=self._timed(history), check=check
         )
+        if self._warm is not None:
+            # A run that breaks off must leave none of its faults to the next one.
+            stack.callback(injector.end_all)
         loads.await_flow(timeout_ms=self._configuration.start_timeout_ms)
         nemesis.wait(self._configuration.warm_up_ms)
         before = probes.measure_all(self._experiment.steady_state)
@@ -296,6 +321,17 @@ class _Session:
         observer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
         self._export_metadata(system)
 
+    def _check(self, opened: Opened, loads: Loads, observer: Observer) -> None:
+        """Raise KvorumError if a part ended early without which the run proves nothing."""
+        if opened.server is not None:
+            opened.server.check()
+        loads.check()
+        if observer.failure is not None:
+            raise KvorumError(f"the observer ended early: {observer.failure}")
+        if not opened.system.is_running():
+            raise KvorumError(f"the cluster ended: {opened.system.log_tail()}")
+        self._note_deaths(opened.system)
+
     def _open_history(self) -> HistoryWriter:
         return HistoryWriter(
             str(self._run_dir / HISTORY_FILE),
@@ -304,6 +340,11 @@ class _Session:
         )
 
     def _start_system(self, stack: ExitStack) -> Opened:
+        if self._warm is not None:
+            opened = self._warm.open(self._configuration, prefix=self._prefix)
+            self._note(WARM_NOTE)
+            self._record["versions"] = _versions(self._choice, opened.toxiproxy_version)
+            return opened
         opened = open_system(
             stack,
             self._choice,
@@ -314,9 +355,10 @@ class _Session:
         self._record["versions"] = _versions(self._choice, opened.toxiproxy_version)
         return opened
 
-    def _watch_topic(self, bootstrap: str) -> TopicWatch:
+    def _watch_topic(self, bootstrap: str, stack: ExitStack) -> TopicWatch:
         """Return when every partition of the topic is led and replicated."""
         watch = TopicWatch(bootstrap=bootstrap, topic=self._topic_name)
+        stack.callback(watch.close)
         wait_until(
             lambda: _is_whole(_state_or_none(watch), self._topic.partitions),
             timeout_ms=self._configuration.start_timeout_ms,

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from kvorum.chaos.live.processes import ProcessFailed, start_process, stop_process, wait_until
+from kvorum.chaos.live.processes import (
+    ProcessFailed,
+    is_free,
+    start_process,
+    stop_process,
+    wait_until,
+)
 from kvorum.chaos.live.toxiproxy import Toxiproxy, ToxiproxyError
 from kvorum.runtime.errors import ConfigError
 
@@ -61,8 +69,13 @@ class ToxiproxyServer:
         self.api = Toxiproxy(host, port)
 
     def start(self) -> None:
-        """Return when the server answers. Raises ProcessFailed with the end of its log
-        otherwise."""
+        """Return when the server answers. Raises ProcessFailed with the end of its log otherwise,
+        or if the port is in use: another server there would answer in its place."""
+        if not is_free(self._host, self._port):
+            raise ProcessFailed(
+                f"toxiproxy cannot listen on {self._host}:{self._port}: the port is in use; start "
+                "the run again, which takes another"
+            )
         command = [find_server(), "-host", self._host, "-port", str(self._port)]
         process = self._process = start_process(command, log_file=self._log_file)
 
@@ -79,6 +92,28 @@ class ToxiproxyServer:
             return True
 
         wait_until(answers, timeout_ms=_START_TIMEOUT_MS, what="toxiproxy answers")
+
+    def check(self) -> None:
+        """Raise ProcessFailed if the server has ended: every link has gone down with it."""
+        process = self._process
+        if process is None or process.poll() is None:
+            return
+        raise ProcessFailed(
+            f"toxiproxy ended with {process.returncode} in the middle of the run, and every link "
+            f"went down with it, which says nothing of the cluster; its log: {self._log_file}"
+        )
+
+    @contextlib.contextmanager
+    def explaining(self) -> Iterator[None]:
+        """A call that gets no answer because the server has ended says so, as `check` does."""
+        try:
+            yield
+        except ToxiproxyError as error:
+            try:
+                self.check()
+            except ProcessFailed as end:
+                raise end from error
+            raise
 
     def stop(self) -> None:
         if self._process is not None:

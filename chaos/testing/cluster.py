@@ -59,10 +59,12 @@ class _Shape:
     """The size and settings of a cluster, as back ends want them (`ClusterShape`)."""
 
     def __init__(
-        self, controllers: int, brokers: int, settings: Mapping[str, str], timeout_s: float
+        self,
+        nodes: tuple[int, int, int],
+        settings: Mapping[str, str],
+        timeout_s: float,
     ) -> None:
-        self.controllers = controllers
-        self.brokers = brokers
+        self.controllers, self.voters, self.brokers = nodes
         self.settings: Sequence[tuple[str, str]] = tuple(settings.items())
         self.start_timeout_ms = round(timeout_s * 1000)
 
@@ -70,10 +72,11 @@ class _Shape:
 class Cluster:
     """A running cluster, and the hands that break it. Methods may be called from any thread.
 
-    system: kvorum, or kafka for Apache Kafka from its jars. settings: properties for every node.
-    directory: for data and logs; a temporary one, removed at the end, by default. proxies: None
-    puts every link behind toxiproxy if its server can be found. metrics: every node of Kvorum has a
-    Prometheus page. seed: decides which node a target like `one:brokers` means.
+    voters: so many controllers vote at the start, in a set that can change (0: all, in a static
+    set). system: kvorum, or kafka for Apache Kafka from its jars. settings: properties for every
+    node. directory: for data and logs; a temporary one, removed at the end, by default. proxies:
+    None puts every link behind toxiproxy if its server can be found. metrics: every node of Kvorum
+    has a Prometheus page. seed: decides which node a target like `one:brokers` means.
 
     `start` raises ConfigError for what cannot be (an unknown system, no toxiproxy server with
     proxies=True), KvorumError if the cluster does not start.
@@ -84,6 +87,7 @@ class Cluster:
         *,
         controllers: int = 3,
         brokers: int = 3,
+        voters: int = 0,
         system: str = "kvorum",
         settings: Mapping[str, str] | None = None,
         directory: str | Path | None = None,
@@ -92,7 +96,7 @@ class Cluster:
         seed: int = 1,
         start_timeout_s: float = 60.0,
     ) -> None:
-        self._shape = _Shape(controllers, brokers, settings or {}, start_timeout_s)
+        self._shape = _Shape((controllers, voters, brokers), settings or {}, start_timeout_s)
         self._system_name = system
         self._directory = None if directory is None else Path(directory)
         self._proxies = proxies

@@ -12,7 +12,7 @@ from kvorum.chaos.experiment.history import FAIL, INFO, INVOKE, OK, SEND, Histor
 from kvorum.chaos.experiment.workloads import KeyedPlan
 from kvorum.chaos.workloads.clients import open_producer
 from kvorum.chaos.workloads.produce import CERTAIN_FAILURES
-from kvorum.chaos.workloads.records import encode
+from kvorum.chaos.workloads.records import encode, offset_of
 from kvorum.chaos.workloads.worker import Worker
 
 #: Topic settings that let the cleaner run within an experiment of some seconds.
@@ -85,7 +85,7 @@ class KeyedLoad(Worker):
                 self._note(kind, send, invoked_ms, error.name())
                 return
             self.acknowledged += 1
-            written = Send(send.topic, send.partition, send.value, message.offset(), send.key)
+            written = Send(send.topic, send.partition, send.value, offset_of(message), send.key)
             self._note(OK, written, invoked_ms, None)
 
         return delivered

@@ -15,7 +15,7 @@ from typing import Any
 from kvorum.chaos.experiment.history import FAIL, INFO, INVOKE, OK, SEND, HistoryWriter, Send
 from kvorum.chaos.experiment.scenario import WorkloadPlan
 from kvorum.chaos.workloads.clients import open_producer
-from kvorum.chaos.workloads.records import encode
+from kvorum.chaos.workloads.records import encode, offset_of
 from kvorum.runtime.errors import KvorumError
 
 #: Records in the client's queue before the load waits: 30 s of the fastest load are 600,000.
@@ -150,7 +150,7 @@ class ProduceLoad(threading.Thread):
             if error is None:
                 self.acknowledged += 1
                 self.partitions_written.add(send.partition)
-                written = Send(send.topic, send.partition, send.value, message.offset())
+                written = Send(send.topic, send.partition, send.value, offset_of(message))
                 self._history.append(
                     process=process, type=OK, f=SEND, ops=(written,), invoked_ms=invoked_ms
                 )

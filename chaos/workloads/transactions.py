@@ -29,7 +29,7 @@ from kvorum.chaos.experiment.history import (
 from kvorum.chaos.experiment.workloads import TransactionalCopyPlan, TransactionsPlan
 from kvorum.chaos.workloads.clients import open_consumer, open_producer
 from kvorum.chaos.workloads.consume import polls_of
-from kvorum.chaos.workloads.records import decode, encode
+from kvorum.chaos.workloads.records import decode, encode, offset_of
 from kvorum.chaos.workloads.worker import Worker
 
 _TIMEOUT_S = 15.0
@@ -72,7 +72,7 @@ class _Transaction:
 
         def delivered(error: Any, message: Any) -> None:
             if error is None:
-                self._sends[at] = Send(send.topic, send.partition, send.value, message.offset())
+                self._sends[at] = Send(send.topic, send.partition, send.value, offset_of(message))
 
         producer.produce(send.topic, data, partition=send.partition, on_delivery=delivered)
 

@@ -20,7 +20,7 @@ from kvorum.cli.common import (
 )
 from kvorum.cli.experiments import list_experiments, replay, schema, validate
 from kvorum.cli.lake import add_to_lake, lake_option
-from kvorum.cli.report import show_result
+from kvorum.cli.report import judge_broken_off, show_result
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.scenario import Scenario
@@ -107,7 +107,9 @@ def run(
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
     except KvorumError as error:
-        raise CommandFailed(str(error), EXIT_FAILED) from error
+        result = judge_broken_off(out)
+        if result is None:
+            raise CommandFailed(str(error), EXIT_FAILED) from error
     except KeyboardInterrupt:
         click.echo(f"interrupted; the cluster is stopped; kvorum report {out} judges it", err=True)
         raise

@@ -28,8 +28,15 @@ DEFAULT_DATA_DIR = "./kvorum-data"
 
 
 @click.group(invoke_without_command=True)
-@click.option("--controllers", type=int, default=3, show_default=True, help="Voters to start.")
+@click.option("--controllers", type=int, default=3, show_default=True, help="Controllers to start.")
 @click.option("--brokers", type=int, default=3, show_default=True, help="Brokers to start.")
+@click.option(
+    "--voters",
+    type=int,
+    default=0,
+    help="Of a new cluster: so many controllers vote at first, in a set that can change; 0: all, "
+    "for ever.",
+)
 @click.option(
     "--data-dir",
     type=click.Path(readable=False),
@@ -132,6 +139,7 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     guards = [held.enter_context(guard) for guard in reserve_ports(**shape)]
     plan = plan_cluster(
         **shape,
+        voters=options["voters"],
         data_dir=options["data_dir"],
         settings=dict(parse_assignment(text) for text in options["settings"]),
         links=read_links(options["links"]) if options["links"] else NO_LINKS,

@@ -79,8 +79,8 @@ def test_a_command_is_split_before_its_fields_are_filled_in():
 def test_a_capability_needs_its_commands_on_every_node():
     file = parse(GOOD)
     able = {Capability.KILL, Capability.RESTART, Capability.CLIENT_LINKS}
-    # Elections need no command.
-    able |= {Capability.ELECT_LEADERS}
+    # Elections and reassignments need no command.
+    able |= {Capability.ELECT_LEADERS, Capability.REASSIGN}
     assert file.capabilities == able
     one_pauses = GOOD.replace(
         'host = "rack one"\ncommands = { ',

@@ -67,6 +67,17 @@ def test_acknowledged_record_missing_from_the_final_read_is_lost():
     assert (found.findings[0].value, found.findings[0].offset) == (1, 1)
 
 
+def test_a_record_acknowledged_without_an_offset_must_be_in_a_complete_final_read():
+    history = HistoryBuilder()
+    for value, offset in ((0, 0), (1, -1), (2, -1)):
+        history.written(0, value, offset)
+    history.final(0, [(0, 0), (2, 1)])
+    found = outcome(history, "lost-write")
+    assert [(finding.value, finding.offset) for finding in found.findings] == [(1, None)]
+    assert "acknowledged without an offset and is gone" in found.findings[0].message
+    assert broken(history) == {"lost-write"}
+
+
 def test_record_of_unknown_outcome_may_be_missing_or_present():
     history = HistoryBuilder()
     for value in range(3):

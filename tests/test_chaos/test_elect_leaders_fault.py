@@ -9,7 +9,7 @@ import pytest
 from kvorum import Cluster
 from kvorum.chaos.experiment.history import FAULT_BEGIN, HistoryWriter, details_of, read_history
 from kvorum.chaos.faults import ElectPreferredLeaders
-from kvorum.chaos.live import injector as injectors
+from kvorum.chaos.live import administration
 from kvorum.chaos.live.administration import away_from_preferred
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.systems.capabilities import needs_of
@@ -42,6 +42,8 @@ def test_only_partitions_move_whose_preferred_replica_is_in_sync_and_does_not_le
 
 
 class System:
+    topic_prefix = "run."
+
     def bootstrap(self) -> str:
         return "127.0.0.1:1"
 
@@ -57,11 +59,13 @@ def test_an_election_is_over_at_once_and_names_the_brokers_that_lose_the_lead(
     monkeypatch, tmp_path
 ):
     asked = []
-    monkeypatch.setattr(injectors, "elect_preferred", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(
+        administration, "elect_preferred", lambda *arguments: asked.append(arguments)
+    )
     path = str(tmp_path / "h.jsonl")
     injector = injector_of(view_of(orders=partition(SECOND, FIRST, SECOND)), path)
     injected = injector.inject("elect", ElectPreferredLeaders())
-    assert asked == [("127.0.0.1:1", [("orders", 0)])]
+    assert asked == [("127.0.0.1:1", [("run.orders", 0)])]
     assert injected.nodes == (SECOND,)
     assert injector.active() == []
     injector._history.close()

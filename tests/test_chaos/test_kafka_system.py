@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.history import read_history
-from kvorum.chaos.live.runner import run
+from kvorum.chaos.experiment.history import FAULT_BEGIN, Event, details_of, read_history
+from kvorum.chaos.experiment.observations import PartitionSeen, read_observation
+from kvorum.chaos.live.runner import RunResult, run
+from kvorum.chaos.live.systems.kafka import KafkaSystem
 from kvorum.chaos.live.systems.kafka_jars import broker_config_names
 from kvorum.runtime.errors import ConfigError
 from tests.clients.java_tools import LIBRARY, needs_java
@@ -20,11 +23,11 @@ pytestmark = [needs_java, pytest.mark.java, pytest.mark.live, pytest.mark.timeou
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENT = """\
-title: a kill and a cut
+title: a cut, a kill, lost disks and preferred leaders
 configuration:
   controllers: 3
-  brokers: 1
-  topic: {name: orders, partitions: 1}
+  brokers: 2
+  topic: {name: orders, partitions: 2, replication_factor: 2, min_insync_replicas: 1}
   workload: {records_per_second: 200}
   settings: {num.network.threads: 2}
   warm_up_ms: 0
@@ -34,6 +37,11 @@ method:
   - {type: action, name: hide-the-leader, provider: {type: kvorum, func: down, arguments: {
        source: active-controller, destination: standby-controllers, both_ways: true,
        duration_ms: 3000}}}
+  - wipe: {target: "follower:orders/0", duration_ms: 200}
+    background: true
+  - wipe: {target: standby-controller, duration_ms: 200}
+  - elect_leaders:
+    pauses: {before: 6}
   - {type: action, name: kill, provider: {type: kvorum, func: kill, arguments: {
        target: one:brokers, duration_ms: 200}}}
 """
@@ -52,11 +60,43 @@ def jvms_of(folder: Path) -> list[int]:
     return found
 
 
-def test_an_experiment_runs_against_kafka_with_links_between_controllers_cut(tmp_path):
-    experiment = tmp_path / "x.yaml"
+@dataclass(frozen=True)
+class Done:
+    """The run of EXPERIMENT. wiped: node -> the directory ids before the wipe and after it."""
+
+    result: RunResult
+    folder: Path
+    events: list[Event]
+    wiped: dict[str, tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kafka")
+    experiment = folder / "x.yaml"
     experiment.write_text(EXPERIMENT)
-    run_dir = tmp_path / "run"
-    result = run(str(experiment), output_dir=str(run_dir), system="kafka")
+    wiped: dict[str, tuple[str, str]] = {}
+    wipe = KafkaSystem.wipe
+
+    def noted(system: KafkaSystem, name: str) -> None:
+        before = directory_id(folder / "run", name)
+        wipe(system, name)
+        wiped[name] = (before, directory_id(folder / "run", name))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaSystem, "wipe", noted)
+        result = run(str(experiment), output_dir=str(folder / "run"), system="kafka")
+    events = list(read_history(str(folder / "run" / "history.jsonl")))
+    return Done(result=result, folder=folder / "run", events=events, wiped=wiped)
+
+
+def directory_id(run_dir: Path, name: str) -> str:
+    text = (run_dir / "cluster" / name / "data" / "meta.properties").read_text()
+    return next(line for line in text.splitlines() if line.startswith("directory.id="))
+
+
+def test_an_experiment_runs_against_kafka_with_links_between_controllers_cut(done):
+    result, run_dir = done.result, done.folder
     assert result.verdict == "passed", result
     record = json.loads((run_dir / "run.json").read_text())
     assert record["system"]["name"] == "kafka"
@@ -64,7 +104,7 @@ def test_an_experiment_runs_against_kafka_with_links_between_controllers_cut(tmp
     assert result.rerun.endswith(" --system kafka")
     quorum = [
         event.details
-        for event in read_history(str(run_dir / "history.jsonl"))
+        for event in done.events
         if event.f == "observe" and event.details["what"] == "quorum" and event.error is None
     ]
     # The cut elected another controller: no connection between controllers passes the proxies by.
@@ -72,6 +112,19 @@ def test_an_experiment_runs_against_kafka_with_links_between_controllers_cut(tmp
     assert max(status["high_watermark"] for status in quorum) > 0
     assert list((run_dir / "metadata" / "__cluster_metadata-0").glob("*.log"))
     assert jvms_of(run_dir) == []
+
+
+def test_disks_are_wiped_and_preferred_leaders_elected(done):
+    assert sorted(name.split("-")[0] for name in done.wiped) == ["broker", "controller"]
+    assert all(before != after for before, after in done.wiped.values())
+    kinds = [details_of(event)["fault"] for event in done.events if event.f == FAULT_BEGIN]
+    assert kinds == ["down", "wipe", "wipe", "elect_leaders", "kill"]
+    seen = [one for one in map(read_observation, done.events) if isinstance(one, PartitionSeen)]
+    # The broker with an empty disk lost a lead, and got it back.
+    (wiped,) = [int(name.split("-")[1]) for name in done.wiped if name.startswith("broker")]
+    led = [one.leader for one in seen if one.replicas[0] == wiped]
+    lost = next(place for place, leader in enumerate(led) if leader not in (wiped, -1))
+    assert wiped in led[lost:]
 
 
 def test_no_jvm_outlives_a_runner_that_is_killed_outright(tmp_path):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,7 @@ from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.cli.common import EXIT_VERDICT_FAILED
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
 
@@ -36,7 +40,7 @@ title: one of each
 configuration:
   workload: {records_per_second: 300, topic_creations_per_second: 2}
   warm_up_ms: 1000
-  cool_down_ms: 1000
+  cool_down_ms: 300
 steady-state-hypothesis:
   title: whole
   probes:
@@ -48,9 +52,9 @@ method:
   - {type: action, name: cut, provider: {type: kvorum, func: cut, arguments: {
        source: active-controller, destination: standby-controller, duration_ms: 1000}}}
   - {type: action, name: kill-leader, provider: {type: kvorum, func: kill, arguments: {
-       target: "leader:orders/0", duration_ms: 1500}}, pauses: {after: 1}}
+       target: "leader:orders/0", duration_ms: 1000}}, pauses: {after: 0.5}}
   - {type: action, name: kill-controller, provider: {type: kvorum, func: kill, arguments: {
-       target: active-controller, duration_ms: 1500}}, pauses: {after: 1}}
+       target: active-controller, duration_ms: 1000}}, pauses: {after: 0.5}}
 """
 
 
@@ -71,13 +75,22 @@ def is_anything_left(run_dir: Path) -> bool:
     return any(processes.is_alive(pid) for pid in pids_of(run_dir))
 
 
+def clients_of_this_process() -> int:
+    """The clients of librdkafka that live: each has one thread of this name."""
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    return names.count("rdk:main\n")
+
+
 def test_run_passes_and_leaves_nothing_running(tmp_path):
+    clients = clients_of_this_process()
     experiment = tmp_path / "one-of-each.yaml"
     experiment.write_text(EXPERIMENT)
     said: list[str] = []
     result = run(str(experiment), output_dir=str(tmp_path / "run"), progress=said.append, seed=5)
     report = json.loads(Path(result.report_json).read_text())
     assert result.verdict == "passed", (report["reasons"], said)
+    # One that asks for metadata later could make a topic anew that the run has deleted.
+    assert clients_of_this_process() <= clients
     assert report["lost"] == report["duplicated"] == report["reordered"] == 0
     assert report["load"]["acknowledged"] > 500
     events = list(read_history(result.history_file))
@@ -133,30 +146,91 @@ def test_clients_never_leave_the_proxies_after_bootstrap(tmp_path):
     assert not is_anything_left(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_interrupted_run_leaves_nothing_running(tmp_path, number):
-    experiment = tmp_path / "long.yaml"
-    experiment.write_text(EXPERIMENT.replace("warm_up_ms: 1000", "warm_up_ms: 60000"))
-    # A shell without job control starts what is in its background with SIGINT ignored.
-    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from kvorum.chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
+IN_FORCE = (
+    EXPERIMENT.partition("method:")[0].replace("warm_up_ms: 1000", "warm_up_ms: 0")
+    + """\
+method:
+  - cut: {source: standby-controller, destination: active-controller, duration_ms: 60000}
+    background: true
+  - kill: {target: "leader:orders/0", duration_ms: 60000}
+"""
+)
+
+
+@contextlib.contextmanager
+def run_under_faults(folder: Path, code: str) -> Iterator[subprocess.Popen[str]]:
+    """A runner in a process of its own, once a cut and a kill are in force. Its folder is `run`."""
+    experiment = folder / "long.yaml"
+    experiment.write_text(IN_FORCE)
     # The data folder's path must be the run's own, see is_anything_left.
-    run_dir = tmp_path / "run"
+    run_dir = folder / "run"
     runner = subprocess.Popen(
         [sys.executable, "-c", code, str(experiment), str(run_dir)],
         cwd=ROOT,
-        stderr=subprocess.DEVNULL,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
+    history = run_dir / "history.jsonl"
+
+    def is_struck() -> bool:
+        assert runner.poll() is None, runner.communicate()
+        return history.exists() and history.read_text().count(f'"{FAULT_BEGIN}"') == 2
+
     try:
-        history = run_dir / "history.jsonl"
-        eventually(lambda: history.exists() and history.stat().st_size > 0, "the load runs")
-        runner.send_signal(number)
-        assert runner.wait(60) != 0
+        eventually(is_struck, "both faults are in force")
+        yield runner
     finally:
         runner.kill()
-        runner.wait()
+        runner.communicate()
+
+
+# A shell without job control starts what is in its background with SIGINT ignored.
+RUN = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+RUN_FUNCTION = RUN + (
+    "from kvorum.chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
+)
+RUN_COMMAND = RUN + (
+    "from kvorum.__main__ import main; "
+    "sys.argv = ['kvorum', 'chaos', 'run', sys.argv[1], '--out', sys.argv[2]]; main()"
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_interrupted_under_faults_leaves_nothing_running(tmp_path, number):
+    run_dir = tmp_path / "run"
+    with run_under_faults(tmp_path, RUN_FUNCTION) as runner:
+        runner.send_signal(number)
+        assert runner.wait(60) != 0
     assert not is_anything_left(run_dir)
     assert json.loads((run_dir / "run.json").read_text())["error"] is not None
+
+
+def test_a_toxiproxy_that_dies_breaks_the_run_off_and_is_not_held_against_the_cluster(tmp_path):
+    run_dir = tmp_path / "run"
+    with run_under_faults(tmp_path, RUN_COMMAND) as runner:
+        os.kill(toxiproxy_of(run_dir), signal.SIGKILL)
+        said, complaint = runner.communicate(timeout=60)
+        assert runner.returncode == EXIT_VERDICT_FAILED
+    assert "verdict: inconclusive" in said
+    last = complaint.strip().splitlines()[-1]
+    assert "the run ended early: ProcessFailed: toxiproxy ended with -9 in the middle" in last
+    assert not is_anything_left(run_dir)
+    report = json.loads((run_dir / "report.json").read_text())
+    assert report["verdict"] == "inconclusive" and len(report["reasons"]) == 1
+
+
+def toxiproxy_of(run_dir: Path) -> int:
+    """The process id of the run's toxiproxy: the listener of its nodes' own proxies."""
+    log_file = run_dir / "logs" / "toxiproxy.log"
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_server = b"toxiproxy-server" in (folder / "cmdline").read_bytes()
+            if is_server and (folder / "fd" / "1").resolve() == log_file:
+                return int(folder.name)
+        except OSError:
+            continue
+    raise AssertionError(f"no toxiproxy writes to {log_file}")
 
 
 def test_runner_killed_outright_takes_its_processes_along(tmp_path):

@@ -198,6 +198,13 @@ def test_proxy_on_a_taken_port_is_an_error(lab):
         lab.api.populate([extra])
 
 
+def test_a_server_on_a_taken_port_is_refused_although_another_one_answers_there(lab, tmp_path):
+    server = ToxiproxyServer(port=lab.api._port, log_file=str(tmp_path / "log"))
+    with pytest.raises(processes.ProcessFailed, match="the port is in use"):
+        server.start()
+    assert not (tmp_path / "log").exists()
+
+
 def test_unknown_toxic_and_unknown_proxy_are_errors(lab):
     link = lab.plan.links[0]
     bad = Toxic(name="x", kind="no-such-toxic", stream=Stream.UPSTREAM, attributes={})

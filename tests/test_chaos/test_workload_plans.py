@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.experiment.workloads import WORKLOADS, KeyedPlan, build_workload, workload_name
 from kvorum.chaos.workloads.keyed import partition_of
 from kvorum.chaos.workloads.open import topics_of
+from kvorum.chaos.workloads.records import offset_of
 from kvorum.runtime.errors import ConfigError
 
 EXPERIMENT = """
@@ -62,3 +65,9 @@ def test_a_bad_workload_is_one_sentence_with_its_line(workloads, sentence):
         parsed(workloads)
     (line,) = str(refused.value).splitlines()
     assert line.startswith("x.yaml:5: ") and sentence in line
+
+
+def test_a_retry_that_the_log_had_already_is_acknowledged_without_an_offset():
+    # librdkafka gives None after DUPLICATE_SEQUENCE_NUMBER.
+    assert offset_of(SimpleNamespace(offset=lambda: None)) == -1
+    assert offset_of(SimpleNamespace(offset=lambda: 7)) == 7

@@ -1,4 +1,8 @@
-"""One partition's records, read back from the columns of a history as numpy arrays."""
+"""One partition's records, read back from the columns of a history as numpy arrays.
+
+An array of all records is read again by each check that asks for it, and freed with the check: ten
+million records of one partition must fit beside the results that several checks share.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kvorum.chaos.experiment.checks.columns import Bools, Ints
+from kvorum.chaos.experiment.checks.columns import Bools, Ints, blocks_of, fits, narrow
 from kvorum.chaos.experiment.checks.gather import (
     IS_OK,
     IS_POSITION,
@@ -23,12 +27,13 @@ _NO_LIMIT = 1 << 62
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """The reads of one process while it kept its position: from one assignment of the partition to
-    the next. events: of the poll or transaction; ok: False for records after which the consumer may
-    not continue, because their transaction was aborted."""
+    the next. places: among all reads of the partition; events: of the poll or transaction; ok:
+    False for records after which the consumer may not continue, because their transaction was
+    aborted."""
 
     process: str
     offsets: Ints
-    values: Ints
+    places: Ints | slice
     events: Ints
     ok: Bools
 
@@ -48,33 +53,63 @@ class PartitionEvidence:
         self.final_read = gathered.final_reads.get(key)
         self._gathered = gathered
         self._columns = gathered.columns[key]
-        acked = self._columns.acked.rows()
-        self.acked_values, self.acked_offsets = acked[:, 0], acked[:, 1]
-        self.acked_processes, self.acked_events = acked[:, 2], acked[:, 3]
-        self.acked_us, self.acked_latency_us = acked[:, 4], acked[:, 5]
-        self.failed = distinct(self._columns.failed.values())
+        self.failed = distinct(self._columns.failed.field())
         self.polls = self._columns.polls.rows()
-        self.read_offsets = self._columns.read_offsets.values()
-        self.read_values = self._columns.read_values.values()
-        self.final_offsets = self._columns.final_offsets.values()
-        self.final_values = self._columns.final_values.values()
         self.written = self._columns.written.rows()
         self.committed = self._columns.committed.rows()
+
+    @property
+    def acked_values(self) -> Ints:
+        return self._columns.acked.field(0)
+
+    @property
+    def acked_offsets(self) -> Ints:
+        """The offsets of `acked_values`; -1 for an acknowledgement without one."""
+        return self._columns.acked.field(1)
+
+    @property
+    def acked_processes(self) -> Ints:
+        return self._columns.acked.field(2)
+
+    @property
+    def acked_us(self) -> Ints:
+        return self._columns.acked.field(4)
+
+    @property
+    def acked_latency_us(self) -> Ints:
+        return self._columns.acked.field(5)
+
+    @property
+    def read_offsets(self) -> Ints:
+        return self._columns.read_offsets.field()
+
+    @property
+    def read_values(self) -> Ints:
+        return self._columns.read_values.field()
+
+    @property
+    def final_offsets(self) -> Ints:
+        return self._columns.final_offsets.field()
+
+    @property
+    def final_values(self) -> Ints:
+        return self._columns.final_values.field()
 
     @property
     def name(self) -> str:
         """As Kafka names its folders."""
         return f"{self.topic}-{self.number}"
 
-    @cached_property
+    @property
     def known_values(self) -> Ints:
         """Every value that a producer wrote or tried to write, sorted."""
-        known = distinct(self._columns.invoked.values())
-        more = [self.acked_values, self.failed]
+        known = distinct(self._columns.invoked.field())
+        values = self.acked_values
+        more = [values[~is_in(values, known)], self.failed[~is_in(self.failed, known)]]
         elsewhere = self._gathered.columns.get((self.topic, -1))
         if elsewhere is not None:
-            more += [elsewhere.invoked.values(), elsewhere.failed.values()]
-        more = [values[~is_in(values, known)] for values in more]
+            for values in (elsewhere.invoked.field(), elsewhere.failed.field()):
+                more.append(values[~is_in(values, known)])
         return distinct(np.concatenate((known, *more))) if sum(map(len, more)) else known
 
     @cached_property
@@ -83,19 +118,21 @@ class PartitionEvidence:
         elsewhere = self._gathered.columns.get((self.topic, -1))
         if elsewhere is None:
             return self.failed
-        return distinct(np.concatenate((self.failed, elsewhere.failed.values())))
+        return distinct(np.concatenate((self.failed, elsewhere.failed.field())))
 
     @cached_property
     def sightings(self) -> tuple[Ints, Ints]:
         """(offsets, values) of every record seen anywhere: acknowledged, polled, or in the final
         read. Each pair is there once; sorted by offset, then by value."""
-        placed = self.acked_offsets >= 0
-        offsets, values = _distinct_pairs(self.acked_offsets[placed], self.acked_values[placed])
+        offsets, values = self.acked_offsets, self.acked_values
+        placed = offsets >= 0
+        if not placed.all():
+            offsets, values = offsets[placed], values[placed]
+        offsets, values = _distinct_pairs(offsets, values)
         # Nearly all reads are of records that were seen before: only the others are added.
-        for more_offsets, more_values in (
-            (self.read_offsets, self.read_values),
-            (self.final_offsets, self.final_values),
-        ):
+        for is_final in (False, True):
+            more_offsets = self.final_offsets if is_final else self.read_offsets
+            more_values = self.final_values if is_final else self.read_values
             is_new = ~_are_among(more_offsets, more_values, offsets, values)
             if is_new.any():
                 offsets, values = _distinct_pairs(
@@ -114,11 +151,12 @@ class PartitionEvidence:
             offsets = offsets[offsets >= self.final_read.start_offset]
         return distinct(offsets)
 
-    @cached_property
+    @property
     def present(self) -> Ints:
         """The values of the final read; without one, of all polls. Sorted."""
-        if self.final_read is not None or len(self.final_values):
-            return distinct(self.final_values)
+        values = self.final_values
+        if self.final_read is not None or len(values):
+            return distinct(values)
         return distinct(self.read_values)
 
     @property
@@ -155,6 +193,16 @@ class PartitionEvidence:
         """True if a consumer polled any partition of the topic, outside transactions."""
         return self.topic in self._gathered.polled_topics
 
+    def producers(self) -> Iterator[tuple[str, Bools | slice]]:
+        """(name, places of its acknowledged records that have an offset) of each producer."""
+        placed = self.acked_offsets >= 0
+        processes = self.acked_processes
+        numbers = np.unique(processes[placed] if not placed.all() else processes)
+        for number in numbers.tolist():
+            is_all = len(numbers) == 1 and bool(placed.all())
+            chosen: Bools = placed & (processes == number)
+            yield self.process(number), slice(None) if is_all else chosen
+
     def reader_at(self, place: int) -> str:
         """The process that polled the record at this place of `read_values`."""
         poll = int(np.searchsorted(np.cumsum(self.polls[:, 4]), place, side="right"))
@@ -165,18 +213,25 @@ class PartitionEvidence:
         counts = self.polls[:, 4]
         if not len(counts):
             return
+        read_offsets = self.read_offsets
         tenures = self.polls[:, 0] * (int(self.polls[:, 1].max()) + 1) + self.polls[:, 1]
-        for tenure in np.unique(tenures):
-            mine = np.flatnonzero(tenures == tenure)
-            chosen = self._records_of(mine)
+        order = np.argsort(tenures, kind="stable")
+        begins = np.flatnonzero(np.diff(tenures[order], prepend=-1))
+        for mine in np.split(order, begins[1:]):
+            places = self._records_of(mine)
             polls = self.polls[mine]
             yield Reader(
                 process=self.process(int(polls[0, 0])),
-                offsets=self.read_offsets[chosen],
-                values=self.read_values[chosen],
-                events=np.repeat(polls[:, 2], polls[:, 4]),
+                offsets=read_offsets[places],
+                places=places,
+                events=np.repeat(narrow(polls[:, 2]), polls[:, 4]),
                 ok=np.repeat((polls[:, 5] & IS_POSITION) != 0, polls[:, 4]),
             )
+
+    def value_read(self, reader: Reader, at: int) -> int:
+        """The value of a reader's record."""
+        values = self.read_values
+        return int(values[reader.places][at])
 
     def _records_of(self, polls: Ints) -> Ints | slice:
         """The places of the records of these polls."""
@@ -215,18 +270,31 @@ def _ranges(starts: Ints, counts: Ints) -> Ints:
     if not len(starts):
         return np.zeros(0, dtype=np.int64)
     ends = np.cumsum(counts)
-    numbers: Ints = np.arange(int(ends[-1])) + np.repeat(starts - (ends - counts), counts)
+    numbers = np.repeat(narrow(starts - (ends - counts)), counts)
+    count = len(numbers)
+    if not fits(np.array([count + int(numbers.max(initial=0))])):
+        numbers = numbers.astype(np.int64)
+    numbers += np.arange(count, dtype=numbers.dtype)
     return numbers
 
 
 def is_in(values: Ints, known: Ints) -> Bools:
     """For each value if it is among the sorted, unique known ones."""
+    found = np.zeros(len(values), dtype=np.bool_)
     if not len(known):
-        return np.zeros(len(values), dtype=np.bool_)
-    at = np.searchsorted(known, values)
-    at[at == len(known)] = 0
-    found: Bools = known[at] == values
+        return found
+    values, known = _alike(values, known)
+    for block in blocks_of(len(values)):
+        at = np.searchsorted(known, values[block])
+        at[at == len(known)] = 0
+        found[block] = known[at] == values[block]
     return found
+
+
+def _alike(one: Ints, other: Ints) -> tuple[Ints, Ints]:
+    """Both in the same number of bits: NumPy would widen the whole of one for each block."""
+    kind = np.promote_types(one.dtype, other.dtype)
+    return one.astype(kind, copy=False), other.astype(kind, copy=False)
 
 
 def distinct(values: Ints) -> Ints:
@@ -250,9 +318,12 @@ def _distinct_pairs(offsets: Ints, values: Ints) -> tuple[Ints, Ints]:
 
 def _are_among(offsets: Ints, values: Ints, known_offsets: Ints, known_values: Ints) -> Bools:
     """For each pair if it is the first known one at its offset."""
+    found = np.zeros(len(offsets), dtype=np.bool_)
     if not len(known_offsets):
-        return np.zeros(len(offsets), dtype=np.bool_)
-    at = np.searchsorted(known_offsets, offsets)
-    at[at == len(known_offsets)] = 0
-    found: Bools = (known_offsets[at] == offsets) & (known_values[at] == values)
+        return found
+    offsets, known_offsets = _alike(offsets, known_offsets)
+    for block in blocks_of(len(offsets)):
+        at = np.searchsorted(known_offsets, offsets[block])
+        at[at == len(known_offsets)] = 0
+        found[block] = (known_offsets[at] == offsets[block]) & (known_values[at] == values[block])
     return found

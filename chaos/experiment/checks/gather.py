@@ -38,8 +38,9 @@ _STATES = {OK: COMMITTED, INFO: UNKNOWN, FAIL: ABORTED}
 #: Marks of a poll: its records count for a committed transaction or a plain poll; a transaction's;
 #: the consumer continues after its records.
 IS_OK, IS_TRANSACTION, IS_POSITION = 1, 2, 4
-#: Events between two looks at the memory in use.
+#: Events, and records polled, between two looks at the memory in use.
 _TRIM_EVERY = 1 << 14
+_TRIM_RECORDS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,7 @@ class Gathered:
         #: The partitions of each member, and the number of its tenure of each partition.
         self._owned: dict[int, set[Key]] = {}
         self._segments: dict[tuple[int, Key], int] = {}
+        self._untrimmed = 0
 
     def __enter__(self) -> Gathered:
         return self
@@ -149,8 +151,9 @@ class Gathered:
                 self._observe(event)
             for fold in folds.get(f, ()):
                 fold(event)
-            if not count % _TRIM_EVERY:
+            if not count % _TRIM_EVERY or self._untrimmed > _TRIM_RECORDS:
                 self._spool.trim()
+                self._untrimmed = 0
 
     # --- records -----------------------------------------------------------------------------
 
@@ -210,6 +213,7 @@ class Gathered:
                 continue
             key = (op.topic, op.partition)
             columns = self._of(key)
+            self._untrimmed += len(op.offsets)
             if event.process == FINAL_READ:
                 columns.final_offsets.extend(op.offsets)
                 columns.final_values.extend(op.values)

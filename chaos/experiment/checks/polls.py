@@ -9,30 +9,33 @@ consumer goes back to the committed offset.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from kvorum.chaos.experiment.checks import catalogue
-from kvorum.chaos.experiment.checks.columns import Ints
+from kvorum.chaos.experiment.checks.columns import Ints, blocks_of
 from kvorum.chaos.experiment.checks.evidence import PartitionEvidence, Reader
 from kvorum.chaos.experiment.checks.gather import IS_TRANSACTION
 from kvorum.chaos.experiment.checks.model import Board
 
 _US_PER_MS = 1000
+_NEVER = np.iinfo(np.int64).max
 
 
 def polls_in_order(partition: PartitionEvidence, board: Board) -> None:
     """A poll went back, repeated an offset, or skipped a record that was in the log."""
     must = partition.must_be_polled
     for reader in partition.readers():
-        inside = np.flatnonzero(reader.events[1:] == reader.events[:-1])
-        _judge(
-            partition,
-            board,
-            reader,
-            must,
-            (inside, inside + 1),
-            (catalogue.INT_POLL_SKIP, catalogue.INT_NONMONOTONIC_POLL),
-        )
+        for inside in _inside(reader):
+            _judge(
+                partition,
+                board,
+                reader,
+                must,
+                (inside, inside + 1),
+                (catalogue.INT_POLL_SKIP, catalogue.INT_NONMONOTONIC_POLL),
+            )
         _judge(
             partition,
             board,
@@ -41,6 +44,14 @@ def polls_in_order(partition: PartitionEvidence, board: Board) -> None:
             _across(reader),
             (catalogue.POLL_SKIP, catalogue.NONMONOTONIC_POLL),
         )
+
+
+def _inside(reader: Reader) -> Iterator[Ints]:
+    """The places of records after which another one of the same poll follows, in blocks."""
+    events = reader.events
+    for block in blocks_of(max(0, len(events) - 1)):
+        after = slice(block.start + 1, block.stop + 1)
+        yield np.flatnonzero(events[after] == events[block]) + block.start
 
 
 def _across(reader: Reader) -> tuple[Ints, Ints]:
@@ -79,7 +90,7 @@ def _judge(
             f"{skipped[at]} records, the first at offset {first}",
             topic=partition.topic,
             partition=partition.number,
-            value=int(reader.values[pairs[1][at]]),
+            value=partition.value_read(reader, int(pairs[1][at])),
             offset=first,
         )
 
@@ -88,7 +99,7 @@ def _judge(
             f"{reader.process} polled offset {after[at]} after {before[at]}",
             topic=partition.topic,
             partition=partition.number,
-            value=int(reader.values[pairs[1][at]]),
+            value=partition.value_read(reader, int(pairs[1][at])),
             offset=int(after[at]),
         )
 
@@ -112,18 +123,39 @@ def realtime_lags(partition: PartitionEvidence) -> Ints:
     if not len(polls):
         return np.zeros(0, dtype=np.int64)
     ends = np.cumsum(counts)
-    first_offsets = partition.read_offsets[(ends - counts)[polls]]
-    last_offsets = partition.read_offsets[(ends - 1)[polls]]
+    read_offsets = partition.read_offsets
+    first_offsets, last_offsets = (
+        read_offsets[(ends - counts)[polls]],
+        read_offsets[ends[polls] - 1],
+    )
+    del read_offsets
     begun_us = partition.polls[polls, 3]
-    placed = partition.acked_offsets >= 0
-    offsets = np.concatenate((partition.acked_offsets[placed], last_offsets))
-    times_us = np.concatenate((partition.acked_us[placed], begun_us))
-    order = np.argsort(offsets, kind="stable")
-    # The earliest time at which this offset or a higher one was known, from the highest down.
-    known_us = np.minimum.accumulate(times_us[order][::-1])[::-1]
-    at = np.searchsorted(offsets[order], first_offsets, side="left")
-    lags_us: Ints = np.maximum(begun_us - known_us[at], 0)
+    acked_offsets, acked_us = partition.acked_offsets, partition.acked_us
+    placed = acked_offsets >= 0
+    if not placed.all():
+        acked_offsets, acked_us = acked_offsets[placed], acked_us[placed]
+    # A poll knows its own last offset at the latest when it begins, so one of the two is known.
+    known_us = np.minimum(
+        _known_since(last_offsets, begun_us, first_offsets),
+        _known_since(acked_offsets, acked_us, first_offsets),
+    )
+    lags_us: Ints = np.maximum(begun_us - known_us, 0)
     return lags_us
+
+
+def _known_since(offsets: Ints, times_us: Ints, wanted: Ints) -> Ints:
+    """The earliest of the times of this offset or a higher one, for each wanted offset; _NEVER if
+    there is none."""
+    if not (offsets[1:] > offsets[:-1]).all():
+        order = np.argsort(offsets, kind="stable")
+        offsets, times_us = offsets[order], times_us[order]
+        del order
+    earliest_us = np.minimum.accumulate(times_us[::-1])[::-1]
+    at = np.searchsorted(offsets, wanted, side="left")
+    known_us = np.full(len(wanted), _NEVER, dtype=np.int64)
+    is_known = at < len(offsets)
+    known_us[is_known] = earliest_us[at[is_known]]
+    return known_us
 
 
 class RealtimeLag:

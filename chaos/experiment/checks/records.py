@@ -11,7 +11,7 @@ import numpy as np
 
 from kvorum.chaos.experiment.checks import catalogue
 from kvorum.chaos.experiment.checks.columns import Bools, Ints
-from kvorum.chaos.experiment.checks.evidence import PartitionEvidence, is_in
+from kvorum.chaos.experiment.checks.evidence import PartitionEvidence, distinct, is_in
 from kvorum.chaos.experiment.checks.model import Board
 
 
@@ -21,11 +21,13 @@ def lost_write(partition: PartitionEvidence, board: Board) -> None:
     If the final read stopped early, the check `unread` covers the records from there on. Without a
     final read the polls of all consumers take its place, up to the highest offset polled. Of a
     compacted topic only the newest acknowledged record of a key must stay, until a newer one is
-    there.
+    there. A record that was acknowledged without an offset must be in a complete final read.
     """
     found = board[catalogue.LOST_WRITE]
     offsets, values = partition.acked_offsets, partition.acked_values
-    due = (offsets >= 0) & (offsets < partition.read_to)
+    due = offsets < partition.read_to
+    if partition.final_read is None or not partition.final_read.is_complete:
+        due &= offsets >= 0
     if partition.is_trimmed and partition.final_read is not None:
         due &= offsets >= partition.final_read.start_offset
     if partition.is_compacted:
@@ -36,23 +38,28 @@ def lost_write(partition: PartitionEvidence, board: Board) -> None:
         missing,
         len(missing),
         lambda at: found.add(
-            f"value {values[at]} was acknowledged at offset {offsets[at]} and is gone",
+            f"value {values[at]} was acknowledged {_at(int(offsets[at]))} and is gone",
             topic=partition.topic,
             partition=partition.number,
             value=int(values[at]),
-            offset=int(offsets[at]),
+            offset=int(offsets[at]) if offsets[at] >= 0 else None,
         ),
     )
+
+
+def _at(offset: int) -> str:
+    return f"at offset {offset}" if offset >= 0 else "without an offset"
 
 
 def _is_newest_of_its_key(partition: PartitionEvidence) -> Bools:
     """For each acknowledged record if no record of its key has a higher offset, among the
     acknowledged ones and those of the final read."""
     values, keys = partition.keys
-    offsets = np.concatenate((partition.acked_offsets, partition.final_offsets))
-    own = np.concatenate((partition.acked_values, partition.final_values))
+    acked_offsets = partition.acked_offsets
     if not len(values):
-        return np.ones(len(partition.acked_offsets), dtype=np.bool_)
+        return np.ones(len(acked_offsets), dtype=np.bool_)
+    offsets = np.concatenate((acked_offsets, partition.final_offsets))
+    own = np.concatenate((partition.acked_values, partition.final_values))
     at = np.searchsorted(values, own)
     at[at == len(values)] = 0
     # A record whose key the history does not tell is a key of its own.
@@ -63,7 +70,7 @@ def _is_newest_of_its_key(partition: PartitionEvidence) -> Bools:
     newest_offset = np.zeros(len(order), dtype=np.int64)
     run = np.cumsum(np.concatenate(([0], is_last[:-1].astype(np.int64))))
     newest_offset[order] = offsets[order][is_last][run]
-    newest: Bools = partition.acked_offsets == newest_offset[: len(partition.acked_offsets)]
+    newest: Bools = acked_offsets == newest_offset[: len(acked_offsets)]
     return newest
 
 
@@ -89,10 +96,18 @@ def duplicate(partition: PartitionEvidence, board: Board) -> None:
     found = board[catalogue.DUPLICATE]
     offsets, values = partition.sightings
     # Records that are not the load's have no value of their own.
-    offsets, values = offsets[values >= 0], values[values >= 0]
+    is_own = values >= 0
+    if not is_own.all():
+        offsets, values = offsets[is_own], values[is_own]
+    found.examined += len(values)
+    ordered = np.sort(values)
+    twice = distinct(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(twice):
+        return
+    chosen = is_in(values, twice)
+    offsets, values = offsets[chosen], values[chosen]
     order = np.argsort(values, kind="stable")
     offsets, values = offsets[order], values[order]
-    found.examined += len(values)
     again = np.flatnonzero(values[1:] == values[:-1]) + 1
     found.add_all(
         again,
@@ -134,12 +149,11 @@ def reordered(partition: PartitionEvidence, board: Board) -> None:
     A producer writes rising values to a partition, so offsets must rise with the values.
     """
     found = board[catalogue.REORDERED]
-    placed = partition.acked_offsets >= 0
-    for process in np.unique(partition.acked_processes[placed]):
-        mine = placed & (partition.acked_processes == process)
+    for _, mine in partition.producers():
         values, offsets = partition.acked_values[mine], partition.acked_offsets[mine]
-        order = np.argsort(values, kind="stable")
-        values, offsets = values[order], offsets[order]
+        if not (values[1:] > values[:-1]).all():
+            order = np.argsort(values, kind="stable")
+            values, offsets = values[order], offsets[order]
         highest = np.maximum.accumulate(offsets)
         found.examined += len(values)
         wrong = np.flatnonzero(offsets[1:] < highest[:-1]) + 1
@@ -191,13 +205,15 @@ def _reads_of(
     """Enter the reads that are wrong, each record of each reader once."""
     found = board[check]
     found.examined += len(wrong)
-    values = _read_values(partition)
-    offsets = np.concatenate((partition.read_offsets, partition.final_offsets))
     places = np.flatnonzero(wrong)
+    if not len(places):
+        return
+    values, count = _read_values(partition), len(partition.read_values)
+    offsets = np.concatenate((partition.read_offsets, partition.final_offsets))
 
     def enter(at: int) -> None:
         value, offset = int(values[at]), int(offsets[at])
-        who = "the final read" if at >= len(partition.read_values) else partition.reader_at(at)
+        who = "the final read" if at >= count else partition.reader_at(at)
         found.add(
             f"{who} read value {value}, but {reason}",
             topic=partition.topic,
@@ -217,11 +233,13 @@ def unseen(partition: PartitionEvidence, board: Board) -> None:
     it must have seen what lies below the highest offset that it polled.
     """
     found = board[catalogue.UNSEEN]
-    placed = partition.acked_offsets >= 0
+    values, offsets = partition.acked_values, partition.acked_offsets
+    placed = offsets >= 0
     if partition.is_compacted or (partition.is_trimmed and partition.final_read is not None):
         # Compaction or deletion may have been quicker than the consumer.
-        placed &= is_in(partition.acked_values, partition.present)
-    values, offsets = partition.acked_values[placed], partition.acked_offsets[placed]
+        placed &= is_in(values, partition.present)
+    if not placed.all():
+        values, offsets = values[placed], offsets[placed]
     if not len(values):
         return
     if not partition.is_polled:

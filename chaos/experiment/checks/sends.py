@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kvorum.chaos.experiment.checks import catalogue
-from kvorum.chaos.experiment.checks.columns import Ints
+from kvorum.chaos.experiment.checks.columns import Bools, Ints, blocks_of
 from kvorum.chaos.experiment.checks.evidence import PartitionEvidence
 from kvorum.chaos.experiment.checks.model import Board
 
@@ -18,36 +18,42 @@ def nonmonotonic_send(partition: PartitionEvidence, board: Board) -> None:
     """A process sent a record after an acknowledgement, and the log has it at or below the offset
     acknowledged before. Sends under way at the same time may take either order."""
     found = board[catalogue.NONMONOTONIC_SEND]
-    placed = partition.acked_offsets >= 0
-    for process in np.unique(partition.acked_processes[placed]):
-        mine = placed & (partition.acked_processes == process)
+    for process, mine in partition.producers():
         # A history is in the order of its times, so acknowledgements are.
         acked_us = partition.acked_us[mine]
-        offsets, values = partition.acked_offsets[mine], partition.acked_values[mine]
-        highest = np.maximum.accumulate(offsets)
+        offsets = partition.acked_offsets[mine]
         invoked_us = acked_us - partition.acked_latency_us[mine]
-        earlier = np.searchsorted(acked_us, invoked_us, side="left") - 1
-        chosen = np.flatnonzero(earlier >= 0)
-        found.examined += len(chosen)
-        wrong = chosen[offsets[chosen] <= highest[earlier[chosen]]]
+        highest = np.maximum.accumulate(offsets)
+        wrong: list[Ints] = []
+        for block in blocks_of(len(offsets)):
+            earlier = np.searchsorted(acked_us, invoked_us[block], side="left") - 1
+            chosen = np.flatnonzero(earlier >= 0)
+            found.examined += len(chosen)
+            is_wrong = offsets[block][chosen] <= highest[earlier[chosen]]
+            wrong.append(chosen[is_wrong] + block.start)
+        places = np.concatenate(wrong) if wrong else np.zeros(0, dtype=np.int64)
 
         def enter(
             at: int,
-            process: int = int(process),
-            values: Ints = values,
+            process: str = process,
+            mine: Bools | slice = mine,
             offsets: Ints = offsets,
-            floor: Ints = highest[earlier],
+            highest: Ints = highest,
+            acked_us: Ints = acked_us,
+            invoked_us: Ints = invoked_us,
         ) -> None:
+            value = int(partition.acked_values[mine][at])
+            earlier = int(np.searchsorted(acked_us, invoked_us[at], side="left")) - 1
             found.add(
-                f"{partition.process(process)} sent value {values[at]} after offset {floor[at]} "
-                f"was acknowledged, and it is at {offsets[at]}",
+                f"{process} sent value {value} after offset {highest[earlier]} was acknowledged, "
+                f"and it is at {offsets[at]}",
                 topic=partition.topic,
                 partition=partition.number,
-                value=int(values[at]),
+                value=value,
                 offset=int(offsets[at]),
             )
 
-        found.add_all(wrong, len(wrong), enter)
+        found.add_all(places, len(places), enter)
 
 
 def int_nonmonotonic_send(partition: PartitionEvidence, board: Board) -> None:

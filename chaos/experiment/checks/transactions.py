@@ -117,7 +117,7 @@ def copies(partition: PartitionEvidence, board: Board, atomicity: Atomicity) -> 
             if polled is None:
                 continue
             # Where an aborted transaction began, the group's committed offset was.
-            begin = min(begin, int(polled.min(initial=begin)))
+            begin = min(begin, int(polled.min())) if len(polled) else begin
             if outcome is False:
                 continue
             covered = polled[polled < offset]
@@ -132,10 +132,11 @@ def copies(partition: PartitionEvidence, board: Board, atomicity: Atomicity) -> 
 def _polled_by_event(partition: PartitionEvidence) -> dict[int, Ints]:
     """The offsets that each transaction polled."""
     ends = np.cumsum(partition.polls[:, 4])
+    read_offsets = partition.read_offsets
     found: dict[int, Ints] = {}
     for row, end in zip(partition.polls.tolist(), ends.tolist(), strict=True):
         event, count = row[2], row[4]
-        offsets = partition.read_offsets[end - count : end]
+        offsets = read_offsets[end - count : end]
         found[event] = np.append(found[event], offsets) if event in found else offsets
     return found
 

@@ -221,6 +221,10 @@ class AttachedSystem:
     def quorum_status(self, name: str) -> QuorumStatus:
         return describe_quorum(self._node(name).address, timeout_s=_STATUS_TIMEOUT_S)
 
+    def controller_listener(self, name: str) -> tuple[str, int]:
+        host, _, port = self._node(name).address.rpartition(":")
+        return host.strip("[]"), int(port)
+
     def export_metadata(self, directory: str, *, timeout_s: float) -> str:
         raise KvorumError("an attached cluster's metadata log is on its own machines")
 

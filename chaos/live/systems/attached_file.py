@@ -94,9 +94,9 @@ class AttachedFile:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """The capabilities that the commands of every node and the links give, and elections, which
+        """The capabilities that the commands of every node and the links give, and those that
         need the Kafka protocol alone."""
-        able = {Capability.ELECT_LEADERS} | {
+        able = {Capability.ELECT_LEADERS, Capability.REASSIGN} | {
             capability
             for capability, words in _NEEDS.items()
             if all(word in node.commands for node in self.nodes for word in words)

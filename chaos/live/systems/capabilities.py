@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kvorum.chaos.experiment.steps import Action, Step
 from kvorum.chaos.faults import (
+    AddVoter,
     Bandwidth,
     CutLink,
     ElectPreferredLeaders,
@@ -25,6 +26,8 @@ from kvorum.chaos.faults import (
     NetworkPartition,
     PacketLoss,
     PauseNode,
+    Reassign,
+    RemoveVoter,
     ResetPeer,
     RestartNode,
     ResumeNode,
@@ -44,7 +47,7 @@ _OF_PROCESSES = frozenset(
     {Capability.KILL, Capability.PAUSE, Capability.STOP, Capability.RESTART, Capability.WIPE}
 )
 #: Whatever speaks the Kafka protocol has these.
-_OF_PROTOCOL = frozenset({Capability.ELECT_LEADERS})
+_OF_PROTOCOL = frozenset({Capability.ELECT_LEADERS, Capability.REASSIGN})
 OF_LINKS = frozenset({Capability.LINKS, Capability.CLIENT_LINKS, Capability.PACKET_LOSS})
 #: A process with a fault board has these.
 OF_FAULT_BOARDS = frozenset(
@@ -52,7 +55,8 @@ OF_FAULT_BOARDS = frozenset(
 )
 
 #: Of the back ends that start their own clusters; an attached cluster's follow from its file.
-_OF_OWN = _OF_PROCESSES | OF_LINKS | _OF_PROTOCOL | {Capability.METADATA_EXPORT}
+_OF_OWN_CLUSTERS = frozenset({Capability.CHANGE_VOTERS, Capability.METADATA_EXPORT})
+_OF_OWN = _OF_PROCESSES | OF_LINKS | _OF_PROTOCOL | _OF_OWN_CLUSTERS
 KVORUM_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
 KAFKA_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
 _BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
@@ -134,6 +138,10 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return frozenset()
         case ElectPreferredLeaders():
             return frozenset({Capability.ELECT_LEADERS})
+        case AddVoter() | RemoveVoter():
+            return frozenset({Capability.CHANGE_VOTERS})
+        case Reassign():
+            return frozenset({Capability.REASSIGN})
         case NetworkPartition():
             return _of_ends(fault.target, fault.away_from)
         case PacketLoss():

@@ -132,7 +132,12 @@ class KafkaSystem:
             folder = self._folder(node)
             folder.mkdir(parents=True, exist_ok=True)
             properties = properties_of(
-                node, self._nodes, self.plan, data_dir=str(folder / "data"), settings=settings
+                node,
+                self._nodes,
+                self.plan,
+                data_dir=str(folder / "data"),
+                settings=settings,
+                is_dynamic=self._shape.voters > 0,
             )
             self._properties_file(node).write_text(properties_text(properties), encoding="utf-8")
             hosts = hosts_file(self._nodes, node, machine=socket.gethostname())
@@ -243,6 +248,11 @@ class KafkaSystem:
         node = self._node(name)
         return ask_controller(node.listener, node.node_id, timeout_s=_STATUS_TIMEOUT_S)
 
+    def controller_listener(self, name: str) -> tuple[str, int]:
+        """By the node's name, which each JVM's hosts file leads to a proxy."""
+        node = self._node(name)
+        return node.name, node.port
+
     def export_metadata(self, directory: str, *, timeout_s: float) -> str:
         """Kafka's own files of the active controller: log segments and snapshots, undecoded."""
         name = active_controller(self)
@@ -288,27 +298,50 @@ class KafkaSystem:
         self._processes[node.name] = started.result()
 
     def _format_all(self) -> None:
-        """Run kafka-storage once; the other nodes get the same files under their own ids."""
+        """Run kafka-storage once; the other nodes get the same files under their own ids.
+
+        With a voter set that can change, only the first voters have the checkpoint that names it.
+        """
         first, *others = self._nodes
+        voters = self._nodes[: self._shape.voters]
+        ids = {node.name: _uuid_text(self._rng) for node in voters}
         shutil.rmtree(self._folder(first) / "data", ignore_errors=True)
-        format_storage(self._library, self._cluster_id, str(self._properties_file(first)))
-        template = self._directory / "formatted"
+        format_storage(
+            self._library,
+            self._cluster_id,
+            str(self._properties_file(first)),
+            voters=",".join(f"{n.node_id}@{n.name}:{n.port}:{ids[n.name]}" for n in voters),
+        )
+        template = self._template()
         shutil.rmtree(template, ignore_errors=True)
         shutil.copytree(self._folder(first) / "data", template)
         for node in others:
             shutil.rmtree(self._folder(node) / "data", ignore_errors=True)
-            self._format(node)
+            if node in voters:
+                self._copy_format(node, directory_id=ids[node.name])
+        for checkpoint in (template / _METADATA_FOLDER).glob("*.checkpoint"):
+            checkpoint.unlink()
+        for node in others:
+            if node not in voters:
+                self._format(node)
 
     def _format(self, node: KafkaNode) -> None:
+        """Format an empty disk with a new directory id, which is no voter's."""
+        self._copy_format(node, directory_id=_uuid_text(self._rng))
+
+    def _copy_format(self, node: KafkaNode, *, directory_id: str) -> None:
         data = self._folder(node) / "data"
-        shutil.copytree(self._directory / "formatted", data)
+        shutil.copytree(self._template(), data)
         identity = {
             "version": "1",
             "cluster.id": self._cluster_id,
             "node.id": str(node.node_id),
-            "directory.id": _uuid_text(self._rng),
+            "directory.id": directory_id,
         }
         (data / "meta.properties").write_text(properties_text(identity), encoding="utf-8")
+
+    def _template(self) -> Path:
+        return self._directory / "formatted"
 
     def _node(self, name: str) -> KafkaNode:
         found = [node for node in self._nodes if node.name == name]

@@ -83,9 +83,15 @@ def properties_text(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
-def format_storage(library: Path, cluster_id: str, properties_file: str) -> None:
-    """Run `kafka-storage format` for one node. Raises ProcessFailed."""
-    _run(library, STORAGE_TOOL, "format", "-t", cluster_id, "-c", properties_file)
+def format_storage(
+    library: Path, cluster_id: str, properties_file: str, *, voters: str = ""
+) -> None:
+    """Run `kafka-storage format` for one node. Raises ProcessFailed.
+
+    voters: the first voter set as `--initial-controllers` has it, for a quorum that can change.
+    """
+    options = ["--initial-controllers", voters] if voters else []
+    _run(library, STORAGE_TOOL, "format", "-t", cluster_id, "-c", properties_file, *options)
 
 
 def broker_config_names(library: Path) -> frozenset[str]:

@@ -139,16 +139,25 @@ def properties_of(
     *,
     data_dir: str,
     settings: Mapping[str, str],
+    is_dynamic: bool = False,
 ) -> dict[str, str]:
-    """server.properties of one node. Every other setting has Kafka's own default."""
+    """server.properties of one node. Every other setting has Kafka's own default.
+
+    is_dynamic: the voter set can change (KIP-853), and is on the controllers' disks.
+    """
     brokers = sum(not other.is_controller for other in nodes)
     copies = str(min(3, brokers))
     in_sync = str(min(2, brokers))
     voters = [f"{n.node_id}@{n.name}:{n.port}" for n in nodes if n.is_controller]
+    servers = [f"{n.name}:{n.port}" for n in nodes if n.is_controller]
     properties = {
         "process.roles": "controller" if node.is_controller else "broker",
         "node.id": str(node.node_id),
-        "controller.quorum.voters": ",".join(voters),
+        **(
+            {"controller.quorum.bootstrap.servers": ",".join(servers)}
+            if is_dynamic
+            else {"controller.quorum.voters": ",".join(voters)}
+        ),
         "controller.listener.names": _CONTROLLER,
         "listener.security.protocol.map": (
             f"{_CONTROLLER}:PLAINTEXT,{_INTERNAL}:PLAINTEXT,{_CLIENTS}:PLAINTEXT"

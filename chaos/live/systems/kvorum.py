@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -35,6 +37,7 @@ from kvorum.chaos.live.systems.protocol import (
     active_controller,
     node_named,
 )
+from kvorum.launch.first_voters import ControllerPlace, claim
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.history import history_of
 from kvorum.metadata.rpc.metadata_log_reader import read_copy
@@ -114,6 +117,7 @@ class KvorumSystem:
         command = [sys.executable, "-m", "kvorum", "dev"]
         command += ["--controllers", str(self._shape.controllers)]
         command += ["--brokers", str(self._shape.brokers)]
+        command += ["--voters", str(self._shape.voters)]
         command += ["--data-dir", self.data_dir]
         command += ["--port", str(self._client_port)]
         command += ["--controller-port", str(self._controller_port)]
@@ -163,7 +167,7 @@ class KvorumSystem:
 
     def nodes(self) -> list[Node]:
         """Every node, from cluster.json."""
-        document = json.loads(self._cluster_file().read_text(encoding="utf-8"))
+        document = self._document()
         return [
             Node(
                 name=entry["name"],
@@ -227,7 +231,11 @@ class KvorumSystem:
         self._killed.discard(name)
 
     def wipe(self, name: str) -> None:
-        """Remove everything in the node's data directory; its log files for people stay."""
+        """Remove everything in the node's data directory; its log files for people stay.
+
+        A controller whose voters can change gets a new identity, as by `kvorum init --again`: it
+        does not start on an empty directory.
+        """
         if name not in self._killed:
             raise KvorumError(f"{name} was not killed or stopped, its disk cannot be wiped")
         self.await_death(name)
@@ -238,6 +246,15 @@ class KvorumSystem:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+        if self._shape.voters and name in self.plan.controllers:
+            host, port = self.controller_listener(name)
+            place = ControllerPlace(
+                node_id=node_named(self, name).node_id,
+                host=host,
+                port=port,
+                directory=str(Path(self.data_dir) / name),
+            )
+            claim(place, cluster_id=self._document()["cluster_id"], rng=random.SystemRandom())
 
     def pause(self, name: str) -> None:
         os.kill(self._pid(name, "be paused"), signal.SIGSTOP)
@@ -278,6 +295,10 @@ class KvorumSystem:
             high_watermark=answer.high_watermark,
         )
 
+    def controller_listener(self, name: str) -> tuple[str, int]:
+        host, _, port = node_named(self, name).listener.rpartition(":")
+        return host, int(port)
+
     def export_metadata(self, directory: str, *, timeout_s: float) -> str:
         """Everything that the quorum's leader has committed, as Parquet, for the Spark job."""
         name = active_controller(self)
@@ -305,6 +326,10 @@ class KvorumSystem:
 
     def _log(self) -> str:
         return Path(self._log_file).read_text(encoding="utf-8", errors="replace")
+
+    def _document(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self._cluster_file().read_text(encoding="utf-8"))
+        return document
 
     def _cluster_file(self) -> Path:
         return Path(self.data_dir) / "cluster.json"

@@ -70,12 +70,14 @@ class SystemChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A running system, and the toxiproxy in front of it (None without proxies). packets: loses
-    packets on the links of the run's own proxies; None without them."""
+    """A running system, and the toxiproxy in front of it (None without proxies). server: the
+    process, if the run has started it. packets: loses packets on the links of the run's own
+    proxies; None without them."""
 
     system: System
     toxiproxy: Toxiproxy | None
     toxiproxy_version: str
+    server: ToxiproxyServer | None = None
     packets: PacketFilter | None = None
 
 
@@ -177,6 +179,10 @@ def _misfits(configuration: Configuration, file: AttachedFile) -> list[str]:
         "it from the experiment"
         for key, _ in configuration.settings
     ]
+    if configuration.voters:
+        problems.append(
+            "voters cannot be given to a cluster that runs already; remove it from the experiment"
+        )
     copies = configuration.topic.replication_factor
     if copies > len(file.brokers):
         problems.append(
@@ -246,6 +252,7 @@ def open_system(
         system=system,
         toxiproxy=server.api,
         toxiproxy_version=server.version,
+        server=server,
         packets=packets,
     )
 

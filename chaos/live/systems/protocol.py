@@ -80,6 +80,11 @@ class ClusterShape(Protocol):
     def controllers(self) -> int: ...
 
     @property
+    def voters(self) -> int:
+        """The controllers of the first voter set, which can change; 0: all, in a static set."""
+        ...
+
+    @property
     def brokers(self) -> int: ...
 
     @property
@@ -184,6 +189,9 @@ class System(Protocol):
     def quorum_status(self, name: str) -> QuorumStatus:
         """A node's own view of the quorum, asked without proxies. Raises NotObservable when it
         gives no answer."""
+
+    def controller_listener(self, name: str) -> tuple[str, int]:
+        """Host and port of a controller as a voter set has them, by which nodes find it."""
 
     def export_metadata(self, directory: str, *, timeout_s: float) -> str:
         """Copy the metadata log into a folder; returns a sentence that says what was copied.

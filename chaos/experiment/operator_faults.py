@@ -1,0 +1,76 @@
+"""Requests of operators that a cluster of the experiment can never carry out. Pure.
+
+`reach` has the rules for targets; a request that could only be refused by the cluster, after its
+start, is refused here when the file is read.
+"""
+
+from __future__ import annotations
+
+from kvorum.chaos.experiment.faults import ArgumentProblem
+from kvorum.chaos.experiment.reach import Reach
+from kvorum.chaos.faults import AddVoter, LiveFault, Reassign, RemoveVoter, fault_name
+from kvorum.chaos.targets import TargetKind
+
+_INTERNAL = "__"
+_SETS = (
+    TargetKind.CONTROLLERS,
+    TargetKind.STANDBY_CONTROLLERS,
+    TargetKind.BROKERS,
+    TargetKind.ALL,
+    TargetKind.MINORITY,
+    TargetKind.MAJORITY,
+)
+
+
+def impossible_requests(fault: LiveFault, reach: Reach) -> list[ArgumentProblem]:
+    """A problem for each argument of an operator's request that no moment of a run could meet."""
+    match fault:
+        case AddVoter() | RemoveVoter():
+            reason = _why_no_voter(fault, reach)
+            return [ArgumentProblem(key="target", message=reason)] if reason else []
+        case Reassign():
+            return _of_reassignment(fault, reach)
+        case _:
+            return []
+
+
+def _why_no_voter(fault: AddVoter | RemoveVoter, reach: Reach) -> str:
+    name, target = fault_name(fault), fault.target
+    if not reach.voters:
+        return (
+            f"{name} needs a voter set that can change: give the configuration `voters`, the "
+            "number of controllers that vote at the start"
+        )
+    if target.kind in _SETS or len(target.nodes) > 1:
+        return f"{name} changes one voter at a time, and {target.text()} may be several nodes"
+    is_broker = target.kind in (TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CLIENTS)
+    is_broker |= target.kind is TargetKind.ONE and target.scope == "brokers"
+    is_broker |= any(node not in reach.nodes.controllers for node in target.nodes)
+    if is_broker:
+        return f"only a controller can vote, and {target.text()} is none"
+    if isinstance(fault, AddVoter) and len(reach.nodes.controllers) == 1:
+        return f"{name} needs a second controller, and the cluster has one"
+    return ""
+
+
+def _of_reassignment(fault: Reassign, reach: Reach) -> list[ArgumentProblem]:
+    problems = []
+
+    def problem(key: str, message: str) -> None:
+        problems.append(ArgumentProblem(key=key, message=message))
+
+    is_of_load = fault.topic in ("", reach.topic)
+    known = (reach.topic, *reach.other_topics)
+    if not is_of_load and fault.topic not in known and not fault.topic.startswith(_INTERNAL):
+        problem("topic", f"no load writes to {fault.topic!r}; known: {', '.join(known)}")
+    high = [number for number in fault.partitions if number >= reach.partitions]
+    if is_of_load and high:
+        last = reach.partitions - 1
+        problem("partitions", f"{reach.topic} has the partitions 0 to {last}, not {high[0]}")
+    for name in fault.replicas:
+        if name not in reach.nodes.brokers:
+            brokers = ", ".join(reach.nodes.brokers)
+            problem("replicas", f"no broker is named {name!r} in this cluster (brokers: {brokers})")
+    if not fault.replicas and len(reach.nodes.brokers) == 1:
+        problem("", "reassign needs a second broker to move a replica to, and the cluster has one")
+    return problems

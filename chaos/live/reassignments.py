@@ -1,0 +1,284 @@
+"""Partitions that move to other brokers, as kafka-reassign-partitions moves them (KIP-455, KIP-73).
+
+A reassignment goes on by itself once the controller has it. It is over when every partition has its
+new replicas; what has not is cancelled, which gives a partition its former replicas back.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kvorum.chaos.faults import Reassign
+from kvorum.chaos.live.kafka_connection import METADATA, Call
+from kvorum.chaos.live.operator_calls import ask_any_broker, error_text
+from kvorum.chaos.live.systems.protocol import NotObservable, System
+from kvorum.chaos.live.throttles import Moving, Throttle
+from kvorum.chaos.targets import ClusterView, UnresolvableTarget, by_role
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import ErrorCode, KvorumError
+
+_ALTER = Call(key=45, name="alter_partition_reassignments", version=0)
+_LIST = Call(key=46, name="list_partition_reassignments", version=0)
+_INTERNAL = "__"
+_REQUEST_MS = 4_000
+#: A cancellation must come through although the cluster is just coming back from other faults.
+_CANCEL_WITHIN_MS = 15_000
+_ASK_AGAIN_S = 0.2
+
+Key = tuple[str, int]
+Replicas = tuple[str, ...]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One partition, its present replicas and those that it is to have, by broker name."""
+
+    key: Key
+    before: Replicas
+    after: Replicas
+
+
+def plan_moves(
+    fault: Reassign,
+    present: Mapping[Key, Replicas],
+    view: ClusterView,
+    rng: random.Random,
+) -> list[Move]:
+    """The partitions that change, in order. Pure.
+
+    Drawn replicas are on brokers that are neither killed nor paused, and one of them is new to the
+    partition if there is such a broker; else the replicas change their order. Brokers are drawn by
+    role, so that one seed moves the same roles in every run.
+    """
+    able = [
+        name
+        for name in by_role(view.brokers, view)
+        if name not in view.killed and name not in view.paused
+    ]
+    moves = []
+    for key, before in sorted(present.items()):
+        if fault.partitions and key[1] not in fault.partitions:
+            continue
+        after = fault.replicas or _drawn(before, able, rng)
+        if after != before:
+            moves.append(Move(key=key, before=before, after=after))
+    return moves
+
+
+def _drawn(before: Replicas, able: Sequence[str], rng: random.Random) -> Replicas:
+    fresh = [name for name in able if name not in before]
+    if fresh:
+        first = rng.choice(fresh)
+        others = [name for name in able if name != first]
+        chosen = [first, *rng.sample(others, min(len(before) - 1, len(others)))]
+        rng.shuffle(chosen)
+        return tuple(chosen)
+    # Another preferred replica, the others as they were.
+    at = rng.randrange(1, len(before)) if len(before) > 1 else 0
+    return (before[at], *before[:at], *before[at + 1 :])
+
+
+class Reassignment:
+    """The reassignment of one fault. outcome: for the history, once `finish` has returned: the
+    partitions that were reassigned, cancelled, or moved elsewhere by a later request."""
+
+    def __init__(
+        self, fault: Reassign, system: System, view: ClusterView, rng: random.Random
+    ) -> None:
+        """Raises UnresolvableTarget if nothing can move, or if no broker answers."""
+        self._system = system
+        self._ids = {node.name: node.node_id for node in system.nodes()}
+        self.moves = plan_moves(fault, self._present(fault.topic, view), view, rng)
+        if not self.moves:
+            raise UnresolvableTarget("every partition has these replicas already")
+        self._throttle = Throttle(system, fault.throttle) if fault.throttle else None
+        self._asked: set[Key] = set()
+        self.outcome: dict[str, object] = {}
+
+    def nodes(self) -> tuple[str, ...]:
+        """The brokers that lose, get or reorder a replica."""
+        struck: set[str] = set()
+        for move in self.moves:
+            struck |= set(move.before) ^ set(move.after) or set(move.after)
+        return tuple(sorted(struck))
+
+    def start(self) -> None:
+        """Ask for it. Raises UnresolvableTarget if every partition is refused."""
+        wanted = {move.key: [self._ids[name] for name in move.after] for move in self.moves}
+        try:
+            if self._throttle is not None:
+                self._throttle.set(self._moving())
+            # Before the answer: a broker may have passed it on although its answer is lost.
+            self._asked = set(wanted)
+            refused = self._alter(wanted)
+        except NotObservable as error:
+            raise UnresolvableTarget(f"no partition was reassigned: {error}") from error
+        self._asked -= set(refused)
+        if not self._asked:
+            raise UnresolvableTarget(f"no partition was reassigned: {_told(refused)}")
+        if refused:
+            self.outcome["refused"] = _told(refused)
+
+    def is_over(self) -> bool:
+        """True if no partition moves any more; False also if no broker answers."""
+        try:
+            return not self._ongoing()
+        except NotObservable:
+            return False
+
+    def finish(self) -> None:
+        """Cancel what still moves, and take the throttle off. Raises KvorumError if no broker
+        answers in time."""
+        if self._asked:
+            cancelled = self._persist(self._cancel)
+            moved = self._persist(self._moved)
+            self.outcome |= {
+                "reassigned": _names(moved - cancelled),
+                "cancelled": _names(cancelled),
+                "superseded": _names(self._asked - moved - cancelled),
+            }
+        if self._throttle is not None:
+            self._persist(self._throttle.clear)
+
+    def _cancel(self) -> set[Key]:
+        ongoing = self._ongoing()
+        if not ongoing:
+            return set()
+        refused = self._alter(dict.fromkeys(ongoing))
+        done = {key for key, code in refused.items() if code == _NOTHING_TO_CANCEL}
+        left = {key: code for key, code in refused.items() if key not in done}
+        if left:
+            raise NotObservable(f"the cancellation was refused: {_told(left)}")
+        return ongoing - done
+
+    def _moved(self) -> set[Key]:
+        """The partitions that have the replicas that were asked for."""
+        there = self._replicas({key[0] for key in self._asked})
+        return {
+            move.key
+            for move in self.moves
+            if move.key in self._asked and set(there.get(move.key, ())) == set(move.after)
+        }
+
+    def _persist(self, act: Callable[[], Result]) -> Result:
+        deadline_ms = monotonic_ms() + _CANCEL_WITHIN_MS
+        while True:
+            try:
+                return act()
+            except NotObservable as error:
+                if monotonic_ms() > deadline_ms:
+                    raise KvorumError(f"the reassignment was not taken back: {error}") from error
+            time.sleep(_ASK_AGAIN_S)
+
+    def _moving(self) -> Moving:
+        return {
+            move.key: (
+                [self._ids[name] for name in move.before],
+                [self._ids[name] for name in move.after if name not in move.before],
+            )
+            for move in self.moves
+        }
+
+    def _present(self, topic: str, view: ClusterView) -> dict[Key, Replicas]:
+        """The replicas of the topic's partitions; without a topic, of those that the view names."""
+        names = {topic} if topic else {name for name, _ in view.partitions}
+        full = full_names(self._system, names)
+        try:
+            found = self._replicas(full)
+        except NotObservable as error:
+            raise UnresolvableTarget(str(error)) from error
+        if not found:
+            known = ", ".join(sorted(full)) or "none"
+            raise UnresolvableTarget(f"the cluster has no partition to move (topics: {known})")
+        return found
+
+    def _replicas(self, topics: Collection[str]) -> dict[Key, Replicas]:
+        """The replicas of each partition of these topics. Raises NotObservable."""
+        values = {
+            "topics": None,
+            "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": False,
+        }
+        answer = ask_any_broker(self._system, METADATA, values)
+        names = {node_id: name for name, node_id in self._ids.items()}
+        return {
+            (str(item.name), int(partition.partition_index)): tuple(
+                names[int(replica)] for replica in partition.replica_nodes
+            )
+            for item in answer.topics
+            if item.name in topics
+            for partition in item.partitions
+        }
+
+    def _alter(self, wanted: Mapping[Key, Sequence[int] | None]) -> dict[Key, int]:
+        """The refused partitions, with their error codes. Raises NotObservable."""
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, number), replicas in sorted(wanted.items()):
+            row = {"partition_index": number, "replicas": replicas}
+            topics.setdefault(topic, []).append(row)
+        values = {
+            "timeout": _REQUEST_MS,
+            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+        }
+        answer = ask_any_broker(self._system, _ALTER, values)
+        code = int(answer.error_code)
+        if code:
+            return dict.fromkeys(wanted, code)
+        return {
+            (str(topic.name), int(partition.partition_index)): int(partition.error_code)
+            for topic in answer.responses
+            for partition in topic.partitions
+            if int(partition.error_code)
+        }
+
+    def _ongoing(self) -> set[Key]:
+        """The partitions of this reassignment that still move. Raises NotObservable.
+
+        A partition that a later reassignment moves elsewhere is none of them.
+        """
+        topics: dict[str, list[int]] = {}
+        for topic, number in sorted(self._asked):
+            topics.setdefault(topic, []).append(number)
+        rows = [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()]
+        answer = ask_any_broker(self._system, _LIST, {"timeout": _REQUEST_MS, "topics": rows})
+        code = int(answer.error_code)
+        if code:
+            raise NotObservable(f"the reassignments were not listed: {error_text(code, answer)}")
+        targets = {
+            (str(topic.name), int(partition.partition_index)): {
+                int(replica)
+                for replica in partition.replicas
+                if replica not in partition.removing_replicas
+            }
+            for topic in answer.topics
+            for partition in topic.partitions
+        }
+        return {
+            move.key
+            for move in self.moves
+            if targets.get(move.key) == {self._ids[name] for name in move.after}
+        }
+
+
+def full_names(system: System, names: Collection[str]) -> set[str]:
+    """The topics as the cluster knows them: with the run's prefix, if they are not internal."""
+    return {name if name.startswith(_INTERNAL) else system.topic_prefix + name for name in names}
+
+
+_NOTHING_TO_CANCEL = int(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+
+
+def _names(keys: Collection[Key]) -> list[str]:
+    return [f"{topic}/{number}" for topic, number in sorted(keys)]
+
+
+def _told(refused: Mapping[Key, int]) -> str:
+    return "; ".join(
+        f"{topic}/{number}: {error_text(code, None)}"
+        for (topic, number), code in sorted(refused.items())
+    )

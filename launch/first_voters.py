@@ -1,0 +1,96 @@
+"""Formats the controllers of a new quorum whose voters can change (KIP-853).
+
+Each first voter's directory gets an identity and the bootstrap checkpoint, which names all of them
+with their directory ids. Any other controller's directory gets an identity alone: it joins as an
+observer until it is made a voter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvorum.launch.identity import claim_directory
+from kvorum.launch.metadata_log import metadata_directory
+from kvorum.launch.plan import HOST, ClusterPlan
+from kvorum.raft.snapshot_files import header_voters
+from kvorum.raft.vote_store import FILE_NAME as VOTE_FILE
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.disk import OsDisk
+from kvorum.snapshots.format import BOOTSTRAP_ID, SnapshotHeader
+from kvorum.snapshots.store import SnapshotStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerPlace:
+    """A controller to format: its id, its listener's address, and the directory of its log."""
+
+    node_id: int
+    host: str
+    port: int
+    directory: str
+
+
+def format_voters(
+    places: Sequence[ControllerPlace], *, cluster_id: str, rng: random.Random
+) -> None:
+    """Make these controllers the first voters. Raises ConfigError, OSError.
+
+    A directory that has this node's identity already keeps it, so that a format that was
+    interrupted can be done again.
+    """
+    voters = VoterSet.of(
+        Voter(
+            place.node_id,
+            claim(place, cluster_id=cluster_id, rng=rng),
+            place.host,
+            place.port,
+        )
+        for place in places
+    )
+    asyncio.run(_write_checkpoints(places, voters))
+
+
+def claim(place: ControllerPlace, *, cluster_id: str, rng: random.Random) -> bytes:
+    """Give a controller's directory an identity; returns its directory id. Raises ConfigError."""
+    return claim_directory(
+        OsDisk(), place.directory, node_id=place.node_id, cluster_id=cluster_id, rng=rng
+    )
+
+
+def format_planned(plan: ClusterPlan, rng: random.Random) -> None:
+    """Format the controllers of a plan with dynamic voters, unless one of them has ever run.
+
+    Nothing is done for a plan with static voters. Raises ConfigError, OSError.
+    """
+    places = [
+        ControllerPlace(node_id=node.node_id, host=HOST, port=node.port, directory=node.directory)
+        for node in plan.nodes
+        if node.role == "controller"
+    ]
+    if not plan.voters or any(map(_has_run, places)):
+        return
+    format_voters(places[: plan.voters], cluster_id=plan.cluster_id, rng=rng)
+    for place in places[plan.voters :]:
+        claim(place, cluster_id=plan.cluster_id, rng=rng)
+
+
+def _has_run(place: ControllerPlace) -> bool:
+    return os.path.exists(f"{metadata_directory(place.directory)}/{VOTE_FILE}")
+
+
+async def _write_checkpoints(places: Sequence[ControllerPlace], voters: VoterSet) -> None:
+    header = SnapshotHeader(
+        end_offset=BOOTSTRAP_ID.end_offset,
+        epoch=BOOTSTRAP_ID.epoch,
+        timestamp_ms=0,
+        kraft_version=1,
+        voters=header_voters(voters),
+    )
+    for place in places:
+        path = metadata_directory(place.directory)
+        await SnapshotStore(OsAsyncDisk(), path).write(header, [])

@@ -1,0 +1,214 @@
+"""The fault `reassign` moves partitions, and takes back what does not arrive in time."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kvorum import Cluster
+from kvorum.chaos.experiment.faults import build_fault
+from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, details_of, read_history
+from kvorum.chaos.experiment.operator_faults import impossible_requests
+from kvorum.chaos.experiment.reach import Reach, impossible_targets, node_names
+from kvorum.chaos.experiment.steps import Action
+from kvorum.chaos.faults import Reassign
+from kvorum.chaos.live.nemesis import Nemesis
+from kvorum.chaos.live.reassignments import plan_moves
+from kvorum.chaos.live.systems.capabilities import needs_of
+from kvorum.chaos.live.systems.protocol import Capability
+from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget
+
+BROKERS = ("broker-101", "broker-102", "broker-103", "broker-104")
+FIRST, SECOND, THIRD, FOURTH = BROKERS
+
+
+def view_of(*, brokers=BROKERS, killed=()) -> ClusterView:
+    replicas = tuple(brokers[:2])
+    partition = PartitionView(leader=FIRST, replicas=replicas, isr=replicas)
+    return ClusterView(
+        controllers=("controller-1",),
+        brokers=brokers,
+        killed=frozenset(killed),
+        partitions={("orders", number): partition for number in range(3)},
+    )
+
+
+def moves_of(fault: Reassign, view: ClusterView, seed: int = 1):
+    present = {key: one.replicas for key, one in view.partitions.items()}
+    return plan_moves(fault, present, view, random.Random(seed))
+
+
+def test_a_drawn_move_has_a_new_broker_as_many_replicas_and_is_decided_by_the_seed():
+    fault = Reassign(duration_ms=1)
+    for seed in range(50):
+        moves = moves_of(fault, view_of(), seed)
+        assert [move.key[1] for move in moves] == [0, 1, 2]
+        for move in moves:
+            assert len(set(move.after)) == 2 and set(move.after) - set(move.before)
+        assert moves == moves_of(fault, view_of(), seed)
+    assert len({moves_of(fault, view_of(), seed)[0].after for seed in range(50)}) > 3
+
+
+def test_a_dead_broker_gets_no_replica():
+    for seed in range(50):
+        moves = moves_of(Reassign(duration_ms=1), view_of(killed=[FOURTH]), seed)
+        assert all(FOURTH not in move.after for move in moves)
+
+
+def test_without_another_broker_another_replica_becomes_the_preferred_one():
+    moves = moves_of(Reassign(duration_ms=1), view_of(brokers=BROKERS[:2]))
+    assert {move.after for move in moves} == {(SECOND, FIRST)}
+
+
+def test_given_partitions_and_replicas_are_taken_as_they_are():
+    fault = Reassign(duration_ms=1, partitions=(2,), replicas=(FOURTH, FIRST))
+    (move,) = moves_of(fault, view_of())
+    assert (move.key, move.after) == (("orders", 2), (FOURTH, FIRST))
+    assert moves_of(Reassign(duration_ms=1, replicas=(FIRST, SECOND)), view_of()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, ""),
+        ({"topic": "copies"}, ""),
+        ({"topic": "__consumer_offsets", "partitions": [49]}, ""),
+        ({"topic": "order"}, "no load writes to 'order'"),
+        ({"partitions": [6]}, "orders has the partitions 0 to 5, not 6"),
+        ({"replicas": ["broker-109"]}, "no broker is named 'broker-109'"),
+    ],
+)
+def test_a_reassignment_that_cannot_be_is_refused_when_the_file_is_read(arguments, reason):
+    fault = build_fault("reassign", {"duration_ms": 1, **arguments})
+    reach = Reach(
+        nodes=node_names(1, 4),
+        topic="orders",
+        partitions=6,
+        replication_factor=2,
+        other_topics=("copies",),
+    )
+    said = "; ".join(
+        problem.message
+        for problem in (impossible_targets(fault, reach) or impossible_requests(fault, reach))
+    )
+    assert reason in said if reason else not said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"partitions": []}, "must be a list of at least one"),
+        ({"partitions": [0, 0]}, "names one of them twice"),
+        ({"replicas": [101]}, "replicas must be a text, got 101"),
+        ({"throttle": 0}, "throttle must lie between 1"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(arguments, reason):
+    (problem,) = build_fault("reassign", {"duration_ms": 1, **arguments})
+    assert reason in problem.message
+
+
+def test_any_system_that_speaks_the_kafka_protocol_can_reassign():
+    assert needs_of(Reassign(duration_ms=1)) == {Capability.REASSIGN}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reassigned")
+    with Cluster(
+        controllers=1, brokers=4, directory=folder, proxies=False, metrics=False
+    ) as cluster:
+        cluster.history = folder / "history.jsonl"
+        yield cluster
+
+
+def nemesis_of(cluster: Cluster) -> Nemesis:
+    return Nemesis(
+        injector=cluster._injecting(),
+        probes=None,
+        progress=lambda _: None,
+        check=lambda: None,
+    )
+
+
+def replicas(cluster: Cluster, topic: str) -> list[tuple[str, ...]]:
+    return [view.replicas for view in cluster.state().partitions_of(topic)]
+
+
+def spans(cluster: Cluster) -> list[dict[str, object]]:
+    """The last reassignment in the history: its begin, and its end."""
+    cluster._injecting()._history.flush()
+    events = list(read_history(str(cluster.history)))
+    kinds = (FAULT_BEGIN, FAULT_END)
+    found = [details_of(event) for event in events if event.f in kinds]
+    return [details for details in found if details["fault"] == "reassign"][-2:]
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_partitions_get_the_replicas_asked_for_and_the_fault_ends_with_the_move(cluster):
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    topic = cluster.create_topic("orders", partitions=2, replication_factor=2)
+    fault = Reassign(duration_ms=60_000, topic=topic, replicas=(FOURTH, THIRD), throttle=10_000_000)
+    nemesis = nemesis_of(cluster)
+    cluster._call(lambda: nemesis.run([Action(name="move", fault=fault)]))
+    assert replicas(cluster, topic) == [(FOURTH, THIRD), (FOURTH, THIRD)]
+    assert cluster._injecting().active() == []
+    begun, ended = spans(cluster)
+    assert begun["description"].startswith(f"reassign topic={topic}")
+    assert ended["reassigned"] == [f"{topic}/0", f"{topic}/1"]
+    assert ended["cancelled"] == ended["superseded"] == []
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    values = cluster.admin().describe_configs([resource])[resource].result()
+    assert values["leader.replication.throttled.replicas"].value in (None, "")
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_a_move_to_a_dead_broker_is_cancelled_after_its_time(cluster):
+    topic = cluster.create_topic("stuck", partitions=1, replication_factor=2)
+    (before,) = replicas(cluster, topic)
+    dead = next(name for name in BROKERS if name not in before)
+    with cluster.fault("kill", target=dead):
+        cluster.wait_until(lambda: dead not in cluster.state().live_brokers, what="it is fenced")
+        injected = cluster.inject("reassign", topic=topic, replicas=[dead], duration_ms=60_000)
+        cluster.wait_until(
+            lambda: dead in replicas(cluster, topic)[0], what="the reassignment goes on"
+        )
+        assert not injected.is_over()
+        cluster.end(injected)
+        assert spans(cluster)[1]["cancelled"] == [f"{topic}/0"]
+        cluster.wait_until(lambda: replicas(cluster, topic) == [before], what="it is taken back")
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_a_move_that_a_later_one_supersedes_is_neither_done_nor_cancels_the_other(cluster):
+    topic = cluster.create_topic("twice", partitions=1, replication_factor=2)
+    (before,) = replicas(cluster, topic)
+    dead, *_ = (name for name in BROKERS if name not in before)
+    with cluster.fault("kill", target=dead):
+        first = cluster.inject("reassign", topic=topic, replicas=[dead], duration_ms=60_000)
+        later = cluster.inject(
+            "reassign", topic=topic, replicas=[dead, before[0]], duration_ms=60_000
+        )
+        cluster.end(first)
+        assert spans(cluster)[1]["superseded"] == [f"{topic}/0"]
+        assert not later.is_over()
+    cluster.wait_until(later.is_over, what="the later one is done")
+    cluster.end(later)
+    assert replicas(cluster, topic) == [(dead, before[0])]
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_a_reassignment_without_an_effect_is_refused_and_leaves_nothing(cluster):
+    topic = cluster.create_topic("there", partitions=1, replication_factor=2)
+    (now,) = replicas(cluster, topic)
+    with pytest.raises(UnresolvableTarget, match="every partition has these replicas already"):
+        cluster.inject("reassign", topic=topic, replicas=list(now), duration_ms=1)
+    with pytest.raises(UnresolvableTarget, match="the cluster has no partition to move"):
+        cluster.inject("reassign", topic="nowhere", duration_ms=1)
+    assert cluster._injecting().active() == []
