@@ -271,8 +271,8 @@ def test_clients_deliver_through_a_lossy_link_and_nothing_through_a_dead_one(abl
         topic = cluster.create_topic("orders")
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
         ends = {"source": "clients", "destination": "broker-101"}
-        with cluster.fault("packet_loss", **ends, loss_percent=30, both_ways=True) as lossy:
-            for number in range(100):
+        with cluster.fault("packet_loss", **ends, loss_percent=15, both_ways=True) as lossy:
+            for number in range(40):
                 producer.produce(topic, b"%d" % number)
                 producer.poll(0.01)
             assert producer.flush(60) == 0
