@@ -28,7 +28,11 @@ _LOCAL = "127.0.0.1"
 
 @contextlib.contextmanager
 def daemon(log: Path, *command: str) -> Iterator[None]:
-    environment = os.environ | {"SPARK_LOCAL_IP": _LOCAL, "SPARK_NO_DAEMONIZE": "1"}
+    environment = os.environ | {
+        "SPARK_LOCAL_IP": _LOCAL,
+        "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
+    }
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(BIN / "spark-class"), *command], stdout=output, stderr=output, env=environment
