@@ -315,7 +315,7 @@ class ShardContext:
         terms = ProduceTerms(-1, 0, self._clock.monotonic_ms(), self._clock.wall_ms())
         batch = build_batch(
             effect.records,
-            timestamp_ms=terms.wall_ms,
+            timestamp_ms=effect.timestamps_ms or terms.wall_ms,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             is_transactional=effect.producer is not None,
