@@ -198,7 +198,8 @@ class Shard(Protocol):
         ...
 
     def on_loaded(self, now: Instant) -> list[Effect]:
-        """The whole log was replayed: set timers, and resume interrupted work."""
+        """The whole log was replayed: set timers, and resume interrupted work. Raises
+        CorruptData."""
         ...
 
     def step(self, event: Event, now: Instant) -> list[Effect]:

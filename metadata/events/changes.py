@@ -15,6 +15,7 @@ from kvorum.metadata.events.things import (
     config_key,
     controller_fields,
     controller_key,
+    feature_fields,
     feature_key,
     partition_fields,
     partition_key,
@@ -147,7 +148,7 @@ def _quota(record: ClientQuota, after: ClusterImage) -> _Change:
 
 
 def _feature(name: str, level: int) -> _Change:
-    fields = {"feature": name, "level": level}
+    fields = feature_fields(name, level)
     return _kept_or_removed("feature_changed", feature_key(name), fields, level > 0)
 
 

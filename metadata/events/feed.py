@@ -12,7 +12,7 @@ from itertools import islice
 
 from kvorum.metadata.events.changes import event_of
 from kvorum.metadata.events.model import GAP, GAP_KEY, SNAPSHOT, Event, Origin, Position
-from kvorum.metadata.events.things import thing_count, things
+from kvorum.metadata.events.things import keys_of, thing_count, things
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.history import LogEntry
@@ -53,7 +53,7 @@ def gap_feed(
     the topic holds; those that the image lacks end with the gap event.
     """
     origin = Origin(offset=image.end_offset - 1, epoch=image.epoch, timestamp_ms=timestamp_ms)
-    held = {key for key, _ in things(image)} | {GAP_KEY}
+    held = {GAP_KEY, *keys_of(image)}
     count = 1 + thing_count(image)
     gap = Event(
         key=GAP_KEY,
@@ -68,8 +68,8 @@ def gap_feed(
 
 def snapshot_feed(image: ClusterImage, position: Position) -> Feed:
     """The events of a snapshot behind `position`, which is inside them; `image` is its state."""
-    for index, (key, fields) in enumerate(
+    for index, (key, state) in enumerate(
         islice(things(image), position.index, None), position.index + 1
     ):
-        fields = {**fields, "index": index, "count": position.count}
+        fields = {**state(), "index": index, "count": position.count}
         yield image, Event(key=key, origin=position.origin, kind=SNAPSHOT, fields=fields)

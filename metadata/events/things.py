@@ -6,7 +6,8 @@ No field holds a secret: every client may read `__kvorum_events`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from kvorum.metadata.configs.config_keys import CONFIGS_OF, broker_key
@@ -123,6 +124,10 @@ def shown_config(resource_type: int, name: str, value: str | None) -> str | None
     return value if is_open else HIDDEN
 
 
+def feature_fields(name: str, level: int) -> Fields:
+    return {"feature": name, "level": level}
+
+
 def config_fields(image: ClusterImage, resource: tuple[int, str]) -> Fields:
     """configs: all configs of the resource, by name."""
     kind, name = resource
@@ -156,24 +161,27 @@ def keys_of(image: ClusterImage) -> Iterator[str]:
         yield key
 
 
-def things(image: ClusterImage) -> Iterator[tuple[str, Fields]]:
-    """Key and state of each thing. Equal images give the same order, on every broker."""
+def things(image: ClusterImage) -> Iterator[tuple[str, Callable[[], Fields]]]:
+    """Key and state of each thing. Equal images give the same order, on every broker.
+
+    The state is computed when it is called for: the keys alone of 100,000 partitions take a
+    twentieth of the time.
+    """
     for broker_id in sorted(image.brokers):
-        yield broker_event_key(broker_id), broker_fields(image.brokers[broker_id])
+        yield broker_event_key(broker_id), partial(broker_fields, image.brokers[broker_id])
     for controller_id in sorted(image.controllers):
-        yield controller_key(controller_id), controller_fields(image.controllers[controller_id])
+        controller = image.controllers[controller_id]
+        yield controller_key(controller_id), partial(controller_fields, controller)
     for name, level in sorted(image.features.items()):
-        yield feature_key(name), {"feature": name, "level": level}
+        yield feature_key(name), partial(feature_fields, name, level)
     for resource in sorted(image.configs):
-        yield config_key(*resource), config_fields(image, resource)
+        yield config_key(*resource), partial(config_fields, image, resource)
     for entity in sorted(image.client_quotas, key=entity_text):
-        yield quota_key(entity), quota_fields(image, entity)
+        yield quota_key(entity), partial(quota_fields, image, entity)
     for name in sorted(image.topic_ids):
         topic = image.topics[image.topic_ids[name]]
-        yield topic_key(name), topic_fields(topic)
+        yield topic_key(name), partial(topic_fields, topic)
         for partition_id in sorted(topic.partitions):
+            key = partition_key(name, partition_id)
             partition = topic.partitions[partition_id]
-            yield (
-                partition_key(name, partition_id),
-                partition_fields(topic, partition_id, partition),
-            )
+            yield key, partial(partition_fields, topic, partition_id, partition)

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kvorum.cli.controller_client import BlockingControllerClient
 from kvorum.metadata.events.feed import record_feed
+from kvorum.metadata.events.things import things
 from kvorum.metadata.image.image import EMPTY_IMAGE
-from kvorum.metadata.inspect.history import MetadataCopy, history_of
+from kvorum.metadata.inspect.history import MetadataCopy, history_of, image_of
 from tests.live.clients import TopicMaker, Topics, settings
 from tests.live.cluster import Cluster, broker_name
 from tests.polling import DEADLINE_S, eventually
@@ -68,6 +70,11 @@ def log_of(cluster: Cluster) -> MetadataCopy:
     return BlockingControllerClient([addresses[active - 1]], 5.0).read_metadata_log()
 
 
+def topic_id(cluster: Cluster) -> bytes | None:
+    topic = image_of(log_of(cluster)).topic(EVENTS)
+    return None if topic is None else topic.topic_id
+
+
 def read_until_equal(cluster: Cluster, reader: Reader) -> None:
     """Return once the reader has all of the events that the metadata log has led to by now."""
     wanted = told(log_of(cluster))
@@ -111,6 +118,49 @@ def test_every_change_is_there_once_though_the_leader_dies(cluster: Cluster) -> 
     offsets = [event["offset"] for event in again.events()]
     assert all(before < after for before, after in pairwise(offsets))
     again.close()
+
+
+def test_a_topic_made_after_the_log_was_trimmed_begins_with_the_state_of_a_snapshot(
+    tmp_path: Path,
+) -> None:
+    settings_ = (
+        "metadata.events.topic.enable=true",
+        "metadata.log.max.record.bytes.between.snapshots=20000",
+    )
+    with Cluster(tmp_path, settings=settings_) as cluster:
+        topics = Topics(cluster.bootstrap)
+        for number in range(4):
+            topics.create(f"wide-{number}", partitions=100)
+        data = cluster.data_dir
+        for broker_id in ALL:
+            log = data / broker_name(broker_id) / "__cluster_metadata-0"
+            eventually(lambda log=log: list(log.glob("*.checkpoint")), "a snapshot is there")
+        admin = AdminClient(settings(cluster.bootstrap))
+        before = topic_id(cluster)
+        admin.delete_topics([EVENTS])[EVENTS].result(DEADLINE_S)
+        eventually(lambda: topic_id(cluster) not in (None, before), "the topic is made again")
+        topics.create("last")
+        reader = Reader(cluster.bootstrap)
+        eventually(
+            lambda: any(event.get("topic") == "last" for event in reader.events()),
+            "the last topic is told",
+            meanwhile=reader.poll,
+        )
+        wanted = log_of(cluster)
+        end_offset = wanted.high_watermark
+        kept: dict[str, dict[str, Any]] = {}
+        gap, *others = reader.events()
+        assert (gap["kind"], gap["first_offset"], gap["index"]) == ("gap", 0, 0)
+        assert 0 < gap["offset"] < others[-1]["offset"] < end_offset
+        assert [event["index"] for event in others[: gap["count"] - 1]] == list(
+            range(1, gap["count"])
+        )
+        for key, value in reader.rows:
+            kept.pop(key, None) if value is None else kept.update({key: json.loads(value)})
+        image = history_of(wanted, name="the log").image_at(others[-1]["offset"] + 1)
+        for key, state in things(image):
+            assert state().items() <= kept[key].items()
+        reader.close()
 
 
 def test_clients_cannot_write_to_the_topic(cluster: Cluster) -> None:

@@ -30,12 +30,14 @@ from kvorum.broker.events.driver import EventsDriver
 from kvorum.broker.events.reader import EventReader
 from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvents
 from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
+from kvorum.broker.partition.batch_validation import ProduceTerms
 from kvorum.metadata.events.source import Base
 from kvorum.metadata.events.things import things
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import NoOp, PartitionChange, Record, RemoveTopic
 from kvorum.metadata.inspect.history import LogEntry
 from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.format.batch import build_batch
 from tests.polling import eventually
 from tests.test_broker.harness import QUICK, Harness
 from tests.test_metadata.event_source import MemorySource, entries_of, image_of, told_by
@@ -139,7 +141,7 @@ def check_state(rows: list[Row], image: ClusterImage) -> None:
     state = dict(things(image))
     assert kept.keys() - {"removed", "gap"} == state.keys()
     for key, fields in state.items():
-        assert fields.items() <= kept[key].items()
+        assert fields().items() <= kept[key].items()
 
 
 @settings(max_examples=60, deadline=None)
@@ -346,6 +348,20 @@ def test_a_new_leader_goes_on_behind_its_own_log(brokers: Brokers) -> None:
     log = brokers.log
     assert offsets == list(range(log.first_offset, log.image.end_offset))[-len(offsets) :]
     assert len(offsets) == sum(not isinstance(record, NoOp) for record in log.records)
+
+
+def test_a_topic_with_strange_records_fails_its_replica_and_no_broker(brokers: Brokers) -> None:
+    """An older build let clients have a topic of this name."""
+    made(brokers)
+    brokers.wait_told(1)
+    terms = ProduceTerms(-1, 0, 0, 0)
+    replica = brokers.cluster.replica(1, EVENTS_TOPIC)
+    batch = build_batch([(b"topic/a", b"{}")], timestamp_ms=1)
+    assert brokers.harness.call(lambda: replica.append_own(batch, terms)) == ErrorCode.NONE
+    brokers.lead(1, (1, 2, 3))
+    eventually(lambda: replica.is_offline, "the replica is offline")
+    topic_id = brokers.harness.call(lambda: brokers.log.controller.create("other", [(1, 2, 3)]))
+    assert brokers.cluster.replica(1, "other").core.topic_id == topic_id
 
 
 def test_only_partition_0_has_events(brokers: Brokers) -> None:

@@ -265,7 +265,7 @@ def test_the_events_of_a_snapshot_go_on_behind_any_of_them() -> None:
 def test_a_thing_has_the_fields_of_its_last_event() -> None:
     by_key = {event.key: event for event in events(*STATE)}
     for key, fields in things(image_of(STATE)):
-        assert fields.items() <= by_key[key].fields.items()
+        assert fields().items() <= by_key[key].fields.items()
 
 
 def test_records_of_a_batch_keep_their_own_timestamps() -> None:
