@@ -188,37 +188,45 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait(30)
 
 
-def test_a_killed_job_adds_its_batch_once_and_sigterm_ends_it(job: Job) -> None:
+def test_a_killed_job_adds_its_batch_once(job: Job, session: Any) -> None:
     job.tell(*(("a", T0 + at * S) for at in range(40)), ("b", T0 + 200 * S))
     job.tell(("a", T0), ("b", T0 + 199 * S))
     log = job.folder / "log"
     (job.folder / "stop-at").write_text("2")
     # Batch 0 is empty; batch 2 has a late event.
-    first = start(job, "--offsets-per-trigger", "41", "--once")
+    killed = start(job, "--offsets-per-trigger", "41", "--once")
     try:
         eventually(
-            lambda: (job.folder / "reached").exists() or first.poll() is not None,
+            lambda: (job.folder / "reached").exists() or killed.poll() is not None,
             "batch 2 is half written",
         )
-        assert first.poll() is None, log.read_text()[-4000:]
+        assert killed.poll() is None, log.read_text()[-4000:]
     finally:
-        kill_group(first)
+        kill_group(killed)
     assert job.offsets() == list(range(43))
     assert job.counts("late") == {}
-    (job.folder / "stop-at").unlink()
-    second = start(job, "--offsets-per-trigger", "41", "--trigger", "1s")
-    try:
-        eventually(
-            lambda: (job.output / "progress" / "2.json").exists() or second.poll() is not None,
-            "batch 2 is written",
-        )
-        assert second.poll() is None, log.read_text()[-4000:]
-        second.terminate()
-        assert second.wait(60) == 0, log.read_text()[-4000:]
-    finally:
-        kill_group(second)
-    assert "stopped; a restart with this checkpoint goes on here" in log.read_text()
+    job.once(session, "--offsets-per-trigger", "41")
     assert job.offsets() == list(range(43))
     starts = {(start, "a"): 10 for start in (0, 10, 20, 30)}
     assert job.counts("churn") == {**starts, (200, "b"): 1, (190, "b"): 1}
     assert job.counts("late") == {(0, "a"): 1}
+    assert {row["batch"] for row in job.rows("late")} == {2}
+
+
+def test_sigterm_ends_a_job_that_follows_and_another_goes_on(job: Job, session: Any) -> None:
+    log = job.folder / "log"
+    follower = start(job, "--trigger", "1s")
+    try:
+        eventually(
+            lambda: b"following" in log.read_bytes() or follower.poll() is not None,
+            "the job follows",
+        )
+        assert follower.poll() is None, log.read_text()[-4000:]
+        follower.terminate()
+        assert follower.wait(60) == 0, log.read_text()[-4000:]
+    finally:
+        kill_group(follower)
+    assert "stopped; a restart with this checkpoint goes on here" in log.read_text()
+    job.tell(("a", T0))
+    job.once(session)
+    assert job.offsets() == [0]
