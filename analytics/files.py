@@ -51,6 +51,15 @@ class Files:
         finally:
             stream.close()
 
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file so that no reader finds a part of it, replacing an earlier one."""
+        folder, _, last = name.rpartition("/")
+        part = f"{folder}/.{last}.part" if folder else f".{last}.part"
+        self.write(part, content)
+        self._fs.delete(self._path(name), False)
+        if not self._fs.rename(self._path(part), self._path(name)):
+            raise OSError(f"{self.at(part)} cannot be renamed to {last}")
+
     def remove(self, name: str) -> None:
         """Remove a file or a folder, if it is there."""
         self._fs.delete(self._path(name), True)

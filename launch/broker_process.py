@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from kvorum.broker.api.registry import usual_schemas
 from kvorum.broker.config.broker_config import BrokerConfig
@@ -39,6 +40,9 @@ from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
 from kvorum.storage.log.checkpoints import remove_clean_shutdown, write_clean_shutdown
 from kvorum.wire.kio_codec import warm_up
+
+if TYPE_CHECKING:
+    from kvorum.metadata.events.source import MetadataSource
 
 logger = logging.getLogger("kvorum.broker")
 
@@ -119,6 +123,7 @@ class BrokerProcess:
             broker_id=config.node_id,
             properties=static_values(config.given),
             supported_features=self._features,
+            metadata=_events_source(broker_config, self._publisher),
         )
         self._metrics: MetricsServer | None = None
         self._raft: RaftNode | None = None
@@ -384,6 +389,17 @@ class BrokerProcess:
             return override
         broker = self._publisher.image.brokers.get(broker_id)
         return None if broker is None else (broker.endpoint.host, broker.endpoint.port)
+
+
+def _events_source(
+    broker_config: BrokerConfig, publisher: MetadataPublisher
+) -> MetadataSource | None:
+    """The source of the records of `__kvorum_events`; None if this broker writes none."""
+    if not broker_config.metadata_events_topic_enable:
+        return None
+    from kvorum.metadata.events.source import PublishedMetadata
+
+    return PublishedMetadata(publisher)
 
 
 def _controllers(config: NodeConfig) -> dict[int, str]:

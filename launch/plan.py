@@ -216,6 +216,8 @@ def internal_topic_factors(brokers: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": factor,
         # With two replicas and a minimum of 2, the loss of a broker would stop all transactions.
         "transaction.state.log.min.isr": "2" if brokers >= 3 else "1",
+        "metadata.events.topic.replication.factor": factor,
+        "metadata.events.topic.min.isr": "2" if brokers >= 3 else "1",
     }
 
 

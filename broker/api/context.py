@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import static_values
@@ -36,6 +36,10 @@ from kvorum.wire.kio_codec import encode_response
 from kvorum.wire.produce_codec import NodeEndpoint
 from kvorum.wire.versions import Api
 
+if TYPE_CHECKING:
+    from kvorum.broker.events.driver import EventsDriver
+    from kvorum.metadata.events.source import MetadataSource
+
 
 class Services:
     """The broker, as its API files see it."""
@@ -51,6 +55,7 @@ class Services:
         broker_id: int,
         properties: Mapping[str, StaticValue] | None = None,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
+        metadata: MetadataSource | None = None,
     ) -> None:
         self.config = config
         self.supported_features = supported_features
@@ -78,6 +83,7 @@ class Services:
             make_shard=self.transaction_driver.make_shard,
             ask=self.transaction_driver.ask,
         )
+        self.events = None if metadata is None else self._events_driver(metadata)
         self.quotas = ClientQuotas(
             samples_max=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000
         )
@@ -93,6 +99,12 @@ class Services:
         """Caches that API files keep between requests, by a name of their own."""
         self.recompression_threads = RecompressionThreads()
         self._background = TaskGroup(report_failure)
+
+    def _events_driver(self, metadata: MetadataSource) -> EventsDriver:
+        # Imported only here: most clusters write no events of their metadata.
+        from kvorum.broker.events.driver import EventsDriver
+
+        return EventsDriver(self, metadata)
 
     def now_ms(self) -> int:
         """Monotonic time in milliseconds."""
@@ -115,6 +127,8 @@ class Services:
         await self.groups.stop()
         await self.transactions.stop()
         await self.transaction_driver.stop()
+        if self.events is not None:
+            await self.events.stop()
         await self._background.stop()
         self.recompression_threads.stop()
 

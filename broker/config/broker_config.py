@@ -88,6 +88,11 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int = 3
     transaction_state_log_min_isr: int = 2
     transaction_state_log_segment_bytes: int = 104_857_600
+    # Kvorum's own: changes of the metadata as a topic.
+    metadata_events_topic_enable: bool = False
+    metadata_events_topic_replication_factor: int = 3
+    metadata_events_topic_min_isr: int = 2
+    metadata_events_topic_segment_bytes: int = 104_857_600
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 604_800_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000

@@ -26,8 +26,8 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from kvorum.runtime.tasks import TaskGroup, report_failure
 
-MakeShard = Callable[[int, int], Shard]
-"""(partition id, leader epoch) -> an empty shard."""
+MakeShard = Callable[[int, int], Shard | None]
+"""(partition id, leader epoch) -> an empty shard; None if the partition has none."""
 
 
 class CoordinatorHost:
@@ -143,7 +143,9 @@ class CoordinatorHost:
             # between, since images in quick succession are published as one.
             self._drop(partition_id, context)
         if is_leading and self._make_shard is not None:
-            self._begin(replica, self._make_shard(partition_id, core.leader_epoch))
+            shard = self._make_shard(partition_id, core.leader_epoch)
+            if shard is not None:
+                self._begin(replica, shard)
 
     def on_image(self, delta: Delta | None, image: ClusterImage) -> None:
         """Adopt a new image; the roles of this broker's replicas follow it already."""

@@ -131,11 +131,12 @@ class Append:
     """Write the records as one batch: a reader finds all of them or none.
 
     producer: (producer id, epoch) makes the batch part of that producer's transaction
-    (TxnOffsetCommit).
+    (TxnOffsetCommit). timestamps_ms: of each record; None for the time of the append.
     """
 
     records: tuple[CoordinatorRecord, ...]
     producer: tuple[int, int] | None = None
+    timestamps_ms: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +198,8 @@ class Shard(Protocol):
         ...
 
     def on_loaded(self, now: Instant) -> list[Effect]:
-        """The whole log was replayed: set timers, and resume interrupted work."""
+        """The whole log was replayed: set timers, and resume interrupted work. Raises
+        CorruptData."""
         ...
 
     def step(self, event: Event, now: Instant) -> list[Effect]:

@@ -158,6 +158,9 @@ class ShardContext:
                 await asyncio.sleep(0)
                 if self.state is not State.LOADING:
                     return
+            if self.state is not State.LOADING:
+                return
+            effects = shard.on_loaded(self._now())
         except (CorruptData, BatchError, OSError) as failure:
             if self.state is not State.LOADING:
                 return  # the log was truncated or closed meanwhile
@@ -170,15 +173,13 @@ class ShardContext:
                 # undamaged.
                 self.replica.fail(failure, "load of its coordinator")
             return
-        if self.state is not State.LOADING:
-            return
         self._end_offset = self.replica.log.end_offset
         self.state = State.ACTIVE
         _log.info(
             "coordinator of %s loaded: %d records, leader epoch %d",
             self.name, records, self.leader_epoch,
         )  # fmt: skip
-        self._carry_out(shard.on_loaded(self._now()))
+        self._carry_out(effects)
         self._run()
 
     def end(self) -> None:
@@ -315,7 +316,7 @@ class ShardContext:
         terms = ProduceTerms(-1, 0, self._clock.monotonic_ms(), self._clock.wall_ms())
         batch = build_batch(
             effect.records,
-            timestamp_ms=terms.wall_ms,
+            timestamp_ms=effect.timestamps_ms or terms.wall_ms,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             is_transactional=effect.producer is not None,

@@ -8,7 +8,11 @@ from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kvorum.broker.metadata_answers.topic_names import (
+    EVENTS_TOPIC,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -54,6 +58,21 @@ def internal_topic(name: str, config: BrokerConfig) -> NewTopic | None:
                 ("compression.type", "producer"),
                 ("min.insync.replicas", str(config.transaction_state_log_min_isr)),
                 ("segment.bytes", str(config.transaction_state_log_segment_bytes)),
+                ("unclean.leader.election.enable", "false"),
+            ),
+        )
+    if name == EVENTS_TOPIC:
+        return NewTopic(
+            name=name,
+            num_partitions=1,
+            replication_factor=config.metadata_events_topic_replication_factor,
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "producer"),
+                # The records have the timestamps of the metadata records.
+                ("message.timestamp.type", "CreateTime"),
+                ("min.insync.replicas", str(config.metadata_events_topic_min_isr)),
+                ("segment.bytes", str(config.metadata_events_topic_segment_bytes)),
                 ("unclean.leader.election.enable", "false"),
             ),
         )

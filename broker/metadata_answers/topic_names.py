@@ -7,8 +7,9 @@ import re
 NAME_LENGTH_MAX = 249
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
-"""Coordinators write to them; clients may read them."""
+EVENTS_TOPIC = "__kvorum_events"
+INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, EVENTS_TOPIC))
+"""Brokers write to them; clients may read them."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvorum.broker.api.context import RequestContext, Services
 from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
@@ -33,6 +33,9 @@ from kvorum.runtime.errors import WireError
 from kvorum.wire.framing import API_VERSIONS_KEY, parse_request_header
 from kvorum.wire.kio_codec import read_request
 from kvorum.wire.versions import Api
+
+if TYPE_CHECKING:
+    from kvorum.metadata.events.source import MetadataSource
 
 _log = logging.getLogger(__name__)
 
@@ -64,9 +67,10 @@ class KafkaServer:
         broker_id: int,
         properties: Mapping[str, StaticValue] | None = None,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
+        metadata: MetadataSource | None = None,
     ) -> None:
         """properties: the properties that the broker was started with, for DescribeConfigs; None:
-        `config`."""
+        `config`. metadata: the source of the records of `__kvorum_events`; None writes none."""
         self.config = config
         self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
@@ -79,6 +83,7 @@ class KafkaServer:
             broker_id=broker_id,
             properties=properties,
             supported_features=supported_features,
+            metadata=metadata,
         )
         self._limits = ConnectionLimits(
             parse_overrides(config.max_connections_per_ip_overrides),

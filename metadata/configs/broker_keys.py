@@ -275,6 +275,16 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("transaction.state.log.replication.factor", _INT, "3", "Replicas of __transaction_state."),
     ("transaction.state.log.min.isr", _INT, "2", "Its min.insync.replicas."),
     ("transaction.state.log.segment.bytes", _INT, "104857600", "Size of its segments."),
+    # Changes of the metadata as a topic; Kvorum's own.
+    (
+        "metadata.events.topic.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether changes of the metadata are written to __kvorum_events. The same on every broker.",
+    ),
+    ("metadata.events.topic.replication.factor", _INT, "3", "Replicas of __kvorum_events."),
+    ("metadata.events.topic.min.isr", _INT, "2", "Its min.insync.replicas."),
+    ("metadata.events.topic.segment.bytes", _INT, "104857600", "Size of its segments."),
     # Groups.
     (
         "group.initial.rebalance.delay.ms",

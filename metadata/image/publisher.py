@@ -57,10 +57,15 @@ class MetadataPublisher:
         self._snapshotter = Snapshotter(node)
         self._loader = ImageLoader(node, on_loaded=self._on_loaded, on_failure=self._on_failure)
 
+    @property
+    def node(self) -> RaftNode:
+        """The node whose log is followed; attached before the node starts."""
+        return required(self._node, "the publisher has no node yet")
+
     async def load(self, snapshot: OffsetAndEpoch | None) -> None:
         """Start with the state of this node's newest snapshot, before the node starts."""
         if snapshot is not None:
-            node = required(self._node, "the publisher has no node yet")
+            node = self.node
             self._on_loaded(await load_newest(node, snapshot))
 
     def on_committed(self, high_watermark: int) -> None:
@@ -110,7 +115,7 @@ class MetadataPublisher:
             return  # the log below the snapshot is gone
         try:
             if self.image.end_offset < self._high_watermark:
-                node = required(self._node, "the publisher has no node yet")
+                node = self.node
                 is_much = self._high_watermark - self.image.end_offset > MANY_RECORDS
                 with long_lived_objects() if is_much else contextlib.nullcontext():
                     delta, self.image = advance(

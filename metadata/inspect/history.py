@@ -129,7 +129,7 @@ class MetadataHistory:
                     continue
                 if header.base_offset >= last:
                     return
-                for entry in _entries_of(self.records, position, header, with_fields=with_fields):
+                for entry in entries_of(self.records, position, header, with_fields=with_fields):
                     if first <= entry.offset < last:
                         yield entry
         except BatchError as error:
@@ -219,9 +219,10 @@ def _image_of_file(name: str, data: bytes) -> ClusterImage:
     return delta.apply(end_offset=header.end_offset, epoch=header.epoch)
 
 
-def _entries_of(
+def entries_of(
     data: bytes, position: int, header: BatchHeader, *, with_fields: bool
 ) -> Iterator[LogEntry]:
+    """The records of the batch at `position`. Raises BatchError, UnreadableRecord."""
     for logged in iter_records(data, position, header):
         record: Record | None = None
         kind, version, fields = "Control", 0, {}

@@ -248,7 +248,7 @@ def _renew_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -
 def build_batch(
     records: Sequence[tuple[bytes | None, bytes | None]],
     *,
-    timestamp_ms: int,
+    timestamp_ms: int | Sequence[int],
     base_offset: int = 0,
     leader_epoch: int = 0,
     is_control: bool = False,
@@ -258,9 +258,25 @@ def build_batch(
     is_transactional: bool = False,
     compression: Codec = Codec.NONE,
 ) -> bytearray:
-    """A batch of (key, value) records that share one timestamp and have no headers."""
+    """A batch of (key, value) records without headers.
+
+    timestamp_ms: one for all records, or one for each of them.
+    """
     parts = [bytes(HEADER_BYTES)]
-    add_records(parts, records)
+    if isinstance(timestamp_ms, int):
+        base_timestamp_ms = max_timestamp_ms = timestamp_ms
+        add_records(parts, records)
+    else:
+        base_timestamp_ms, max_timestamp_ms = timestamp_ms[0], max(timestamp_ms)
+        parts += (
+            encode_record(
+                offset_delta=delta,
+                timestamp_delta_ms=at_ms - base_timestamp_ms,
+                key=key,
+                value=value,
+            )
+            for delta, ((key, value), at_ms) in enumerate(zip(records, timestamp_ms, strict=True))
+        )
     attributes = int(compression)
     if is_control:
         attributes |= CONTROL_BIT
@@ -276,8 +292,8 @@ def build_batch(
         crc=0,
         attributes=attributes,
         last_offset_delta=len(records) - 1,
-        base_timestamp_ms=timestamp_ms,
-        max_timestamp_ms=timestamp_ms,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

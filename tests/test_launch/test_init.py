@@ -130,6 +130,8 @@ def test_a_broker_more_names_the_factors_that_were_meant_for_fewer(tmp_path):
             "offsets.topic.replication.factor": "3",
             "transaction.state.log.replication.factor": "3",
             "transaction.state.log.min.isr": "2",
+            "metadata.events.topic.replication.factor": "3",
+            "metadata.events.topic.min.isr": "2",
         }
         (folder / f"{name}.toml").write_text(dump_properties(raised))
     assert run(folder, "--add", "broker") == ""

@@ -35,7 +35,9 @@ DIVERGENT_REPLICAS = Promise(
     promise="all replicas hold the same records below the high watermark",
 )
 #: Internal topics, which are compacted.
-_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_INTERNAL = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__kvorum_events"}
+)
 _METADATA_TOPIC = "__cluster_metadata"
 _BUFFER_BYTES = 1 << 20
 

@@ -1,0 +1,224 @@
+"""The live job: `python -m kvorum.analytics.events --bootstrap HOST:PORT --output URI --checkpoint
+URI`.
+
+A Structured Streaming query follows `__kvorum_events` and adds each event to the tables in OUTPUT
+(see event_tables.py). It runs until SIGTERM or SIGINT, or with --once to the present end of the
+topic. A restart with the same checkpoint goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+try:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+except ModuleNotFoundError:
+    if __name__ != "__main__":
+        raise
+    sys.exit("the live job needs pyspark: pip install 'kvorum[spark]'")
+
+from kvorum.analytics.event_tables import EventTables, ForeignOutput
+from kvorum.analytics.files import Files
+from kvorum.analytics.kafka_source import register
+from kvorum.analytics.session import has_java, open_session
+
+TOPIC = "__kvorum_events"
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+_LOOK_S = 1
+"""Pause between two looks for a signal."""
+_PARTITIONS = "2"
+"""Of a shuffle: a batch has few windows, and Spark's 200 tasks would take longer than its data."""
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SERVER = re.compile(r"[^,\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
+#: The last line of a traceback of the source, or of a batch.
+_OWN_ERROR = re.compile(r"kvorum\.analytics\.[\w.]+: (.+)")
+
+Say = Callable[[str], None]
+
+
+def follow(options: argparse.Namespace, stop: threading.Event, say: Say) -> None:
+    """Open a session, and run the query in it. Raises as `run` does."""
+    scratch = tempfile.mkdtemp(prefix="kvorum-spark-")
+    master = None if options.master == "submit" else options.master
+    spark = open_session(master, options.driver_memory, scratch, is_short=options.once)
+    try:
+        if master is not None:
+            spark.conf.set("spark.sql.shuffle.partitions", _PARTITIONS)
+        # Spark's default is a form of timestamps that Parquet has given up.
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        run(spark, options, stop, say)
+    finally:
+        spark.stop()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def run(spark: SparkSession, options: argparse.Namespace, stop: threading.Event, say: Say) -> None:
+    """Run the query until `stop` is set, or with options.once to the present end of the topic.
+
+    Raises ForeignOutput before anything is written; PySparkException, Py4JError, OSError.
+    """
+    output, checkpoint = Files(spark, options.output), Files(spark, options.checkpoint)
+    tables = EventTables(output, window_ms=options.window, watermark_ms=options.watermark)
+    tables.check(query_id_in(checkpoint))
+    query = _start(spark, options, tables, checkpoint)
+    say(f"following {options.topic}; query {query.id}")
+    while not query.awaitTermination(_LOOK_S):
+        if stop.is_set():
+            query.stop()
+            say("stopped; a restart with this checkpoint goes on here")
+            return
+
+
+def query_id_in(checkpoint: Files) -> str | None:
+    """The id of the query that a checkpoint belongs to; None if it is new."""
+    if not checkpoint.exists("metadata"):
+        return None
+    found: str = json.loads(checkpoint.read("metadata"))["id"]
+    return found
+
+
+def _start(
+    spark: SparkSession, options: argparse.Namespace, tables: EventTables, checkpoint: Files
+) -> StreamingQuery:
+    register(spark)
+    records = (
+        spark.readStream.schema("key binary, value binary, offset bigint, timestamp timestamp")
+        .format("kvorum")
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("subscribe", options.topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", options.offsets_per_trigger)
+        .load()
+    )
+
+    def write(batch: DataFrame, number: int) -> None:
+        query_id = query_id_in(checkpoint)
+        if query_id is None:
+            raise ForeignOutput(f"{checkpoint.uri} has no file metadata; start with a new one")
+        tables.write(batch, number, query_id)
+
+    writer = records.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint.uri)
+    if options.once:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{options.trigger} milliseconds")
+    return writer.start()
+
+
+def duration_ms(text: str) -> int:
+    """`10s`, `500ms`, `1m`, `2h` or `1d` in ms. Raises ArgumentTypeError."""
+    found = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", text.strip())
+    if found is None or int(found[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 500ms, 10s, 1m or 2h")
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def _servers(text: str) -> str:
+    if not all(_SERVER.fullmatch(server.strip()) for server in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, or several with commas")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command line. Times are in ms once they are parsed."""
+    made = argparse.ArgumentParser(
+        prog="python -m kvorum.analytics.events",
+        description="Follow the changes of a cluster's metadata into tables.",
+    )
+    add = made.add_argument
+    add("--bootstrap", required=True, type=_servers, metavar="HOST:PORT", help="a broker, or more")
+    add("--output", required=True, metavar="URI", help="folder of the tables")
+    add("--checkpoint", required=True, metavar="URI", help="folder of the query's progress")
+    add("--topic", default=TOPIC, help=f"(default: {TOPIC})")
+    add("--window", type=duration_ms, default="10s", help="length of a window (default: 10s)")
+    add(
+        "--watermark",
+        type=duration_ms,
+        default="1m",
+        help="how long a window takes late events, in event time (default: 1m)",
+    )
+    add("--trigger", type=duration_ms, default="5s", help="pause of two batches (default: 5s)")
+    add("--once", action="store_true", help="end at the present end of the topic")
+    add(
+        "--offsets-per-trigger",
+        type=_count,
+        default=100_000,
+        metavar="N",
+        help="records of a batch at most (default: 100000)",
+    )
+    add(
+        "--master",
+        default="local[2]",
+        help="a Spark master, or 'submit' to leave it to spark-submit (default: local[2])",
+    )
+    add("--driver-memory", default="1g", help="in local mode (default: 1g)")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns the exit code: 0 done or stopped, 1 failed, 2 refused."""
+    options = parser().parse_args(arguments)
+    if options.output.rstrip("/") == options.checkpoint.rstrip("/"):
+        parser().error("--output and --checkpoint are the same folder; name two")
+    if not has_java():
+        return _refuse("the live job needs Java 17 or later, on PATH or in JAVA_HOME", EXIT_USAGE)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+
+    def say(text: str) -> None:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    try:
+        follow(options, stop, say)
+    except ForeignOutput as error:
+        return _refuse(str(error), EXIT_USAGE)
+    except OSError as error:
+        return _refuse(f"{options.output} cannot be written: {error}", EXIT_FAILED)
+    except (PySparkException, Py4JError) as error:
+        return _refuse(sentence(error), EXIT_FAILED)
+    return 0
+
+
+def sentence(error: BaseException) -> str:
+    """The job's own error at the end of a traceback that Spark shows, or Spark's first line."""
+    java: Any = getattr(error, "java_exception", None)
+    text = f"{error}\n{java if java is not None else ''}".strip()
+    own = _OWN_ERROR.findall(text)
+    if own:
+        found = str(own[-1]).strip()
+        if f"topic {TOPIC} does not exist" in found:
+            found = f"{found}; brokers make it with metadata.events.topic.enable=true"
+        return found
+    first = text.splitlines()[0] if text else type(error).__name__
+    return f"Spark failed: {first}"
+
+
+def _refuse(text: str, code: int) -> int:
+    sys.stderr.write(f"{text}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The driver of `__kvorum_events`: makes the topic, and answers its shard's questions.
+
+Walk: the metadata publisher -> `ReplicaManager.publish` -> `on_image` -> a waiting `_find` ->
+`EventReader.read` -> the shard -> the log of the partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from kvorum.broker.coordinator.host import CoordinatorHost
+from kvorum.broker.coordinator.model import FactLearned
+from kvorum.broker.coordinator.shard_context import ShardContext, State
+from kvorum.broker.coordinator.topics import InternalTopicMaker, TopicServices
+from kvorum.broker.events.reader import EventReader
+from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvents
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
+from kvorum.metadata.events.source import MetadataSource
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode, required
+from kvorum.runtime.tasks import TaskGroup, report_failure
+
+RETRY_S = 5.0
+"""Pause before the topic is asked for again, although the image shows too few brokers. The refusal
+then says in the log what is wrong."""
+
+
+class EventServices(TopicServices, Protocol):
+    """The parts of a broker that the events need."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def internal_topics(self) -> InternalTopicMaker: ...
+
+
+class EventsDriver:
+    """The events on one broker. host: leads the topic's partition, if this broker does."""
+
+    def __init__(self, services: EventServices, source: MetadataSource) -> None:
+        self._services = services
+        self._source = source
+        self._tasks = TaskGroup(report_failure)
+        self._news = asyncio.Event()
+        self._retry: asyncio.Task[Any] | None = None
+        self._reader: EventReader | None = None
+        self.host = CoordinatorHost(
+            topic=EVENTS_TOPIC,
+            replicas=services.replicas,
+            make_shard=_make_shard,
+            ask=self._ask,
+        )
+        services.replicas.image_listeners.append(self._on_image)
+
+    async def stop(self) -> None:
+        await self.host.stop()
+        await self._tasks.stop()
+
+    # --- the topic ---------------------------------------------------------------------------
+
+    def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
+        self._news.set()
+        if image.topic(EVENTS_TOPIC) is None:
+            active = image.active_broker_ids()
+            factor = self._services.config.metadata_events_topic_replication_factor
+            if self._services.broker_id in active and len(active) >= factor:
+                self._services.internal_topics.make(EVENTS_TOPIC)
+            if self._retry is None:
+                self._retry = self._tasks.spawn(self._make_later(), "make-events-topic")
+
+    async def _make_later(self) -> None:
+        await asyncio.sleep(RETRY_S)
+        while self._services.replicas.registry.image.topic(EVENTS_TOPIC) is None:
+            self._services.internal_topics.make(EVENTS_TOPIC)
+            await asyncio.sleep(RETRY_S)
+        self._retry = None
+
+    # --- the shard's questions ---------------------------------------------------------------
+
+    def _ask(self, context: ShardContext, question: FindEvents) -> None:
+        if question.known is not None:
+            self._reader = EventReader(self._source, question.position, question.known)
+        reader = required(self._reader, "the first question of a shard names its keys")
+        self._tasks.spawn(self._find(context, reader), "find-events")
+
+    async def _find(self, context: ShardContext, reader: EventReader) -> None:
+        """Answer the shard's question as soon as there are events that can be written."""
+        while context.state is State.ACTIVE:
+            self._news.clear()
+            if context.replica.core.check_produce(-1) == ErrorCode.NONE:
+                events = await reader.read()
+                if events:
+                    context.give(FactLearned(fact=FoundEvents(events=events)))
+                    return
+            # New records, a larger ISR and the end of the leadership all come with an image.
+            await self._news.wait()
+
+
+def _make_shard(partition_id: int, leader_epoch: int) -> EventsShard | None:
+    """Partition 0 has all events, also if a client gave the topic more partitions."""
+    return EventsShard(f"{EVENTS_TOPIC}-0") if partition_id == 0 else None

@@ -1,0 +1,46 @@
+"""Rules of `__kvorum_events`, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.model import mutants_of
+
+DRIVER = "broker/events/driver.py"
+READER = "broker/events/reader.py"
+SHARD = "broker/events/shard.py"
+FEED = "metadata/events/feed.py"
+MODEL = "metadata/events/model.py"
+SOURCE = "metadata/events/source.py"
+THINGS = "metadata/events/things.py"
+
+_RULES: tuple[tuple[str, str, str, str, str], ...] = (
+    ("events-repeat", "a leader goes on behind the last offset", MODEL,
+     "return self.origin.offset + 1", "return self.origin.offset"),
+    ("events-half-snapshot", "a new leader finishes a snapshot that was begun", READER,
+     "not position.is_whole", "False"),
+    ("events-snapshot-index", "a snapshot goes on behind the last thing told", FEED,
+     "islice(things(image), position.index, None)", "islice(things(image), position.index + 1, None)"),
+    ("events-no-tombstones", "what ends gets a tombstone", SHARD,
+     "records += [CoordinatorRecord(key.encode(), None) for key in event.removed]",
+     "records += []"),
+    ("events-gap-keeps-keys", "what ended within a gap gets a tombstone", READER,
+     "offset, self._known)", "offset, ())"),
+    ("events-trimmed", "a log that was trimmed during a wait is a gap", READER,
+     "        if image.end_offset < self._source.start_offset:\n            # The log",
+     "        if False:\n            # The log"),
+    ("events-ahead", "a leader whose metadata lags waits", READER,
+     "if self._source.image.end_offset < offset:", "if False:"),
+    ("events-too-few", "a leader with too few in-sync replicas waits", DRIVER,
+     "if context.replica.core.check_produce(-1) == ErrorCode.NONE:", "if True:"),
+    ("events-everywhere", "only partition 0 has events", DRIVER,
+     'return EventsShard(f"{EVENTS_TOPIC}-0") if partition_id == 0 else None',
+     'return EventsShard(f"{EVENTS_TOPIC}-0")'),
+    ("events-secrets", "a config that may be a password is hidden", THINGS,
+     "is_open = value is None or (key is not None and not key.is_sensitive)", "is_open = True"),
+    ("events-batch-start", "records below a position inside a batch are left out", SOURCE,
+     "if offset <= entry.offset < end_offset:", "if entry.offset < end_offset:"),
+)  # fmt: skip
+
+MUTANTS = mutants_of(
+    _RULES,
+    tests=("tests/test_metadata/test_events.py", "tests/test_broker/test_metadata_events.py"),
+)

@@ -1,0 +1,410 @@
+"""`__kvorum_events`: each metadata offset once, in order, over fail-over at any record."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvorum.broker.coordinator.loading import read_back
+from kvorum.broker.coordinator.model import (
+    Append,
+    Ask,
+    Barrier,
+    Durable,
+    FactLearned,
+    Instant,
+    ReplayedRecord,
+)
+from kvorum.broker.events import driver, reader
+from kvorum.broker.events.driver import EventsDriver
+from kvorum.broker.events.reader import EventReader
+from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvents
+from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
+from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.metadata.events.source import Base
+from kvorum.metadata.events.things import things
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import NoOp, PartitionChange, Record, RemoveTopic
+from kvorum.metadata.inspect.history import LogEntry
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.format.batch import build_batch
+from tests.polling import eventually
+from tests.test_broker.harness import QUICK, Harness
+from tests.test_metadata.event_source import MemorySource, entries_of, image_of, told_by
+from tests.test_metadata.worlds import World
+
+NOW = Instant(0, 0)
+Row = tuple[str, bytes | None]
+
+
+def history(seed: int) -> list[Record]:
+    """The records of a controller whose cluster is worked on at random."""
+    rng = random.Random(seed)
+    world = World(seed=seed)
+    names = ("a", "b", "c")
+    for _ in range(12):
+        name = rng.choice(names)
+        match rng.randrange(6):
+            case 0 | 1:
+                world.create(name, partitions=rng.randrange(1, 4))
+            case 2:
+                world.delete(name)
+            case 3:
+                world.fence(rng.choice((101, 102, 103)))
+            case 4:
+                world.heartbeat(rng.choice((101, 102, 103)))
+            case _:
+                world.commit(NoOp())
+    return world.records
+
+
+class Topic:
+    """The log of the topic's partition, and the terms of its leaders."""
+
+    def __init__(self, source: MemorySource) -> None:
+        self.source = source
+        self.rows: list[Row] = []
+
+    async def term(self, rng: random.Random, batches: int | None) -> None:
+        """A leader writes some batches and is gone; None: until nothing is left."""
+        shard = EventsShard("events-0")
+        for offset, (key, value) in enumerate(self.rows):
+            shard.replay(ReplayedRecord(offset, 0, key.encode(), value, -1, -1, False))
+        (ask,) = shard.on_loaded(NOW)
+        assert isinstance(ask, Ask)
+        found = EventReader(self.source, ask.question.position, ask.question.known)
+        while batches is None or batches > 0:
+            events = await found.read()
+            if not events:
+                return
+            append, barrier = shard.step(FactLearned(fact=FoundEvents(events=events)), NOW)
+            assert isinstance(append, Append) and isinstance(barrier, Barrier)
+            if batches is not None:
+                batches -= 1
+                if rng.randrange(4) == 0:
+                    return  # it died before the batch was in the log
+            self.rows += [(record.key.decode(), record.value) for record in append.records]
+            (ask,) = shard.step(Durable(tag=barrier.tag), NOW)
+            assert ask == Ask(question=FindEvents(position=barrier.tag))
+            self._change(rng)
+
+    def _change(self, rng: random.Random) -> None:
+        """The metadata grows, and is perhaps trimmed."""
+        self.source.publish(self.source.published + rng.randrange(6))
+        if rng.randrange(8) == 0:
+            self.source.trim(rng.randrange(self.source.published + 1))
+
+
+def check_order(rows: list[Row], told: dict[int, tuple[str, bytes]], end_offset: int) -> None:
+    """Every event of `told` once and in order, except those that a gap replaces."""
+    reached, index, count = 0, 0, 1
+    for key, value in rows:
+        if value is None:
+            continue
+        event = json.loads(value)
+        offset = event["offset"]
+        if event["kind"] == "gap":
+            first = event["first_offset"]
+            assert [known for known in told if reached <= known < first] == []
+            index, count = 0, event["count"]
+        elif event["kind"] == "snapshot":
+            index += 1
+            assert (offset, event["index"], event["count"]) == (reached - 1, index, count)
+        else:
+            assert index == count - 1 or count == 1, "a snapshot was not finished"
+            assert offset >= reached
+            assert told[offset] == (key, value)
+        missed = [known for known in told if reached <= known < offset]
+        assert missed == [] or event["kind"] == "gap", f"{missed} before {offset}"
+        reached = offset + 1
+    assert [known for known in told if reached <= known < end_offset] == []
+
+
+def check_state(rows: list[Row], image: ClusterImage) -> None:
+    """What compaction leaves is the state of the image."""
+    kept: dict[str, dict[str, Any]] = {}
+    for key, value in rows:
+        if value is None:
+            kept.pop(key, None)
+        else:
+            kept[key] = json.loads(value)
+    state = dict(things(image))
+    assert kept.keys() - {"removed", "gap"} == state.keys()
+    for key, fields in state.items():
+        assert fields().items() <= kept[key].items()
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32), batch_bytes=st.sampled_from((1, 700, 5_000)))
+def test_leaders_that_die_at_any_record_tell_each_offset_once(seed: int, batch_bytes: int) -> None:
+    rng = random.Random(seed)
+    records = history(seed)
+    source = MemorySource(records)
+    topic = Topic(source)
+
+    async def run() -> None:
+        source.publish(rng.randrange(1, len(records)))
+        for _ in range(8):
+            await topic.term(rng, rng.randrange(6))
+        source.publish(len(records))
+        await topic.term(rng, None)
+
+    with mock.patch.object(reader, "BATCH_BYTES", batch_bytes):
+        asyncio.run(run())
+    check_order(topic.rows, told_by(records), len(records))
+    check_state(topic.rows, image_of(records))
+
+
+def test_an_offset_that_is_told_twice_or_left_out_is_found() -> None:
+    records = history(1)
+    told = told_by(records)
+    rows: list[Row] = [told[offset] for offset in sorted(told)]
+    check_order(rows, told, len(records))
+    for wrong in (rows[:3] + rows[2:], rows[:3] + rows[4:], rows[:-1], [*rows[1:], rows[0]]):
+        with pytest.raises((AssertionError, KeyError)):
+            check_order(wrong, told, len(records))
+
+
+def test_a_leader_whose_metadata_lags_waits() -> None:
+    records = history(2)
+    source = MemorySource(records)
+    source.publish(len(records))
+    topic = Topic(source)
+    asyncio.run(topic.term(random.Random(0), None))
+    written = list(topic.rows)
+    behind = Topic(MemorySource(records))
+    behind.rows = list(written)
+    behind.source.publish(5)
+    asyncio.run(behind.term(random.Random(0), None))
+    assert behind.rows == written
+
+
+def test_what_was_deleted_within_a_gap_ends_with_it() -> None:
+    world = World()
+    world.create("gone")
+    source = MemorySource(world.records)
+    source.publish(len(world.records))
+    topic = Topic(source)
+    asyncio.run(topic.term(random.Random(0), None))
+    count = len(topic.rows)
+    world.delete("gone")
+    world.create("there")
+    source.append(*world.records[len(source.records) :])
+    source.trim(len(source.records))
+    asyncio.run(topic.term(random.Random(0), None))
+    keys = [(key, value is None) for key, value in topic.rows[count:]]
+    assert keys[:3] == [("gap", False), ("partition/gone/0", True), ("topic/gone", True)]
+    check_order(topic.rows, told_by(source.records), len(source.records))
+    check_state(topic.rows, source.image)
+
+
+def test_a_log_whose_last_value_is_no_event_is_damage() -> None:
+    shard = EventsShard("events-0")
+    shard.replay(ReplayedRecord(3, 0, b"topic/a", b"{}", -1, -1, False))
+    with pytest.raises(CorruptData, match="not an event of the metadata"):
+        shard.on_loaded(NOW)
+
+
+# --- on brokers ----------------------------------------------------------------------------------
+
+
+class ControllersLog:
+    """The log of the harness's controller, whose records are read off its deltas."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.controller = harness.cluster.controller
+        self.records: list[Record] = []
+        self.first_offset = self.controller.image.end_offset
+        self._base = self.controller.image
+        commit = self.controller.commit
+
+        def recorded(*records: Record) -> None:
+            self.records += records
+            commit(*records)
+
+        self.controller.commit = recorded  # type: ignore[method-assign]
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    @property
+    def start_offset(self) -> int:
+        return self.first_offset
+
+    def read(self, offset: int, end_offset: int) -> Iterator[LogEntry]:
+        at = offset - self.first_offset
+        return iter(entries_of(self.records[at : end_offset - self.first_offset], offset))
+
+    async def base(self, offset: int) -> Base:
+        return Base(image=self._base, timestamp_ms=1)
+
+
+class Brokers:
+    """Three brokers with the events on."""
+
+    def __init__(self, folder: Path) -> None:
+        config = dataclasses.replace(QUICK, metadata_events_topic_enable=True)
+        self.harness = Harness(folder, count=3, config=config)
+        self.cluster = self.harness.cluster
+        self.log = self.harness.call(lambda: ControllersLog(self.harness))
+        self.drivers = [self.harness.call(lambda i=i: self._driver(i)) for i in (1, 2, 3)]
+
+    def _driver(self, broker_id: int) -> EventsDriver:
+        return EventsDriver(self.cluster.brokers[broker_id].server.services, self.log)
+
+    def commit(self, *records: Record) -> None:
+        self.harness.call(lambda: self.log.controller.commit(*records))
+
+    def topic_id(self) -> bytes:
+        topic = self.log.image.topic(EVENTS_TOPIC)
+        assert topic is not None
+        return topic.topic_id
+
+    def lead(self, broker_id: int, isr: tuple[int, ...]) -> None:
+        self.commit(PartitionChange(self.topic_id(), 0, isr=isr, leader=broker_id))
+
+    def rows(self, broker_id: int) -> list[Row]:
+        def read() -> list[Row]:
+            replica = self.cluster.replica(broker_id, EVENTS_TOPIC)
+            pieces = read_back(replica.log)
+            return [(r.key.decode(), r.value) for piece in pieces for r in piece]  # type: ignore[union-attr]
+
+        return self.harness.call(read)
+
+    def high_watermark(self, broker_id: int) -> int:
+        core = self.cluster.replica(broker_id, EVENTS_TOPIC).core
+        return core.high_watermark
+
+    def last_offset(self, broker_id: int) -> int:
+        values = [value for _, value in self.rows(broker_id) if value is not None]
+        return json.loads(values[-1])["offset"] if values else -1
+
+    def wait_told(self, broker_id: int) -> None:
+        """All records so far, of which the last has an event."""
+        end_offset = self.log.image.end_offset
+        eventually(
+            lambda: self.last_offset(broker_id) == end_offset - 1,
+            f"broker {broker_id} told all below {end_offset}",
+        )
+
+    def close(self) -> None:
+        for each in self.drivers:
+            self.harness.run(each.stop())
+        self.harness.close()
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[Brokers]:
+    made = Brokers(tmp_path)
+    yield made
+    made.close()
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def made(brokers: Brokers) -> None:
+    """The next image shows that the topic is missing, and the brokers make it."""
+    brokers.commit(NoOp())
+    eventually(lambda: brokers.log.image.topic(EVENTS_TOPIC), "the topic is made")
+
+
+def test_the_topic_is_made_without_a_client_and_again_after_its_deletion(brokers: Brokers) -> None:
+    made(brokers)
+    first = brokers.topic_id()
+    topic = brokers.log.image.topic(EVENTS_TOPIC)
+    assert topic is not None
+    assert [len(p.replicas) for p in topic.partitions.values()] == [3]
+    configs = brokers.log.image.topic_configs(EVENTS_TOPIC)
+    assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
+    brokers.commit(RemoveTopic(first))
+    eventually(
+        lambda: brokers.log.image.topic(EVENTS_TOPIC) and brokers.topic_id() != first,
+        "it is made again",
+    )
+
+
+def test_a_new_leader_goes_on_behind_its_own_log(brokers: Brokers) -> None:
+    made(brokers)
+    for leader in (2, 3, 1, 1):
+        brokers.harness.call(lambda n=leader: brokers.log.controller.create(f"t{n}", [(1, 2, 3)]))
+        brokers.lead(leader, (1, 2, 3))
+        brokers.wait_told(leader)
+    events = [json.loads(value) for _, value in brokers.rows(1) if value is not None]
+    offsets = [event["offset"] for event in events if event["kind"] not in ("gap", "snapshot")]
+    log = brokers.log
+    assert offsets == list(range(log.first_offset, log.image.end_offset))[-len(offsets) :]
+    assert len(offsets) == sum(not isinstance(record, NoOp) for record in log.records)
+
+
+def test_a_topic_with_strange_records_fails_its_replica_and_no_broker(brokers: Brokers) -> None:
+    """An older build let clients have a topic of this name."""
+    made(brokers)
+    brokers.wait_told(1)
+    terms = ProduceTerms(-1, 0, 0, 0)
+    replica = brokers.cluster.replica(1, EVENTS_TOPIC)
+    batch = build_batch([(b"topic/a", b"{}")], timestamp_ms=1)
+    assert brokers.harness.call(lambda: replica.append_own(batch, terms)) == ErrorCode.NONE
+    brokers.lead(1, (1, 2, 3))
+    eventually(lambda: replica.is_offline, "the replica is offline")
+    topic_id = brokers.harness.call(lambda: brokers.log.controller.create("other", [(1, 2, 3)]))
+    assert brokers.cluster.replica(1, "other").core.topic_id == topic_id
+
+
+def test_only_partition_0_has_events(brokers: Brokers) -> None:
+    brokers.harness.call(
+        lambda: brokers.log.controller.create(EVENTS_TOPIC, [(1, 2, 3), (1, 2, 3)])
+    )
+    brokers.wait_told(1)
+    brokers.harness.run(turns(100))
+    assert brokers.cluster.replica(1, EVENTS_TOPIC, 1).log.end_offset == 0
+
+
+def test_with_too_few_in_sync_nothing_is_gathered(brokers: Brokers) -> None:
+    made(brokers)
+    leader = brokers.log.image.topic(EVENTS_TOPIC).partitions[0].leader  # type: ignore[union-attr]
+    # The followers stay in touch, and the leader's proposals to take them back are refused.
+    brokers.log.controller.refuse_alter_with = ErrorCode.INELIGIBLE_REPLICA
+    brokers.wait_told(leader)
+    written = len(brokers.rows(leader))
+    brokers.commit(PartitionChange(brokers.topic_id(), 0, isr=(leader,)))
+    for number in range(20):
+        brokers.harness.call(lambda n=number: brokers.log.controller.create(f"t{n}", [(1, 2, 3)]))
+    # A few turns of the loop are enough for a leader that may write; this one may not.
+    brokers.harness.run(turns(100))
+    assert len(brokers.rows(leader)) == written
+    brokers.log.controller.refuse_alter_with = None
+    brokers.commit(PartitionChange(brokers.topic_id(), 0, isr=(1, 2, 3)))
+    brokers.wait_told(leader)
+
+
+def test_the_topic_waits_for_enough_brokers_and_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "RETRY_S", 0.01)
+    config = dataclasses.replace(QUICK, metadata_events_topic_enable=True)
+    harness = Harness(tmp_path, count=2, config=config)
+    try:
+        services = harness.cluster.brokers[1].server.services
+        log = harness.call(lambda: ControllersLog(harness))
+        made = harness.call(lambda: EventsDriver(services, log))
+        harness.call(lambda: log.controller.commit(NoOp()))
+        refusals = services.internal_topics.refusals
+        eventually(lambda: EVENTS_TOPIC in refusals, "the refusal is known")
+        assert "cannot be made" in refusals[EVENTS_TOPIC]
+        harness.run(made.stop())
+    finally:
+        harness.close()
