@@ -40,7 +40,7 @@ def build_report(
     outages = outages_of(timeline)
     stated = record["configuration"].get("promises") or {}
     limits = {name: limit for name, limit in stated.items() if limit is not None}
-    promised = judge_promises(limits, timeline)
+    promised = judge_promises(limits, timeline, is_cut_short=record["error"] is not None)
     verdict, reasons = judge(record, timeline, checks, outages, promised)
     is_read = _is_read(record, broken)
     harm: dict[str, int | None] = {}

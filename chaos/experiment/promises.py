@@ -16,7 +16,7 @@ from kvorum.runtime.errors import ConfigError
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promised:
     """A promise after the run. measured: None if there was nothing to measure; is_kept then
-    too."""
+    too. is_kept is None with a figure if the run ended before the promise could be kept."""
 
     promise: str
     meaning: str
@@ -28,6 +28,11 @@ class Promised:
         """One sentence for the verdict."""
         if self.measured is None:
             return f"promise {self.promise}: {self.meaning} could not be measured"
+        if self.is_kept is None:
+            return (
+                f"promise {self.promise}: {self.meaning} was {self.measured:,g} when the run ended "
+                f"early, not yet {self.bound()}"
+            )
         return f"promise {self.promise}: {self.meaning} was {self.measured:,g}, not {self.bound()}"
 
     def bound(self) -> str:
@@ -102,10 +107,13 @@ PROMISES: Mapping[str, tuple[str, Measure]] = {
 }
 
 
-def judge_promises(promises: Mapping[str, float | None], timeline: Timeline) -> list[Promised]:
+def judge_promises(
+    promises: Mapping[str, float | None], timeline: Timeline, *, is_cut_short: bool = False
+) -> list[Promised]:
     """Every promise with its figure, in the order stated; None is no promise.
 
-    Raises ConfigError for a promise that is not known.
+    is_cut_short: the run ended early, so a lower limit that it did not reach is neither kept nor
+    broken. Raises ConfigError for a promise that is not known.
     """
     judged = []
     for name, limit in promises.items():
@@ -118,7 +126,10 @@ def judge_promises(promises: Mapping[str, float | None], timeline: Timeline) -> 
         measured = measure(timeline)
         is_kept = None
         if measured is not None:
-            is_kept = measured >= limit if name.endswith(_LEAST) else measured <= limit
+            is_least = name.endswith(_LEAST)
+            is_kept = measured >= limit if is_least else measured <= limit
+            if is_cut_short and is_least and not is_kept:
+                is_kept = None
         judged.append(
             Promised(promise=name, meaning=meaning, limit=limit, measured=measured, is_kept=is_kept)
         )

@@ -2,7 +2,7 @@
 
 Failed: a guarantee or a promise was broken, an outage has no fault that explains it, or the cluster
 did not recover. Inconclusive: nothing was broken, but a part of the run did not happen, so it
-proves little.
+proves little. The reasons of a run that ended early say why it did, whatever the verdict.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def judge(
     if record["error"] is not None:
         failures = [reason for reason in failures if not reason.startswith(_NEEDS_THE_END)]
     if failures:
-        return FAILED, failures
+        return FAILED, [*failures, *_early_end(record)]
     doubts = _doubts(record, timeline, promised)
     return (INCONCLUSIVE, doubts) if doubts else (PASSED, [])
 
@@ -69,10 +69,13 @@ def _of_outages(outages: Sequence[Outage]) -> list[str]:
     return reasons
 
 
+def _early_end(record: dict[str, Any]) -> list[str]:
+    """Why the run ended early, as a list of one reason; empty for a run that went to its end."""
+    return [] if record["error"] is None else [f"the run ended early: {record['error']}"]
+
+
 def _doubts(record: dict[str, Any], timeline: Timeline, promised: Sequence[Promised]) -> list[str]:
-    doubts = []
-    if record["error"] is not None:
-        doubts.append(f"the run ended early: {record['error']}")
+    doubts = _early_end(record)
     if not _holds(record["steady_state_before"]):
         doubts.append("the steady state did not hold before the method")
     if timeline.acknowledged == 0:

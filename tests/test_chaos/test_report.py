@@ -127,6 +127,28 @@ def test_an_interrupted_run_is_inconclusive_whatever_its_readers_had_not_reached
     )
 
 
+def test_a_run_that_ends_early_breaks_no_promise_of_a_least_number(tmp_path):
+    promises = {"isr_shrinks_at_least": 1, "acknowledged_at_least": 50}
+    configuration = {"controllers": 3, "brokers": 3, "promises": promises}
+    write_run(tmp_path, run_history(), configuration=configuration)
+    assert write_report(str(tmp_path)).verdict == "failed", "a run that went to its end"
+    error = "ProcessFailed: toxiproxy ended with -9 in the middle of the run"
+    write_run(tmp_path, run_history(), configuration=configuration, error=error)
+    report = write_report(str(tmp_path))
+    assert report.verdict == "inconclusive"
+    assert report.reasons[0] == f"the run ended early: {error}"
+    assert "was 20 when the run ended early, not yet at least 50" in report.reasons[2]
+
+
+def test_the_reasons_of_a_failed_run_say_why_it_ended_early(tmp_path):
+    write_run(tmp_path, run_history(), error="interrupted", died_unasked=["broker-101"])
+    report = write_report(str(tmp_path))
+    assert (report.verdict, report.reasons) == (
+        "failed",
+        ("broker-101 died though no fault killed it", "the run ended early: interrupted"),
+    )
+
+
 def test_what_was_found_in_a_part_is_a_least_number(tmp_path):
     history = unread_history()
     history.consumed(0, [(3, 10)], process="final-read")
