@@ -16,7 +16,7 @@ from kvorum.chaos.experiment.outages import Outage, outages_of
 from kvorum.chaos.experiment.promises import judge_promises
 from kvorum.chaos.experiment.recovery import FaultSpan, Recovery
 from kvorum.chaos.experiment.timeline import Timeline, isr_changes, leader_changes
-from kvorum.chaos.experiment.verdict import judge
+from kvorum.chaos.experiment.verdict import is_lab_failure, judge
 from kvorum.chaos.experiment.wording import milliseconds
 
 REPORT_VERSION = 2
@@ -40,7 +40,12 @@ def build_report(
     outages = outages_of(timeline)
     stated = record["configuration"].get("promises") or {}
     limits = {name: limit for name, limit in stated.items() if limit is not None}
-    promised = judge_promises(limits, timeline, is_cut_short=record["error"] is not None)
+    promised = judge_promises(
+        limits,
+        timeline,
+        is_cut_short=record["error"] is not None,
+        is_lab_failure=is_lab_failure(record),
+    )
     verdict, reasons = judge(record, timeline, checks, outages, promised)
     is_read = _is_read(record, broken)
     harm: dict[str, int | None] = {}

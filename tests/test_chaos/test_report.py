@@ -137,7 +137,7 @@ def test_a_run_that_ends_early_breaks_no_promise_of_a_least_number(tmp_path):
     report = write_report(str(tmp_path))
     assert report.verdict == "inconclusive"
     assert report.reasons[0] == f"the run ended early: {error}"
-    assert "was 20 when the run ended early, not yet at least 50" in report.reasons[2]
+    assert "was 20 when the run ended early, and at least 50 is promised" in report.reasons[2]
 
 
 def test_the_reasons_of_a_failed_run_say_why_it_ended_early(tmp_path):
@@ -240,6 +240,27 @@ def test_an_outage_without_a_fault_fails_the_run(tmp_path):
     assert "outage of orders/0 for 4,000 ms at 2.0 s, and no fault explains it" in report.reasons
     assert failed_cases(report) == ["owned", "verdict"]
     assert '<span class="bad">no fault</span>' in Path(report.html_file).read_text()
+
+
+def test_an_outage_with_which_toxiproxy_ends_the_run_is_not_the_clusters(tmp_path):
+    error = "ToxiproxyError: toxiproxy at 127.0.0.1:8474 gave no answer within 5 s"
+    limits = {"longest_partition_silence_ms": 1_000}
+    configuration = {"controllers": 3, "brokers": 3, "promises": limits}
+    report = hung_run(tmp_path, error="interrupted", configuration=configuration)
+    assert report.verdict == "failed", "a cluster that hangs is no fault of the lab"
+    report = hung_run(tmp_path, error=error, configuration=configuration)
+    assert report.verdict == "inconclusive"
+    assert report.reasons[0] == f"the run ended early: {error}"
+    assert "outage of orders/0 from 2.0 s to the end, with toxiproxy" in report.reasons
+
+
+def hung_run(tmp_path, **changes):
+    """Partition 0 is silent from 2 s to the end of the load."""
+    history = HistoryBuilder()
+    pipelined(history, 0, 8_000, silent={0: (2_000, 9_000)})
+    history.events = [event for event in history.events if event.time_ms < 8_000]
+    write_run(tmp_path, history, is_final_read_complete=False, **changes)
+    return write_report(str(tmp_path))
 
 
 def test_an_outage_with_a_fault_is_shown_with_it_and_with_the_roles_struck(tmp_path):
