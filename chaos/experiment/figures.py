@@ -19,7 +19,7 @@ from kvorum.chaos.experiment.timeline import Timeline, isr_changes, leader_chang
 from kvorum.chaos.experiment.verdict import is_lab_failure, judge
 from kvorum.chaos.experiment.wording import milliseconds
 
-REPORT_VERSION = 2
+REPORT_VERSION = 3
 
 FAULTS_MAX = 200
 #: Partitions of one fault, the longest unavailable ones first.
@@ -159,13 +159,16 @@ def _fault(fault: FaultSpan) -> dict[str, Any]:
 
 def _spread(recoveries: Sequence[Recovery]) -> dict[str, Any]:
     """The unavailable times of some partitions. not_back: how many were still unavailable when the
-    load ended."""
+    load ended; continued_from: the earlier faults whose outages went on there."""
     times = sorted(item.unavailable_ms for item in recoveries)
     return {
         "partitions": [item.partition for item in recoveries],
         "unavailable_p50_ms": times[(len(times) - 1) // 2] if times else None,
         "unavailable_max_ms": times[-1] if times else None,
         "not_back": sum(not item.is_over for item in recoveries),
+        "continued_from": list(
+            dict.fromkeys(name for item in recoveries for name in item.continued_from)
+        ),
     }
 
 

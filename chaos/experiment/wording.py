@@ -23,9 +23,12 @@ def unavailable(spread: dict[str, Any]) -> str:
     """A fault's unavailable times over some partitions: median / longest."""
     if not spread["partitions"]:
         return "–"
+    earlier = spread["continued_from"]
     if not spread["unavailable_max_ms"]:
-        return "no outage"
+        return f"continued from {', '.join(earlier)}" if earlier else "no outage"
     text = milliseconds(spread["unavailable_max_ms"])
     if len(spread["partitions"]) > 1:
         text = f"{milliseconds(spread['unavailable_p50_ms'])} / {text}"
-    return f"{text}, {spread['not_back']} not back" if spread["not_back"] else text
+    if spread["not_back"]:
+        text += f", {spread['not_back']} not back"
+    return f"{text}; another outage continued from {', '.join(earlier)}" if earlier else text

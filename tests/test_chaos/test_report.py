@@ -242,6 +242,21 @@ def test_an_outage_without_a_fault_fails_the_run(tmp_path):
     assert '<span class="bad">no fault</span>' in Path(report.html_file).read_text()
 
 
+def test_the_page_says_from_which_fault_an_outage_is_continued(tmp_path):
+    history = HistoryBuilder()
+    pipelined(history, 0, 8_000, silent={0: (2_000, 6_000)})
+    history.fault(0, 1_999, 3_000, name="fill <it>", held=[0])
+    history.fault(1, 4_000, 5_000, name="later", held=[0])
+    history.events.sort(key=lambda event: event.time_ms)
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    first, later = json.loads(Path(report.json_file).read_text())["faults"]
+    assert first["others"]["continued_from"] == []
+    assert later["others"]["continued_from"] == ["fill <it>"]
+    assert later["others"]["unavailable_max_ms"] == 0
+    assert "continued from fill &lt;it&gt;" in Path(report.html_file).read_text()
+
+
 def test_an_outage_with_which_toxiproxy_ends_the_run_is_not_the_clusters(tmp_path):
     error = "ToxiproxyError: toxiproxy at 127.0.0.1:8474 gave no answer within 5 s"
     limits = {"longest_partition_silence_ms": 1_000}
