@@ -154,6 +154,9 @@ def _fault(fault: FaultSpan) -> dict[str, Any]:
         "recoveries_left_out": max(0, len(worst) - RECOVERIES_MAX),
         "controller_elect_ms": fault.controller_elect_ms,
         "controller_unavailable_ms": fault.controller_unavailable_ms,
+        "hits": {node: dict(counts) for node, counts in fault.hits.items()},
+        "lost_packets": fault.lost_packets,
+        "is_without_hit": fault.is_without_hit,
     }
 
 

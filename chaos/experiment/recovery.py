@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kvorum.chaos.experiment.blame import SKEW_MS, Blame, Timed, Window, first_fenced
 from kvorum.chaos.experiment.history import Event, details_of
@@ -67,7 +68,8 @@ class FaultSpan:
     struck_ms: when its first part was in force; begin_ms: when all of it was. roles: what the nodes
     were at that moment. controller_elect_ms, controller_unavailable_ms: from the fault's begin to
     the next active controller, and the time in which no topic could be created or deleted; None
-    if there was none.
+    if there was none. hits: the disk calls that the fault hit, by node and kind, of a fault of
+    disks; lost_packets: those that it dropped, None if it drops none.
     """
 
     fault_id: int
@@ -84,6 +86,17 @@ class FaultSpan:
     recoveries: tuple[Recovery, ...]
     controller_elect_ms: float | None
     controller_unavailable_ms: float | None
+    hits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    lost_packets: int | None = None
+
+    @property
+    def is_without_hit(self) -> bool:
+        """True for a fault of disks or packets that was in force, and hit none of them."""
+        counts = [count for of_node in self.hits.values() for count in of_node.values()]
+        if self.lost_packets is not None:
+            counts.append(self.lost_packets)
+        was_in_force = self.end_ms is not None and self.end_ms > self.begin_ms
+        return was_in_force and bool(counts) and not any(counts)
 
     def covers(self, time_ms: float) -> bool:
         """True while the fault is in force."""
@@ -126,15 +139,15 @@ def _resolve(
 
 def fault_spans(
     begins: Iterable[Event],
-    ends: Mapping[int, float],
+    ends: Mapping[int, Event],
     *,
     partitions: Mapping[Partition, Sequence[Span]],
     records: Mapping[Partition, Record],
     administration: Sequence[Span],
     milestones: Sequence[Timed],
 ) -> list[FaultSpan]:
-    """Every fault, from its events. partitions: the spans without an acknowledgement of each
-    partition of the load, ascending. milestones: ascending."""
+    """Every fault, from its events. ends: by the fault's number; partitions: the spans without an
+    acknowledgement of each partition of the load, ascending; milestones: ascending."""
     decided = _Decided(milestones)
     known = list(begins)
     struck = sorted(struck_ms_of(event) for event in known)
@@ -142,7 +155,10 @@ def fault_spans(
     blames = {key: Blame(partitions[key], windows) for key in sorted(partitions)}
     of_topics = Blame(administration, windows)
     return [
-        _fault(event, window, blames, of_topics, records, decided)
+        replace(
+            _fault(event, window, blames, of_topics, records, decided),
+            **_hits_of(ends.get(whole(details_of(event).get("id")))),
+        )
         for event, window in zip(known, windows, strict=True)
     ]
 
@@ -153,9 +169,10 @@ def struck_ms_of(event: Event) -> float:
     return event.time_ms - (injection if isinstance(injection, int | float) else 0.0)
 
 
-def _window_of(event: Event, ends: Mapping[int, float], struck: Sequence[float]) -> Window:
+def _window_of(event: Event, ends: Mapping[int, Event], struck: Sequence[float]) -> Window:
     details = details_of(event)
-    end_ms = ends.get(whole(details.get("id")))
+    end = ends.get(whole(details.get("id")))
+    end_ms = None if end is None else end.time_ms
     last_ms = float("inf")
     if end_ms is not None:
         following = bisect_left(struck, end_ms)
@@ -169,6 +186,16 @@ def _window_of(event: Event, ends: Mapping[int, float], struck: Sequence[float])
         last_ms=last_ms,
         brokers=node_numbers(str(node) for node in _items(details.get("nodes"))),
     )
+
+
+def _hits_of(end: Event | None) -> dict[str, Any]:
+    """FaultSpan's hits and lost_packets, of the event fault-end."""
+    details = {} if end is None else details_of(end)
+    hits, lost = details.get("hits"), details.get("lost_packets")
+    return {
+        "hits": hits if isinstance(hits, dict) else {},
+        "lost_packets": lost if isinstance(lost, int) else None,
+    }
 
 
 class _Decided:

@@ -22,7 +22,7 @@ INCONCLUSIVE = "inconclusive"
 _NEEDS_THE_END = ("unread:", "unseen:")
 """The prefixes of reasons that only a completed run can prove."""
 
-_UNOWNED_NAMED_MAX = 5
+_NAMED_MAX = 5
 
 
 def judge(
@@ -58,7 +58,7 @@ def judge(
     doubts = _doubts(record, timeline, promised)
     doubts += [
         f"outage of {item.subject} from {item.begin_ms / 1000:.1f} s to the end, with toxiproxy"
-        for item in excused[:_UNOWNED_NAMED_MAX]
+        for item in excused[:_NAMED_MAX]
     ]
     return (INCONCLUSIVE, doubts) if doubts else (PASSED, [])
 
@@ -73,10 +73,10 @@ def _of_outages(found: Sequence[Outage]) -> list[str]:
     reasons = [
         f"outage of {item.subject} for {item.length_ms:,.0f} ms at {item.begin_ms / 1000:.1f} s, "
         "and no fault explains it"
-        for item in found[:_UNOWNED_NAMED_MAX]
+        for item in found[:_NAMED_MAX]
     ]
-    if len(found) > _UNOWNED_NAMED_MAX:
-        more = len(found) - _UNOWNED_NAMED_MAX
+    if len(found) > _NAMED_MAX:
+        more = len(found) - _NAMED_MAX
         reasons.append(f"{more} more outages above {UNOWNED_MS_MAX:,.0f} ms without a fault")
     return reasons
 
@@ -93,6 +93,13 @@ def _doubts(record: dict[str, Any], timeline: Timeline, promised: Sequence[Promi
     if timeline.acknowledged == 0:
         doubts.append("no record was ever acknowledged")
     doubts += [promise.text() for promise in promised if promise.is_kept is None]
+    idle = [fault for fault in timeline.faults if fault.is_without_hit]
+    doubts += [
+        f"fault {fault.name} ({fault.description}) hit no disk call and no packet"
+        for fault in idle[:_NAMED_MAX]
+    ]
+    if len(idle) > _NAMED_MAX:
+        doubts.append(f"{len(idle) - _NAMED_MAX} more faults hit no disk call and no packet")
     doubts += [
         f"step {step['name']} was skipped: {step['reason']}"
         for step in record["steps"]

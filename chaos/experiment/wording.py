@@ -19,6 +19,19 @@ def seconds(value: float) -> str:
     return f"{value / 1000:.1f} s"
 
 
+def hits(fault: dict[str, Any]) -> str:
+    """The disk calls and packets that a fault of report.json hit; empty if it counts none."""
+    words = {"delayed_syncs": "fsyncs delayed", "failed_calls": "disk calls failed"}
+    told = []
+    for key, text in words.items():
+        count = sum(counts.get(key, 0) for counts in fault["hits"].values())
+        if count:
+            told.append(f"{count:,} {text}")
+    if fault["lost_packets"]:
+        told.append(f"{fault['lost_packets']:,} packets lost")
+    return ", ".join(told) or ("hit nothing" if fault["is_without_hit"] else "")
+
+
 def unavailable(spread: dict[str, Any]) -> str:
     """A fault's unavailable times over some partitions: median / longest."""
     if not spread["partitions"]:

@@ -242,6 +242,49 @@ def test_an_outage_without_a_fault_fails_the_run(tmp_path):
     assert '<span class="bad">no fault</span>' in Path(report.html_file).read_text()
 
 
+NO_HIT = {"delayed_syncs": 0, "failed_calls": 0}
+
+
+@pytest.mark.parametrize(
+    ("ended", "words", "verdict"),
+    [
+        ({"hits": {"broker-101": {**NO_HIT, "delayed_syncs": 2}, "broker-102": NO_HIT}},
+         "2 fsyncs delayed", "passed"),
+        ({"hits": {"broker-101": {**NO_HIT, "failed_calls": 1_234}}},
+         "1,234 disk calls failed", "passed"),
+        ({"lost_packets": 7}, "7 packets lost", "passed"),
+        ({"hits": {"broker-101": NO_HIT, "broker-102": NO_HIT}}, "hit nothing", "inconclusive"),
+        ({"lost_packets": 0}, "hit nothing", "inconclusive"),
+        ({}, "", "passed"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_disks_or_packets_tells_its_hits_and_proves_nothing_without(
+    tmp_path, ended, words, verdict
+):
+    history = good_history()
+    history.fault(0, 30, 35, name="slow it", description="slow_disk b", ended=ended)
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    assert report.verdict == verdict
+    if verdict == "inconclusive":
+        assert report.reasons == ("fault slow it (slow_disk b) hit no disk call and no packet",)
+    (fault,) = json.loads(Path(report.json_file).read_text())["faults"]
+    assert (fault["hits"], fault["lost_packets"]) == (
+        ended.get("hits", {}),
+        ended.get("lost_packets"),
+    )
+    page = Path(report.html_file).read_text()
+    mark = "doubt" if verdict == "inconclusive" else "soft"
+    assert (f'<span class="{mark}">{words}</span>' in page) is bool(words)
+
+
+def test_a_fault_that_was_undone_at_once_needs_no_hit(tmp_path):
+    history = good_history()
+    history.fault(0, 30, 30, ended={"lost_packets": 0})
+    write_run(tmp_path, history)
+    assert write_report(str(tmp_path)).verdict == "passed"
+
+
 def test_the_page_says_from_which_fault_an_outage_is_continued(tmp_path):
     history = HistoryBuilder()
     pipelined(history, 0, 8_000, silent={0: (2_000, 6_000)})
