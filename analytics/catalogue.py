@@ -108,7 +108,7 @@ CATALOGUE: Mapping[str, Entry] = {
             "detect_ms": "until the first of the decisions below",
             "fence_ms": "until a struck broker was fenced, in the fault or its outages",
             "elect_ms": "until another leader was elected, in the fault or its outages",
-            "ack_ms": "until the acknowledgement that ended the longest silence",
+            "ack_ms": "until the end of the longest silence; null without one",
         },
     ),
     "failover_by_fault": Entry(

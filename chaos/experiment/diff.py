@@ -255,7 +255,7 @@ def _of_fault(pair: tuple[dict[str, Any], dict[str, Any]]) -> list[Figure]:
             ("detected", largest("detect_ms")),
             ("fenced", largest("fence_ms")),
             ("leader elected", largest("elect_ms")),
-            ("first acknowledgement there", of_worst("ack_ms")),
+            ("end of the longest silence there", of_worst("ack_ms")),
             ("client writes to the new leader there", of_worst("learn_ms")),
             ("new controller", lambda fault: fault["controller_elect_ms"]),
             ("no topic created for", lambda fault: fault["controller_unavailable_ms"]),

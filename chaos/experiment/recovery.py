@@ -10,7 +10,10 @@ Beside it stand the cluster's decisions (`milestones`), each as the time from th
   isr     the partition's ISR loses a member
   elect   the partition has another leader
   learn   first acknowledgement of a record that was written after the election
-  ack     first acknowledgement that ended the longest of the spans
+  ack     the end of the longest of the spans; None without a span
+
+Apart from that, next_ack is the first acknowledgement of a record sent since the fault began, with
+or without a silence. It may come before the silence: a leader's batches that were under way.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ class Recovery:
     elect_ms: float | None
     learn_ms: float | None
     ack_ms: float | None
+    next_ack_ms: float | None
     continued_from: tuple[str, ...]
 
 
@@ -289,7 +293,8 @@ def _recovery(
     since_ms = window.struck_ms
     times = [entry[0] - since_ms for entry in (fenced, shrunk, elected) if entry is not None]
     learnt = None
-    ack_ms = None if record is None else record.next_ack.get(begin_ms)
+    ack_ms = None
+    next_ack_ms = None if record is None else record.next_ack.get(begin_ms)
     if record is not None and elected is not None:
         learnt = record.learnt.get(elected[0])
     if spans:
@@ -309,6 +314,7 @@ def _recovery(
         elect_ms=None if elected is None else elected[0] - since_ms,
         learn_ms=None if learnt is None else learnt - since_ms,
         ack_ms=None if ack_ms is None else ack_ms - since_ms,
+        next_ack_ms=None if next_ack_ms is None else next_ack_ms - since_ms,
         continued_from=tuple(dict.fromkeys(others)),
     )
 

@@ -206,3 +206,19 @@ def test_parts_of_one_outage_belong_to_the_fault_that_began_the_first():
     blame = Blame(begins, windows)
     assert blame.owned(windows[0]) == begins
     assert blame.continued(windows[1]) == [(begins[1], [windows[0]])]
+
+
+def test_the_first_acknowledgement_and_the_end_of_the_longest_silence_are_two_things():
+    # Records go through for 133 ms after the fault, and partition 2 is never silent.
+    history = faulty({0: (2_133, 6_193)}, 2_000, 7_000, kind="pause")
+    timeline = timeline_of(history)
+    silenced, untouched = of(timeline, 0), of(timeline, 2)
+    assert silenced.ack_ms == pytest.approx(4_193, abs=15)
+    assert silenced.next_ack_ms == untouched.next_ack_ms == pytest.approx(5, abs=11)
+    assert untouched.ack_ms is None
+
+
+def test_a_silence_of_an_earlier_fault_gives_a_later_one_no_end_of_its_own():
+    kill, slow, hang = two_faults().faults
+    assert kill.recoveries[0].ack_ms == pytest.approx(8_500, abs=15)
+    assert slow.recoveries[0].ack_ms is hang.recoveries[0].ack_ms is None
