@@ -60,7 +60,7 @@ def build_report(
     return {
         "version": REPORT_VERSION,
         "title": record["title"],
-        "description": record["description"],
+        "description": "" if record["description"] == "-" else record["description"],
         "tags": record["tags"],
         "verdict": verdict,
         "reasons": reasons,
@@ -147,7 +147,7 @@ def _fault(fault: FaultSpan) -> dict[str, Any]:
         "is_active_controller": fault.is_active_controller,
         "begin_ms": fault.begin_ms,
         "end_ms": fault.end_ms,
-        "lasted_ms": None if fault.end_ms is None else fault.end_ms - fault.begin_ms,
+        "lasted_ms": fault.lasted_ms,
         "led": _spread([item for item in fault.recoveries if item.is_led]),
         "others": _spread([item for item in fault.recoveries if not item.is_led]),
         "recoveries": [dataclasses.asdict(item) for item in worst[:RECOVERIES_MAX]],
@@ -283,4 +283,7 @@ def _silences(timeline: Timeline) -> str:
     if not timeline.partitions:
         return text
     worst, waits = max(timeline.partitions.items(), key=lambda entry: entry[1].longest_ms)
-    return f"{text}, {milliseconds(waits.longest_ms)} of partition {worst[1]}"
+    # Several loads have a partition 2 each.
+    topics = {topic for topic, _ in timeline.partitions}
+    name = f"{worst[0]}/{worst[1]}" if len(topics) > 1 else f"partition {worst[1]}"
+    return f"{text}, {milliseconds(waits.longest_ms)} of {name}"

@@ -37,6 +37,9 @@ from kvorum.chaos.experiment.waits import Span
 #: The effects of a fault may show this long after its end: restarts, ISRs that fill, stale clients.
 AFTERMATH_MS = 3_000.0
 
+#: Faults that are one request: the history has their begin and end after its answer.
+_REQUESTS = ("elect_leaders", "add_voter", "remove_voter")
+
 Partition = tuple[str, int]
 
 
@@ -92,6 +95,13 @@ class FaultSpan:
     controller_unavailable_ms: float | None
     hits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     lost_packets: int | None = None
+
+    @property
+    def lasted_ms(self) -> float | None:
+        """How long the fault was in force; of a request that ends at once, how long it took."""
+        if self.end_ms is None:
+            return None
+        return self.end_ms - (self.struck_ms if self.fault in _REQUESTS else self.begin_ms)
 
     @property
     def is_without_hit(self) -> bool:

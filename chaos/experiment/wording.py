@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_NODES_NAMED_MAX = 3
+
 
 def milliseconds(value: float | None) -> str:
     """A duration for readers; a dash if there is none."""
@@ -17,6 +19,18 @@ def milliseconds(value: float | None) -> str:
 def seconds(value: float) -> str:
     """A moment of the run."""
     return f"{value / 1000:.1f} s"
+
+
+def struck(nodes: list[str], configuration: dict[str, Any]) -> str:
+    """The nodes of a fault, in few words if it struck all of the cluster's, or all brokers."""
+    controllers, brokers = (configuration.get(key) or 0 for key in ("controllers", "brokers"))
+    hit = sum(node.startswith("broker-") for node in nodes)
+    if len(nodes) > _NODES_NAMED_MAX and hit == brokers:
+        if len(nodes) == brokers + controllers:
+            return f"all {len(nodes)} nodes"
+        if len(nodes) == brokers:
+            return f"all {brokers} brokers"
+    return ", ".join(nodes)
 
 
 def hits(fault: dict[str, Any]) -> str:

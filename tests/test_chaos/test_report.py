@@ -229,6 +229,41 @@ def silent_run(tmp_path, *faults: tuple[int, int], until_ms: int = 4_000, **chan
     return write_report(str(tmp_path))
 
 
+def test_the_headline_names_the_topic_where_several_have_a_partition_of_that_number(tmp_path):
+    history = HistoryBuilder()
+    pipelined(history, 0, 2_000)
+    history.transacted(sends=[(0, 20, 0)], topic="bank")
+    write_run(tmp_path, history)
+    assert write_report(str(tmp_path)).summary.endswith(" of orders/0")
+
+
+def test_a_request_of_an_operator_lasted_as_long_as_it_took(tmp_path):
+    history = good_history()
+    history.fault(0, 218.0, 218.0, kind="remove_voter", injection_ms=188.0)
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    (fault,) = json.loads(Path(report.json_file).read_text())["faults"]
+    assert fault["lasted_ms"] == 188.0
+    assert '<td class="n" data-label="lasted">188 ms</td>' in Path(report.html_file).read_text()
+
+
+def test_a_fault_of_every_node_takes_few_lines(tmp_path):
+    brokers = [f"broker-{number}" for number in (101, 102, 103, 104)]
+    nodes = [*brokers, *(f"controller-{number}" for number in (1, 2, 3))]
+    history = good_history()
+    for number, struck in enumerate((nodes, brokers, brokers[:3], [*brokers[:3], nodes[4]])):
+        roles = [f"{node}: a role" for node in struck]
+        history.fault(number, 30, 35, nodes=struck, roles=roles)
+    write_run(tmp_path, history, configuration={"controllers": 3, "brokers": 4}, description="-")
+    report = write_report(str(tmp_path))
+    page = Path(report.html_file).read_text()
+    for words in ("all 7 nodes", "all 4 brokers", "broker-101, broker-102, broker-103<"):
+        assert f'<td data-label="struck">{words}' in page
+    assert "broker-103, controller-1" in page
+    assert "<summary>their 7 roles</summary>" in page
+    assert json.loads(Path(report.json_file).read_text())["description"] == ""
+
+
 def failed_cases(report) -> list[str]:
     suite = ElementTree.parse(report.junit_file).getroot()
     return [case.get("name") for case in suite if case.find("failure") is not None]
