@@ -85,7 +85,7 @@ def _failover(recoveries: Sequence[Row]) -> Any:
 
 
 def _split(rows: Sequence[Row]) -> Any:
-    """The stages of the median, from the fault to the first acknowledgement."""
+    """The stages of the median, from the fault to the end of the longest silence."""
     shown = [
         row
         for row in rows
@@ -93,11 +93,13 @@ def _split(rows: Sequence[Row]) -> Any:
     ][:_LINES_MAX]
     if not shown:
         return None
-    figure, axes = _axes(len(shown), "From a leader's fault to the next acknowledgement", "ms")
+    figure, axes = _axes(
+        len(shown), "From a leader's fault to the end of the longest silence", "ms"
+    )
     stages = (
         ("fence", "fenced", _GREY),
         ("elect", "elected", _BLUE),
-        ("ack", "acknowledged", _GREEN),
+        ("ack", "end of the longest silence", _GREEN),
     )
     for _, words, colour in stages:
         axes.barh(0, 0, color=colour, label=words)

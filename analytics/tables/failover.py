@@ -1,7 +1,9 @@
 """The way back after faults, by partition: what clients saw, beside what the cluster decided.
 
-The rules are those of a run's report (`docs/walks/chaos.md`): a partition's unavailable time is the
-sum of its silences that overlap the fault, or begin in its aftermath, from the fault's begin on.
+The rules are those of a run's report (`chaos/experiment/blame.py`). An outage belongs to the faults
+under which it began, or in whose aftermath; one that began under none belongs to the first fault
+that met it. A partition's unavailable time is the sum of such silences, from the fault's begin on.
+A decision within an outage belongs to the owners of the outage, also after the next fault's begin.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from kvorum.analytics.tables.history import ADMINISTRATION
 AFTERMATH_MS = 3_000.0
 #: A silence that the next fault causes begins with the last acknowledgement before it.
 SKEW_MS = 250.0
+#: Silences that follow each other at once are one outage.
+JOINED_MS = 50.0
 
 _FAULT = ("run_id", "fault_id")
 _SUBJECT = (*_FAULT, "topic", "partition")
+_OUTAGE = ("run_id", "topic", "partition", "since_ms")
 
 
 def windows(faults: DataFrame) -> DataFrame:
@@ -42,13 +47,14 @@ def windows(faults: DataFrame) -> DataFrame:
 def recoveries(
     faults: DataFrame, silences: DataFrame, milestones: DataFrame, runs: DataFrame
 ) -> DataFrame:
-    """A row for each fault and each partition that the struck nodes held or that was silent then.
+    """A row for each fault and each partition that the struck nodes held or that it silenced.
 
     The administration is a subject like a partition, of faults of the active controller. Times
     count from the fault's begin; null if it did not happen.
     """
     struck = windows(faults)
-    silent = _silent(struck, silences)
+    met = _met(struck, silences)
+    silent = _silent(met)
     subjects = _held(struck).unionByName(silent.select(*_SUBJECT)).distinct()
     of_fault = struck.select(
         *_FAULT, "fault", "struck_ms", "led_partitions", F.col("topic").alias("load")
@@ -66,8 +72,8 @@ def recoveries(
         subjects.join(of_fault, list(_FAULT))
         .join(F.broadcast(named), "run_id")
         .join(silent, list(_SUBJECT), "left")
-        .join(_fenced(struck, milestones), list(_FAULT), "left")
-        .join(_elected(struck, milestones), list(_SUBJECT), "left")
+        .join(_fenced(struck, met, milestones), list(_FAULT), "left")
+        .join(_elected(struck, met, milestones), list(_SUBJECT), "left")
     )
     since = {
         name: (F.col(f"{name}_at") - F.col("struck_ms")).alias(f"{name}_ms")
@@ -119,17 +125,39 @@ def _held(struck: DataFrame) -> DataFrame:
     return held.unionByName(controllers)
 
 
-def _silent(struck: DataFrame, silences: DataFrame) -> DataFrame:
-    """Per fault and subject: unavailable_ms, is_over, and ack_at: the longest silence's end."""
+def _met(struck: DataFrame, silences: DataFrame) -> DataFrame:
+    """A row for each fault and each silence that overlaps it or begins in its aftermath. since_ms:
+    the begin of the silence's outage; is_owner: the outage belongs to the fault."""
+    order = Window.partitionBy("run_id", "topic", "partition").orderBy("begin_ms")
+    gap_ms = F.col("begin_ms") - F.lag("end_ms").over(order)
+    is_first = F.col("gap_ms").isNull() | (F.col("gap_ms") > JOINED_MS)
+    since_ms = F.last(F.when(is_first, F.col("begin_ms")), ignorenulls=True).over(order)
+    outages = silences.withColumn("gap_ms", gap_ms).withColumn("since_ms", since_ms)
     window = struck.select(*_FAULT, "struck_ms", "last_ms")
     is_within = (F.col("end_ms") >= F.col("struck_ms")) & (
         F.col("last_ms").isNull() | (F.col("begin_ms") < F.col("last_ms"))
     )
+    is_begun = (F.col("since_ms") >= F.col("struck_ms") - SKEW_MS) & (
+        F.col("last_ms").isNull() | (F.col("since_ms") < F.col("last_ms"))
+    )
+    outage = Window.partitionBy(*_OUTAGE)
+    is_first_met = ~F.max("is_begun").over(outage) & (
+        F.col("struck_ms") == F.min("struck_ms").over(outage)
+    )
+    return (
+        outages.join(F.broadcast(window), "run_id")
+        .where(is_within)
+        .withColumn("is_begun", is_begun)
+        .withColumn("is_owner", F.col("is_begun") | is_first_met)
+    )
+
+
+def _silent(met: DataFrame) -> DataFrame:
+    """Per fault and subject: unavailable_ms, is_over, and ack_at: the longest silence's end."""
     lost = F.col("end_ms") - F.greatest("begin_ms", "struck_ms")
     worst = F.max_by(F.when(F.col("is_over"), F.col("end_ms")), F.col("length_ms"))
     return (
-        silences.join(F.broadcast(window), "run_id")
-        .where(is_within)
+        met.where("is_owner")
         .groupBy(*_SUBJECT)
         .agg(
             F.sum(lost).alias("unavailable_ms"),
@@ -140,30 +168,69 @@ def _silent(struck: DataFrame, silences: DataFrame) -> DataFrame:
 
 
 def _in_window() -> Column:
+    """True for a decision within the fault, its aftermath and the outages that it owns."""
     return (F.col("time_ms") >= F.col("struck_ms")) & (
-        F.col("last_ms").isNull() | (F.col("time_ms") < F.col("last_ms"))
+        F.col("last_ms").isNull() | (F.col("time_ms") < F.greatest("last_ms", "owned_to_ms"))
     )
 
 
-def _fenced(struck: DataFrame, milestones: DataFrame) -> DataFrame:
+def _owned_to(met: DataFrame, *key: str) -> DataFrame:
+    return met.where("is_owner").groupBy(*key).agg(F.max("end_ms").alias("owned_to_ms"))
+
+
+def _continued(met: DataFrame) -> DataFrame:
+    """The silences that belong to other faults than the one that met them."""
+    return met.where("not is_owner").select(
+        *_FAULT, "topic", "partition", "since_ms",
+        F.col("begin_ms").alias("from_ms"), F.col("end_ms").alias("to_ms"),
+    )  # fmt: skip
+
+
+def _fenced(struck: DataFrame, met: DataFrame, milestones: DataFrame) -> DataFrame:
     """Per fault: when one of the struck brokers was fenced first; any broker if no broker was
-    struck."""
+    struck. A fault that continues an outage is not to blame if an owner struck the broker, too."""
     numbers = F.filter(
         F.transform("nodes", lambda node: F.regexp_extract(node, "-([0-9]+)$", 1)),
         lambda number: number != "",
     )
     struck_ids = struck.withColumn("ids", F.transform(numbers, lambda n: n.cast("int")))
     fenced = milestones.where("what = 'fenced'").select("run_id", "time_ms", "broker")
-    return (
+    owners = (
+        met.where("is_owner")
+        .join(struck_ids.select(*_FAULT, "ids"), list(_FAULT))
+        .select(*_OUTAGE, F.col("ids").alias("owner_ids"))
+    )
+    others = _continued(met).join(owners, list(_OUTAGE)).alias("others")
+    found = (
         struck_ids.join(fenced, "run_id")
+        .join(_owned_to(met, *_FAULT), list(_FAULT), "left")
         .where(_in_window())
         .where((F.size("ids") == 0) | F.array_contains("ids", F.col("broker")))
+        .select(*_FAULT, "time_ms", "broker")
+        .alias("found")
+    )
+    is_of_another = _is_same(_FAULT) & (
+        (F.size("others.owner_ids") == 0)
+        | F.array_contains("others.owner_ids", F.col("found.broker"))
+    )
+    return (
+        found.join(others, is_of_another, "left_anti")
         .groupBy(*_FAULT)
         .agg(F.min("time_ms").alias("fence_at"))
     )
 
 
-def _elected(struck: DataFrame, milestones: DataFrame) -> DataFrame:
+def _is_same(key: tuple[str, ...]) -> Column:
+    """A decision (found) and a silence within which it lies (others) have the same key."""
+    same = (F.col("found.time_ms") >= F.col("others.from_ms")) & (
+        F.col("found.time_ms") < F.col("others.to_ms")
+    )
+    for name in key:
+        same &= F.col(f"found.{name}") == F.col(f"others.{name}")
+    return same
+
+
+def _elected(struck: DataFrame, met: DataFrame, milestones: DataFrame) -> DataFrame:
     """Per fault and subject: when it got another leader. The administration's is the active
     controller."""
     is_controller = F.col("what") == "active-controller"
@@ -183,9 +250,15 @@ def _elected(struck: DataFrame, milestones: DataFrame) -> DataFrame:
         .select("run_id", "topic", "partition", "time_ms")
     )
     window = struck.select(*_FAULT, "struck_ms", "last_ms")
-    return (
+    found = (
         moved.join(F.broadcast(window), "run_id")
+        .join(_owned_to(met, *_SUBJECT), list(_SUBJECT), "left")
         .where(_in_window())
+        .select(*_SUBJECT, "time_ms")
+        .alias("found")
+    )
+    return (
+        found.join(_continued(met).alias("others"), _is_same(_SUBJECT), "left_anti")
         .groupBy(*_SUBJECT)
         .agg(F.min("time_ms").alias("elect_at"))
     )

@@ -68,7 +68,7 @@ def _fault_bars(canvas: Canvas, faults: Sequence[FaultSpan], left_out: int) -> N
         y = _TOP + row * _BAR_HEIGHT
         x = canvas.x(fault.begin_ms)
         end_x = canvas.x(canvas.end_ms if fault.end_ms is None else fault.end_ms)
-        lasted = "to the end" if fault.end_ms is None else f"{fault.end_ms - fault.begin_ms:.0f} ms"
+        lasted = "to the end" if fault.lasted_ms is None else f"{fault.lasted_ms:.0f} ms"
         words = f"{fault.description} [{', '.join(fault.nodes)}]"
         title = f"{fault.name}: {words}, {lasted}"
         canvas.rect(x, y + 2, end_x - x, _BAR_HEIGHT - 4, f"bar {_family(fault.fault)}", title)

@@ -16,10 +16,10 @@ from kvorum.chaos.experiment.outages import Outage, outages_of
 from kvorum.chaos.experiment.promises import judge_promises
 from kvorum.chaos.experiment.recovery import FaultSpan, Recovery
 from kvorum.chaos.experiment.timeline import Timeline, isr_changes, leader_changes
-from kvorum.chaos.experiment.verdict import judge
+from kvorum.chaos.experiment.verdict import is_lab_failure, judge
 from kvorum.chaos.experiment.wording import milliseconds
 
-REPORT_VERSION = 2
+REPORT_VERSION = 3
 
 FAULTS_MAX = 200
 #: Partitions of one fault, the longest unavailable ones first.
@@ -40,7 +40,12 @@ def build_report(
     outages = outages_of(timeline)
     stated = record["configuration"].get("promises") or {}
     limits = {name: limit for name, limit in stated.items() if limit is not None}
-    promised = judge_promises(limits, timeline)
+    promised = judge_promises(
+        limits,
+        timeline,
+        is_cut_short=record["error"] is not None,
+        is_lab_failure=is_lab_failure(record),
+    )
     verdict, reasons = judge(record, timeline, checks, outages, promised)
     is_read = _is_read(record, broken)
     harm: dict[str, int | None] = {}
@@ -55,7 +60,7 @@ def build_report(
     return {
         "version": REPORT_VERSION,
         "title": record["title"],
-        "description": record["description"],
+        "description": "" if record["description"] == "-" else record["description"],
         "tags": record["tags"],
         "verdict": verdict,
         "reasons": reasons,
@@ -142,25 +147,31 @@ def _fault(fault: FaultSpan) -> dict[str, Any]:
         "is_active_controller": fault.is_active_controller,
         "begin_ms": fault.begin_ms,
         "end_ms": fault.end_ms,
-        "lasted_ms": None if fault.end_ms is None else fault.end_ms - fault.begin_ms,
+        "lasted_ms": fault.lasted_ms,
         "led": _spread([item for item in fault.recoveries if item.is_led]),
         "others": _spread([item for item in fault.recoveries if not item.is_led]),
         "recoveries": [dataclasses.asdict(item) for item in worst[:RECOVERIES_MAX]],
         "recoveries_left_out": max(0, len(worst) - RECOVERIES_MAX),
         "controller_elect_ms": fault.controller_elect_ms,
         "controller_unavailable_ms": fault.controller_unavailable_ms,
+        "hits": {node: dict(counts) for node, counts in fault.hits.items()},
+        "lost_packets": fault.lost_packets,
+        "is_without_hit": fault.is_without_hit,
     }
 
 
 def _spread(recoveries: Sequence[Recovery]) -> dict[str, Any]:
     """The unavailable times of some partitions. not_back: how many were still unavailable when the
-    load ended."""
+    load ended; continued_from: the earlier faults whose outages went on there."""
     times = sorted(item.unavailable_ms for item in recoveries)
     return {
         "partitions": [item.partition for item in recoveries],
         "unavailable_p50_ms": times[(len(times) - 1) // 2] if times else None,
         "unavailable_max_ms": times[-1] if times else None,
         "not_back": sum(not item.is_over for item in recoveries),
+        "continued_from": list(
+            dict.fromkeys(name for item in recoveries for name in item.continued_from)
+        ),
     }
 
 
@@ -272,4 +283,7 @@ def _silences(timeline: Timeline) -> str:
     if not timeline.partitions:
         return text
     worst, waits = max(timeline.partitions.items(), key=lambda entry: entry[1].longest_ms)
-    return f"{text}, {milliseconds(waits.longest_ms)} of partition {worst[1]}"
+    # Several loads have a partition 2 each.
+    topics = {topic for topic, _ in timeline.partitions}
+    name = f"{worst[0]}/{worst[1]}" if len(topics) > 1 else f"partition {worst[1]}"
+    return f"{text}, {milliseconds(waits.longest_ms)} of {name}"

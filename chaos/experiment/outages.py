@@ -22,16 +22,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kvorum.chaos.experiment.blame import SKEW_MS, Timed
 from kvorum.chaos.experiment.milestones import FENCED, ISR, UNFENCED
-from kvorum.chaos.experiment.recovery import (
-    AFTERMATH_MS,
-    SKEW_MS,
-    FaultSpan,
-    Timed,
-    node_numbers,
-)
+from kvorum.chaos.experiment.recovery import AFTERMATH_MS, FaultSpan, node_numbers
 from kvorum.chaos.experiment.timeline import Timeline
-from kvorum.chaos.experiment.waits import Span
+from kvorum.chaos.experiment.waits import Span, outages_in
 
 PARTITION: Final = "partition"
 CLUSTER: Final = "cluster"
@@ -46,7 +41,6 @@ UNOWNED_MS_MAX = 3_000.0
 #: A restarted broker may take so long until it is back in every ISR.
 LATE_MS = 30_000.0
 START_MS = 5_000.0
-_JOINED_MS = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +96,7 @@ def _of(
     rebalances: Sequence[float] = (),
 ) -> list[Outage]:
     outages = []
-    for run in _cut_at_strikes(_runs(spans), timeline):
+    for run in _cut_at_strikes(outages_in(spans), timeline):
         begin_ms, end_ms = run[0].begin_ms, run[-1].end_ms
         owners = owners_of(begin_ms, end_ms, timeline.faults, timeline.milestones)
         if not owners and _is_any_between(rebalances, begin_ms - SKEW_MS, end_ms):
@@ -151,17 +145,6 @@ def _cut_at_strikes(runs: Iterable[list[Span]], timeline: Timeline) -> Iterator[
 def _is_any_between(times: Sequence[float], begin_ms: float, end_ms: float) -> bool:
     start = bisect_left(times, begin_ms)
     return start < len(times) and times[start] <= end_ms
-
-
-def _runs(spans: Iterable[Span]) -> list[list[Span]]:
-    """Spans that follow each other at once, together."""
-    runs: list[list[Span]] = []
-    for span in spans:
-        if runs and span.begin_ms - runs[-1][-1].end_ms <= _JOINED_MS:
-            runs[-1].append(span)
-        else:
-            runs.append([span])
-    return runs
 
 
 def owners_of(

@@ -16,7 +16,7 @@ from kvorum.runtime.errors import ConfigError
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promised:
     """A promise after the run. measured: None if there was nothing to measure; is_kept then
-    too."""
+    too. is_kept is None with a figure if an early end of the run explains what was measured."""
 
     promise: str
     meaning: str
@@ -28,6 +28,11 @@ class Promised:
         """One sentence for the verdict."""
         if self.measured is None:
             return f"promise {self.promise}: {self.meaning} could not be measured"
+        if self.is_kept is None:
+            return (
+                f"promise {self.promise}: {self.meaning} was {self.measured:,g} when the run ended "
+                f"early, and {self.bound()} is promised"
+            )
         return f"promise {self.promise}: {self.meaning} was {self.measured:,g}, not {self.bound()}"
 
     def bound(self) -> str:
@@ -37,6 +42,10 @@ class Promised:
 
 
 _LEAST = "_at_least"
+#: The promises that every connection's end breaks.
+_OF_WAITS = frozenset(
+    {"longest_silence_ms", "longest_partition_silence_ms", "latency_p99_ms", "unavailable_ms"}
+)
 
 Measure = Callable[[Timeline], float | None]
 
@@ -102,9 +111,17 @@ PROMISES: Mapping[str, tuple[str, Measure]] = {
 }
 
 
-def judge_promises(promises: Mapping[str, float | None], timeline: Timeline) -> list[Promised]:
+def judge_promises(
+    promises: Mapping[str, float | None],
+    timeline: Timeline,
+    *,
+    is_cut_short: bool = False,
+    is_lab_failure: bool = False,
+) -> list[Promised]:
     """Every promise with its figure, in the order stated; None is no promise.
 
+    is_cut_short: the run ended early, so a lower limit that it did not reach is neither kept nor
+    broken. is_lab_failure: toxiproxy failed, and so may have caused a wait that is too long.
     Raises ConfigError for a promise that is not known.
     """
     judged = []
@@ -118,7 +135,11 @@ def judge_promises(promises: Mapping[str, float | None], timeline: Timeline) -> 
         measured = measure(timeline)
         is_kept = None
         if measured is not None:
-            is_kept = measured >= limit if name.endswith(_LEAST) else measured <= limit
+            is_least = name.endswith(_LEAST)
+            is_kept = measured >= limit if is_least else measured <= limit
+            is_explained = is_cut_short if is_least else is_lab_failure and name in _OF_WAITS
+            if is_explained and not is_kept:
+                is_kept = None
         judged.append(
             Promised(promise=name, meaning=meaning, limit=limit, measured=measured, is_kept=is_kept)
         )

@@ -1,8 +1,8 @@
 """The way back after a fault, by partition: detected, fenced, elected, learnt, acknowledged. Pure.
 
 The unavailable time of a partition is what clients saw: the spans without an acknowledgement
-(`waits`) that the fault overlaps, or that begin in its aftermath, counted from the fault's begin
-and up to their own end. The aftermath lasts AFTERMATH_MS, and no longer than to the next fault.
+(`waits`) of the outages that belong to the fault (`blame`), counted from the fault's begin and up
+to their own end. The aftermath of a fault lasts AFTERMATH_MS, and no longer than to the next fault.
 Beside it stand the cluster's decisions (`milestones`), each as the time from the fault's begin:
 
   detect  the first of the decisions below
@@ -10,15 +10,20 @@ Beside it stand the cluster's decisions (`milestones`), each as the time from th
   isr     the partition's ISR loses a member
   elect   the partition has another leader
   learn   first acknowledgement of a record that was written after the election
-  ack     first acknowledgement that ended the longest of the spans
+  ack     the end of the longest of the spans; None without a span
+
+Apart from that, next_ack is the first acknowledgement of a record sent since the fault began, with
+or without a silence. It may come before the silence: a leader's batches that were under way.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from kvorum.chaos.experiment.blame import SKEW_MS, Blame, Timed, Window, first_fenced
 from kvorum.chaos.experiment.history import Event, details_of
 from kvorum.chaos.experiment.latencies import Latencies
 from kvorum.chaos.experiment.milestones import (
@@ -26,17 +31,16 @@ from kvorum.chaos.experiment.milestones import (
     FENCED,
     ISR,
     LEADER,
-    Milestone,
 )
 from kvorum.chaos.experiment.waits import Span
 
 #: The effects of a fault may show this long after its end: restarts, ISRs that fill, stale clients.
 AFTERMATH_MS = 3_000.0
-#: A span that a fault causes may begin so long before it: nothing was acknowledged just then.
-SKEW_MS = 250.0
+
+#: Faults that are one request: the history has their begin and end after its answer.
+_REQUESTS = ("elect_leaders", "add_voter", "remove_voter")
 
 Partition = tuple[str, int]
-Timed = tuple[float, Milestone]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,8 @@ class Recovery:
     """One partition after one fault; times are from the fault's begin, None if it did not happen.
 
     unavailable_ms is the sum of the spans, longest_ms the longest of them as a whole. is_over is
-    False if the partition was still unavailable when the load ended.
+    False if the partition was still unavailable when the load ended. continued_from: the names of
+    the earlier faults to which an outage belongs that went on during this one.
     """
 
     topic: str
@@ -59,6 +64,8 @@ class Recovery:
     elect_ms: float | None
     learn_ms: float | None
     ack_ms: float | None
+    next_ack_ms: float | None
+    continued_from: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +75,8 @@ class FaultSpan:
     struck_ms: when its first part was in force; begin_ms: when all of it was. roles: what the nodes
     were at that moment. controller_elect_ms, controller_unavailable_ms: from the fault's begin to
     the next active controller, and the time in which no topic could be created or deleted; None
-    if there was none.
+    if there was none. hits: the disk calls that the fault hit, by node and kind, of a fault of
+    disks; lost_packets: those that it dropped, None if it drops none.
     """
 
     fault_id: int
@@ -85,6 +93,24 @@ class FaultSpan:
     recoveries: tuple[Recovery, ...]
     controller_elect_ms: float | None
     controller_unavailable_ms: float | None
+    hits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    lost_packets: int | None = None
+
+    @property
+    def lasted_ms(self) -> float | None:
+        """How long the fault was in force; of a request that ends at once, how long it took."""
+        if self.end_ms is None:
+            return None
+        return self.end_ms - (self.struck_ms if self.fault in _REQUESTS else self.begin_ms)
+
+    @property
+    def is_without_hit(self) -> bool:
+        """True for a fault of disks or packets that was in force, and hit none of them."""
+        counts = [count for of_node in self.hits.values() for count in of_node.values()]
+        if self.lost_packets is not None:
+            counts.append(self.lost_packets)
+        was_in_force = self.end_ms is not None and self.end_ms > self.begin_ms
+        return was_in_force and bool(counts) and not any(counts)
 
     def covers(self, time_ms: float) -> bool:
         """True while the fault is in force."""
@@ -127,21 +153,26 @@ def _resolve(
 
 def fault_spans(
     begins: Iterable[Event],
-    ends: Mapping[int, float],
+    ends: Mapping[int, Event],
     *,
     partitions: Mapping[Partition, Sequence[Span]],
     records: Mapping[Partition, Record],
     administration: Sequence[Span],
     milestones: Sequence[Timed],
 ) -> list[FaultSpan]:
-    """Every fault, from its events. partitions: the spans without an acknowledgement of each
-    partition of the load, ascending. milestones: ascending."""
+    """Every fault, from its events. ends: by the fault's number; partitions: the spans without an
+    acknowledgement of each partition of the load, ascending; milestones: ascending."""
     decided = _Decided(milestones)
     known = list(begins)
     struck = sorted(struck_ms_of(event) for event in known)
     windows = [_window_of(event, ends, struck) for event in known]
+    blames = {key: Blame(partitions[key], windows) for key in sorted(partitions)}
+    of_topics = Blame(administration, windows)
     return [
-        _fault(event, window, partitions, records, administration, decided)
+        replace(
+            _fault(event, window, blames, of_topics, records, decided),
+            **_hits_of(ends.get(whole(details_of(event).get("id")))),
+        )
         for event, window in zip(known, windows, strict=True)
     ]
 
@@ -152,21 +183,33 @@ def struck_ms_of(event: Event) -> float:
     return event.time_ms - (injection if isinstance(injection, int | float) else 0.0)
 
 
-def _window_of(event: Event, ends: Mapping[int, float], struck: Sequence[float]) -> _Window:
+def _window_of(event: Event, ends: Mapping[int, Event], struck: Sequence[float]) -> Window:
     details = details_of(event)
-    end_ms = ends.get(whole(details.get("id")))
+    end = ends.get(whole(details.get("id")))
+    end_ms = None if end is None else end.time_ms
     last_ms = float("inf")
     if end_ms is not None:
         following = bisect_left(struck, end_ms)
         # A span that the next fault causes begins with the last acknowledgement before it.
         later = [moment - SKEW_MS for moment in struck[following : following + 1]]
         last_ms = max(end_ms, min([end_ms + AFTERMATH_MS, *later]))
-    return _Window(
+    return Window(
+        name=str(details.get("name", "")),
         struck_ms=struck_ms_of(event),
         end_ms=end_ms,
         last_ms=last_ms,
         brokers=node_numbers(str(node) for node in _items(details.get("nodes"))),
     )
+
+
+def _hits_of(end: Event | None) -> dict[str, Any]:
+    """FaultSpan's hits and lost_packets, of the event fault-end."""
+    details = {} if end is None else details_of(end)
+    hits, lost = details.get("hits"), details.get("lost_packets")
+    return {
+        "hits": hits if isinstance(hits, dict) else {},
+        "lost_packets": lost if isinstance(lost, int) else None,
+    }
 
 
 class _Decided:
@@ -175,9 +218,11 @@ class _Decided:
     def __init__(self, milestones: Sequence[Timed]) -> None:
         self.fenced: list[Timed] = []
         self.controllers: list[Timed] = []
-        self.leaders: dict[Partition, list[Timed]] = {}
+        #: A partition has another leader than before.
+        self.elections: dict[Partition, list[Timed]] = {}
         self.shrinks: dict[Partition, list[Timed]] = {}
         isrs: dict[Partition, frozenset[int]] = {}
+        led: dict[Partition, int] = {}
         for entry in milestones:
             item = entry[1]
             if item.what == FENCED:
@@ -187,7 +232,11 @@ class _Decided:
             elif item.topic is None or item.partition is None:
                 continue
             elif item.what == LEADER:
-                self.leaders.setdefault((item.topic, item.partition), []).append(entry)
+                key, leader = (item.topic, item.partition), whole(item.leader)
+                if led.get(key, leader) != leader >= 0:
+                    self.elections.setdefault(key, []).append(entry)
+                if leader >= 0:
+                    led[key] = leader
             elif item.what == ISR:
                 key = (item.topic, item.partition)
                 isr = frozenset(item.isr or ())
@@ -198,25 +247,27 @@ class _Decided:
 
 def _fault(
     event: Event,
-    window: _Window,
-    partitions: Mapping[Partition, Sequence[Span]],
+    window: Window,
+    blames: Mapping[Partition, Blame],
+    of_topics: Blame,
     records: Mapping[Partition, Record],
-    administration: Sequence[Span],
     decided: _Decided,
 ) -> FaultSpan:
     details = details_of(event)
     led = _numbers(details.get("led_partitions"))
     held = _numbers(details.get("held_partitions"))
-    recoveries = []
-    for key in sorted(partitions):
-        spans = window.overlapping(partitions[key])
-        if spans or key[1] in held:
-            recoveries.append(
-                _recovery(key, event.time_ms, spans, window, decided, records, is_led=key[1] in led)
-            )
-    stopped = window.overlapping(administration)
+    fenced = first_fenced(window, [*blames.values(), of_topics], decided.fenced)
+    recoveries = [
+        _recovery(
+            key, window, blame, fenced, decided,
+            record=records.get(key), begin_ms=event.time_ms, is_led=key[1] in led,
+        )
+        for key, blame in blames.items()
+        if key[1] in held or blame.is_met(window)
+    ]  # fmt: skip
+    stopped = of_topics.owned(window)
     is_active = details.get("is_active_controller") is True
-    elected = window.first(decided.controllers)
+    elected = of_topics.first(window, decided.controllers)
     return FaultSpan(
         fault_id=whole(details.get("id")),
         name=str(details.get("name", "")),
@@ -235,61 +286,31 @@ def _fault(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Window:
-    """The time in which things are caused by a fault, up to last_ms, and the brokers struck."""
-
-    struck_ms: float
-    end_ms: float | None
-    last_ms: float
-    brokers: frozenset[int]
-
-    def overlapping(self, spans: Sequence[Span]) -> list[Span]:
-        """The spans that overlap the fault, or that begin within its aftermath."""
-        # Spans of one thing do not overlap each other, so their ends are ascending too.
-        start = bisect_left(spans, self.struck_ms, key=lambda span: span.end_ms)
-        stop = bisect_left(spans, self.last_ms, key=lambda span: span.begin_ms)
-        return list(spans[start:stop])
-
-    def unavailable_ms(self, spans: Sequence[Span]) -> float:
-        return sum(span.end_ms - max(span.begin_ms, self.struck_ms) for span in spans)
-
-    def first(self, entries: Sequence[Timed]) -> Timed | None:
-        """The first entry within the fault and its aftermath."""
-        start = bisect_left(entries, self.struck_ms, key=lambda entry: entry[0])
-        if start < len(entries) and entries[start][0] < self.last_ms:
-            return entries[start]
-        return None
-
-
 def _recovery(
     key: Partition,
-    begin_ms: float,
-    spans: Sequence[Span],
-    window: _Window,
+    window: Window,
+    blame: Blame,
+    fenced: Timed | None,
     decided: _Decided,
-    records: Mapping[Partition, Record],
     *,
+    record: Record | None,
+    begin_ms: float,
     is_led: bool,
 ) -> Recovery:
-    fenced = window.first(
-        [e for e in decided.fenced if not window.brokers or e[1].broker in window.brokers]
-    )
-    shrunk = window.first(decided.shrinks.get(key, ()))
-    led = [e for e in decided.leaders.get(key, ()) if whole(e[1].leader) >= 0]
-    start = bisect_left(led, window.struck_ms, key=lambda entry: entry[0])
-    before = whole(led[start - 1][1].leader) if start else -1
-    elected = window.first([e for e in led[start:] if whole(e[1].leader) != before])
+    spans = blame.owned(window)
+    shrunk = blame.first(window, decided.shrinks.get(key, ()))
+    elected = blame.first(window, decided.elections.get(key, ()))
     since_ms = window.struck_ms
     times = [entry[0] - since_ms for entry in (fenced, shrunk, elected) if entry is not None]
-    record = records.get(key)
     learnt = None
-    ack_ms = None if record is None else record.next_ack.get(begin_ms)
+    ack_ms = None
+    next_ack_ms = None if record is None else record.next_ack.get(begin_ms)
     if record is not None and elected is not None:
         learnt = record.learnt.get(elected[0])
     if spans:
         worst = max(spans, key=lambda span: span.length_ms)
         ack_ms = worst.end_ms if worst.is_over else None
+    others = (owner.name for _, owners in blame.continued(window) for owner in owners)
     return Recovery(
         topic=key[0],
         partition=key[1],
@@ -303,6 +324,8 @@ def _recovery(
         elect_ms=None if elected is None else elected[0] - since_ms,
         learn_ms=None if learnt is None else learnt - since_ms,
         ack_ms=None if ack_ms is None else ack_ms - since_ms,
+        next_ack_ms=None if next_ack_ms is None else next_ack_ms - since_ms,
+        continued_from=tuple(dict.fromkeys(others)),
     )
 
 

@@ -22,7 +22,7 @@ from kvorum.chaos.experiment.outages import UNOWNED_MS_MAX
 from kvorum.chaos.experiment.split import split_of
 from kvorum.chaos.experiment.timeline import Timeline, build_timeline
 from kvorum.chaos.experiment.verdict import PASSED
-from kvorum.chaos.experiment.wording import milliseconds, seconds, unavailable
+from kvorum.chaos.experiment.wording import hits, milliseconds, seconds, struck, unavailable
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, CorruptData
 
@@ -131,7 +131,12 @@ def environment() -> Environment:
         trim_blocks=True,
     )
     templates.filters.update(
-        ms=milliseconds, at=seconds, whole=lambda n: f"{n:,}", unavailable=unavailable
+        ms=milliseconds,
+        at=seconds,
+        whole=lambda n: f"{n:,}",
+        unavailable=unavailable,
+        hits=hits,
+        struck=struck,
     )
     return templates
 

@@ -11,7 +11,7 @@ STAGES = {
     "detect_ms": "detected",
     "fence_ms": "fenced",
     "elect_ms": "leader elected",
-    "ack_ms": "first acknowledgement",
+    "ack_ms": "end of the longest silence",
     "learn_ms": "client writes to the new leader",
 }
 

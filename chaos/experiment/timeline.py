@@ -158,7 +158,7 @@ class _Fold:
         self._lags: dict[Partition, list[Lag]] = {}
         self._last_ms: float | None = None
         self._begins: list[Event] = []
-        self._ends: dict[int, float] = {}
+        self._ends: dict[int, Event] = {}
         self._seen = SeenMilestones(wall_start_ms)
         # The observer's events count before the first record of a log that was trimmed.
         self._seen_until_ms = float("inf")
@@ -192,7 +192,7 @@ class _Fold:
             for record in self._records.values():
                 record.fault_began(event.time_ms)
         elif f == FAULT_END:
-            self._ends[whole(details_of(event).get("id"))] = event.time_ms
+            self._ends[whole(details_of(event).get("id"))] = event
 
     def _sends(self, event: Event) -> None:
         timeline = self._timeline

@@ -2,7 +2,7 @@
 
 Failed: a guarantee or a promise was broken, an outage has no fault that explains it, or the cluster
 did not recover. Inconclusive: nothing was broken, but a part of the run did not happen, so it
-proves little.
+proves little. The reasons of a run that ended early say why it did, whatever the verdict.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INCONCLUSIVE = "inconclusive"
 _NEEDS_THE_END = ("unread:", "unseen:")
 """The prefixes of reasons that only a completed run can prove."""
 
-_UNOWNED_NAMED_MAX = 5
+_NAMED_MAX = 5
 
 
 def judge(
@@ -39,7 +39,10 @@ def judge(
         if not check.is_passed
     ]
     failures += [promise.text() for promise in promised if promise.is_kept is False]
-    failures += _of_outages(outages)
+    is_excused = is_lab_failure(record)
+    # Toxiproxy took every connection down; what was silent then says nothing of the cluster.
+    excused = [item for item in unowned(outages) if is_excused and not item.is_over]
+    failures += _of_outages([item for item in unowned(outages) if item not in excused])
     failures += [f"{name} died though no fault killed it" for name in record["died_unasked"]]
     is_run = record["error"] is None and _holds(record["steady_state_before"])
     if is_run and not record["is_converged"]:
@@ -51,33 +54,52 @@ def judge(
     if record["error"] is not None:
         failures = [reason for reason in failures if not reason.startswith(_NEEDS_THE_END)]
     if failures:
-        return FAILED, failures
+        return FAILED, [*failures, *_early_end(record)]
     doubts = _doubts(record, timeline, promised)
+    doubts += [
+        f"outage of {item.subject} from {item.begin_ms / 1000:.1f} s to the end, with toxiproxy"
+        for item in excused[:_NAMED_MAX]
+    ]
     return (INCONCLUSIVE, doubts) if doubts else (PASSED, [])
 
 
-def _of_outages(outages: Sequence[Outage]) -> list[str]:
-    found = unowned(outages)
+def is_lab_failure(record: dict[str, Any]) -> bool:
+    """True if the run ended early because toxiproxy ended or gave no answer. record: run.json's
+    content."""
+    return record["error"] is not None and "toxiproxy" in record["error"].lower()
+
+
+def _of_outages(found: Sequence[Outage]) -> list[str]:
     reasons = [
         f"outage of {item.subject} for {item.length_ms:,.0f} ms at {item.begin_ms / 1000:.1f} s, "
         "and no fault explains it"
-        for item in found[:_UNOWNED_NAMED_MAX]
+        for item in found[:_NAMED_MAX]
     ]
-    if len(found) > _UNOWNED_NAMED_MAX:
-        more = len(found) - _UNOWNED_NAMED_MAX
+    if len(found) > _NAMED_MAX:
+        more = len(found) - _NAMED_MAX
         reasons.append(f"{more} more outages above {UNOWNED_MS_MAX:,.0f} ms without a fault")
     return reasons
 
 
+def _early_end(record: dict[str, Any]) -> list[str]:
+    """Why the run ended early, as a list of one reason; empty for a run that went to its end."""
+    return [] if record["error"] is None else [f"the run ended early: {record['error']}"]
+
+
 def _doubts(record: dict[str, Any], timeline: Timeline, promised: Sequence[Promised]) -> list[str]:
-    doubts = []
-    if record["error"] is not None:
-        doubts.append(f"the run ended early: {record['error']}")
+    doubts = _early_end(record)
     if not _holds(record["steady_state_before"]):
         doubts.append("the steady state did not hold before the method")
     if timeline.acknowledged == 0:
         doubts.append("no record was ever acknowledged")
     doubts += [promise.text() for promise in promised if promise.is_kept is None]
+    idle = [fault for fault in timeline.faults if fault.is_without_hit]
+    doubts += [
+        f"fault {fault.name} ({fault.description}) hit no disk call and no packet"
+        for fault in idle[:_NAMED_MAX]
+    ]
+    if len(idle) > _NAMED_MAX:
+        doubts.append(f"{len(idle) - _NAMED_MAX} more faults hit no disk call and no packet")
     doubts += [
         f"step {step['name']} was skipped: {step['reason']}"
         for step in record["steps"]

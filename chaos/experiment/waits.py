@@ -9,12 +9,14 @@ is acknowledged for seconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: Shorter spans come from the load's own rhythm and are not unavailability.
 SPAN_MS_MIN = 200.0
 #: Spans kept of one thing; beyond twice as many, the shortest are dropped.
 SPANS_KEPT_MAX = 10_000
+_JOINED_MS = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,17 @@ class Span:
     @property
     def length_ms(self) -> float:
         return self.end_ms - self.begin_ms
+
+
+def outages_in(spans: Iterable[Span]) -> list[list[Span]]:
+    """Outages: spans that follow each other at once, together. spans: ascending."""
+    runs: list[list[Span]] = []
+    for span in spans:
+        if runs and span.begin_ms - runs[-1][-1].end_ms <= _JOINED_MS:
+            runs[-1].append(span)
+        else:
+            runs.append([span])
+    return runs
 
 
 class Waits:

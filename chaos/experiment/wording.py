@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_NODES_NAMED_MAX = 3
+
 
 def milliseconds(value: float | None) -> str:
     """A duration for readers; a dash if there is none."""
@@ -19,13 +21,41 @@ def seconds(value: float) -> str:
     return f"{value / 1000:.1f} s"
 
 
+def struck(nodes: list[str], configuration: dict[str, Any]) -> str:
+    """The nodes of a fault, in few words if it struck all of the cluster's, or all brokers."""
+    controllers, brokers = (configuration.get(key) or 0 for key in ("controllers", "brokers"))
+    hit = sum(node.startswith("broker-") for node in nodes)
+    if len(nodes) > _NODES_NAMED_MAX and hit == brokers:
+        if len(nodes) == brokers + controllers:
+            return f"all {len(nodes)} nodes"
+        if len(nodes) == brokers:
+            return f"all {brokers} brokers"
+    return ", ".join(nodes)
+
+
+def hits(fault: dict[str, Any]) -> str:
+    """The disk calls and packets that a fault of report.json hit; empty if it counts none."""
+    words = {"delayed_syncs": "fsyncs delayed", "failed_calls": "disk calls failed"}
+    told = []
+    for key, text in words.items():
+        count = sum(counts.get(key, 0) for counts in fault["hits"].values())
+        if count:
+            told.append(f"{count:,} {text}")
+    if fault["lost_packets"]:
+        told.append(f"{fault['lost_packets']:,} packets lost")
+    return ", ".join(told) or ("hit nothing" if fault["is_without_hit"] else "")
+
+
 def unavailable(spread: dict[str, Any]) -> str:
     """A fault's unavailable times over some partitions: median / longest."""
     if not spread["partitions"]:
         return "–"
+    earlier = spread["continued_from"]
     if not spread["unavailable_max_ms"]:
-        return "no outage"
+        return f"continued from {', '.join(earlier)}" if earlier else "no outage"
     text = milliseconds(spread["unavailable_max_ms"])
     if len(spread["partitions"]) > 1:
         text = f"{milliseconds(spread['unavailable_p50_ms'])} / {text}"
-    return f"{text}, {spread['not_back']} not back" if spread["not_back"] else text
+    if spread["not_back"]:
+        text += f", {spread['not_back']} not back"
+    return f"{text}; another outage continued from {', '.join(earlier)}" if earlier else text

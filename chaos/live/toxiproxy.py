@@ -170,9 +170,22 @@ class Toxiproxy:
                 raise ToxiproxyError(f"toxiproxy refused: {error}") from error
             except (requests.RequestException, ValueError, KeyError) as error:
                 where = f"{self._host}:{self._port}"
-                raise ToxiproxyError(
-                    f"toxiproxy at {where} gave no good answer: {error}"
-                ) from error
+                raise ToxiproxyError(f"toxiproxy at {where} {_reason_of(error)}") from error
+
+
+def _reason_of(error: Exception) -> str:
+    """Why a call failed; requests' own sentences of connections name its objects."""
+    import requests
+
+    match error:
+        case requests.Timeout():
+            return f"gave no answer within {CALL_TIMEOUT_S:.0f} s: it hangs, or is stopped"
+        case requests.ConnectionError():
+            return "cannot be reached: it has ended, or does not listen there"
+        case requests.HTTPError(response=requests.Response() as response):
+            return f"could not carry out a request: HTTP status {response.status_code}"
+        case _:
+            return f"gave an answer that is none of toxiproxy's: {error}"
 
 
 def _server() -> Any:

@@ -64,10 +64,26 @@ select f.*, case when end_ms is null then null else greatest(end_ms, least(end_m
     coalesce((select min(o.struck_ms) from known o
       where o.run_id = f.run_id and o.struck_ms >= f.end_ms) - 250, end_ms + 3000))) end as last_ms
 from known f;
-create view overlapping as
-select s.*, f.fault_id, s.end_ms - greatest(s.begin_ms, f.struck_ms) as lost_ms
-from silences s join struck f using (run_id)
+create table outages as
+with g as (
+  select *, begin_ms - lag(end_ms) over (partition by run_id, topic, partition order by begin_ms)
+    as gap_ms
+  from silences)
+select *, (select max(o.begin_ms) from g o where (o.run_id, o.topic, o.partition)
+    = (g.run_id, g.topic, g.partition) and o.begin_ms <= g.begin_ms
+    and (o.gap_ms is null or o.gap_ms > 50)) as since_ms
+from g;
+create table met as
+select s.*, f.fault_id, f.struck_ms, s.end_ms - greatest(s.begin_ms, f.struck_ms) as lost_ms,
+  s.since_ms >= f.struck_ms - 250 and (f.last_ms is null or s.since_ms < f.last_ms) as is_begun
+from outages s join struck f using (run_id)
 where s.end_ms >= f.struck_ms and (f.last_ms is null or s.begin_ms < f.last_ms);
+create table blamed as
+with g as (select run_id, topic, partition, since_ms, bool_or(is_begun) as is_any_begun,
+    min(struck_ms) as first_ms from met group by all)
+select m.*, is_begun or (not is_any_begun and struck_ms = first_ms) as is_owner
+from met m join g using (run_id, topic, partition, since_ms);
+create view overlapping as from blamed where is_owner;
 create view subjects as
 select run_id, fault_id, topic, unnest(held_partitions) as partition from struck
 union select run_id, fault_id, '(administration)', -1 from struck where is_active_controller
@@ -82,6 +98,38 @@ with led as (
   select *, lag(leader) over (partition by run_id, topic, partition order by time_ms, epoch) as b
   from led
 ) select * from before where b <> leader or topic = '(administration)';
+create table fences as
+with n as (
+  select run_id, fault_id, f.struck_ms, f.last_ms, case when nodes[1] similar to '[a-z]+-[0-9]+'
+    then cast(split_part(nodes[1], '-', 2) as int) end as id,
+    (select max(end_ms) from overlapping o where (o.run_id, o.fault_id) = (f.run_id, f.fault_id))
+      as owned_to_ms
+  from struck f
+), others as (
+  select c.run_id, c.fault_id, c.begin_ms, c.end_ms, n.id
+  from blamed c join overlapping a on (a.run_id, a.topic, a.partition, a.since_ms)
+    = (c.run_id, c.topic, c.partition, c.since_ms)
+  join n on (n.run_id, n.fault_id) = (a.run_id, a.fault_id)
+  where not c.is_owner
+)
+select n.run_id, n.fault_id, min(m.time_ms) as fence_at
+from n join milestones m on m.run_id = n.run_id and m.what = 'fenced' and m.time_ms >= n.struck_ms
+  and (n.last_ms is null or m.time_ms < n.last_ms or m.time_ms < n.owned_to_ms)
+  and (n.id is null or m.broker = n.id)
+where not exists (select 1 from others o where (o.run_id, o.fault_id) = (n.run_id, n.fault_id)
+  and m.time_ms >= o.begin_ms and m.time_ms < o.end_ms and (o.id is null or o.id = m.broker))
+group by all;
+create table elections as
+select f.run_id, f.fault_id, m.topic, m.partition, min(m.time_ms) as elect_at
+from struck f join moves m on m.run_id = f.run_id and m.time_ms >= f.struck_ms
+where (f.last_ms is null or m.time_ms < f.last_ms or m.time_ms < (
+    select max(end_ms) from overlapping o where (o.run_id, o.fault_id, o.topic, o.partition)
+    = (f.run_id, f.fault_id, m.topic, m.partition)))
+  and not exists (select 1 from blamed o where not o.is_owner
+    and (o.run_id, o.fault_id, o.topic, o.partition)
+    = (f.run_id, f.fault_id, m.topic, m.partition)
+    and m.time_ms >= o.begin_ms and m.time_ms < o.end_ms)
+group by all;
 create view recoveries as
 select s.run_id, r.experiment, r.system, r.version, r.controllers, r.brokers, s.fault_id, f.fault,
   s.topic, s.partition,
@@ -92,13 +140,10 @@ select s.run_id, r.experiment, r.system, r.version, r.controllers, r.brokers, s.
     o.partition) = (s.run_id, s.fault_id, s.topic, s.partition)), 0) as unavailable_ms,
   coalesce((select bool_and(is_over) from overlapping o where (o.run_id, o.fault_id, o.topic,
     o.partition) = (s.run_id, s.fault_id, s.topic, s.partition)), true) as is_over,
-  (select min(m.time_ms) from milestones m where m.run_id = s.run_id and m.what = 'fenced'
-    and m.time_ms >= f.struck_ms and (f.last_ms is null or m.time_ms < f.last_ms)
-    and (f.nodes[1] not like 'broker-%' and f.nodes[1] not like 'controller-%'
-      or m.broker = cast(split_part(f.nodes[1], '-', 2) as int))) - f.struck_ms as fence_ms,
-  (select min(m.time_ms) from moves m where (m.run_id, m.topic, m.partition)
-    = (s.run_id, s.topic, s.partition) and m.time_ms >= f.struck_ms
-    and (f.last_ms is null or m.time_ms < f.last_ms)) - f.struck_ms as elect_ms,
+  (select fence_at from fences m where (m.run_id, m.fault_id) = (s.run_id, s.fault_id))
+    - f.struck_ms as fence_ms,
+  (select elect_at from elections m where (m.run_id, m.fault_id, m.topic, m.partition)
+    = (s.run_id, s.fault_id, s.topic, s.partition)) - f.struck_ms as elect_ms,
   (select arg_max(case when is_over then end_ms end, length_ms) from overlapping o
     where (o.run_id, o.fault_id, o.topic, o.partition)
     = (s.run_id, s.fault_id, s.topic, s.partition) and is_over) as over_at,
@@ -338,6 +383,12 @@ class Duck:
         found = self._db.execute(_QUERIES[table])
         names = [item[0] for item in found.description]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def count(self, source: str) -> int:
+        """The number of rows of a view of these statements, with its conditions."""
+        found = self._db.execute(f"select count(*) from {source}").fetchone()
+        assert found is not None
+        return int(found[0])
 
     def query(self, text: str, table: str, output: Path) -> list[tuple[Any, ...]]:
         """What a query over one table of the output finds."""

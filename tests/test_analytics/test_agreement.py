@@ -70,6 +70,10 @@ def test_every_table_but_the_drawn_intervals_is_compared():
     assert set(CATALOGUE) - set(COMPUTED) == {"regressions"}
 
 
+def duck_count(done, source: str) -> int:
+    return Duck(*done[:2]).count(source)
+
+
 def test_the_generated_runs_show_every_case(done):
     _, output, _ = done
     recoveries = rows_of(output, "recoveries")
@@ -77,6 +81,9 @@ def test_the_generated_runs_show_every_case(done):
     assert {row["is_over"] for row in recoveries} == {True, False}
     assert any(row["fence_ms"] is not None for row in recoveries)
     assert any(row["elect_ms"] is not None and row["ack_ms"] is not None for row in recoveries)
+    assert duck_count(done, "blamed where not is_owner"), "no outage of an earlier fault"
+    later = "elections e join struck f using (run_id, fault_id) where elect_at > last_ms"
+    assert duck_count(done, later), "no election after the next fault's begin"
     assert {row["is_over"] for row in rows_of(output, "silences")} == {True, False}
     assert {row["has_majority"] for row in rows_of(output, "what_if")} == {True, False}
     assert any(row["cause"] == "no fault" for row in rows_of(output, "fencing_causes"))

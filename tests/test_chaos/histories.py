@@ -176,6 +176,7 @@ class HistoryBuilder:
         kind: str = "kill",
         led: list[int] | None = None,
         held: list[int] | None = None,
+        ended: dict[str, Any] | None = None,
         **details: Any,
     ) -> None:
         value = {
@@ -195,7 +196,7 @@ class HistoryBuilder:
         }
         self.add("nemesis", "info", "fault-begin", details=value, at_ms=begin_ms)
         if end_ms is not None:
-            end = {"id": fault_id, "fault": kind}
+            end = {"id": fault_id, "fault": kind, **(ended or {})}
             self.add("nemesis", "info", "fault-end", details=end, at_ms=end_ms)
 
 

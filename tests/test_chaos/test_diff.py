@@ -13,11 +13,18 @@ from .histories import HistoryBuilder, pipelined
 from .runs import References, write_run
 
 
-def a_run(folder: Path, silent_ms: int, *, faults: tuple[str, ...] = ("hang",), **changes) -> str:
+def a_run(
+    folder: Path,
+    silent_ms: int,
+    *,
+    faults: tuple[str, ...] = ("hang",),
+    load_ms: int = 8_000,
+    **changes,
+) -> str:
     """Partition 0 is silent from 2 s on; each fault lasts a second."""
     folder.mkdir()
     history = HistoryBuilder()
-    pipelined(history, 0, 8_000, silent={0: (2_000, 2_000 + silent_ms)})
+    pipelined(history, 0, load_ms, silent={0: (2_000, 2_000 + silent_ms)})
     for number, name in enumerate(faults):
         begin_ms = 1_950 + 2_000 * number
         history.fault(
@@ -25,7 +32,7 @@ def a_run(folder: Path, silent_ms: int, *, faults: tuple[str, ...] = ("hang",), 
         )
     history.events.sort(key=lambda event: event.time_ms)
     for partition in (0, 1):
-        values = [(value, value) for value in range(800)]
+        values = [(value, value) for value in range(load_ms // 10)]
         history.consumed(partition, values)
         history.final(partition, values)
     write_run(folder, history, **changes)
@@ -59,6 +66,27 @@ def test_two_runs_stand_side_by_side_with_their_ratios(tmp_path):
     assert references.found == [] and "script" not in references.tags
     assert references.tags.count("svg") == 2
     assert "&lt;hang&gt;" in text and "× 3.00" in text
+
+
+def test_a_longer_run_acknowledges_more_and_is_none_the_better(tmp_path):
+    first = a_run(tmp_path / "a", 500)
+    second = a_run(tmp_path / "b", 500, load_ms=16_000)
+    difference = diff_runs(first, second, str(tmp_path / "diff.html"))
+    count = figure(difference, "records acknowledged")
+    assert (count.values, count.is_worse) == ((1_600, 3_200), None)
+    rate = figure(difference, "records acknowledged per second")
+    assert rate.values == (pytest.approx(200, abs=1), pytest.approx(200, abs=1))
+    assert rate.is_worse is None
+
+
+def test_a_figure_that_was_nothing_before_is_marked(tmp_path):
+    first, second = a_run(tmp_path / "a", 0), a_run(tmp_path / "b", 1_500)
+    page = tmp_path / "diff.html"
+    outages = figure(diff_runs(first, second, str(page)), "outages")
+    assert (outages.values[0], outages.is_worse, outages.ratio_text()) == (0, True, "from 0")
+    assert 'class="n bad">from 0</td>' in page.read_text()
+    lost = figure(diff_runs(first, second, str(page)), "records lost")
+    assert (lost.is_worse, lost.ratio_text()) == (None, "–")
 
 
 def test_the_other_way_round_the_second_run_is_better(tmp_path):

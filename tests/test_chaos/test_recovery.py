@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+from kvorum.chaos.experiment.blame import Blame, Window
 from kvorum.chaos.experiment.milestones import Milestone, Source
 from kvorum.chaos.experiment.recovery import Recovery
 from kvorum.chaos.experiment.split import split_of
 from kvorum.chaos.experiment.timeline import Timeline, build_timeline
+from kvorum.chaos.experiment.waits import Span
 
 from .histories import TOPIC, HistoryBuilder, pipelined
 
@@ -142,3 +144,81 @@ def test_a_fault_begins_when_its_first_part_is_in_force():
     history = faulty({}, 2_000, 3_000, injection_ms=400.0)
     (fault,) = timeline_of(history).faults
     assert (fault.struck_ms, fault.begin_ms) == (1_600, 2_000)
+
+
+def two_faults() -> Timeline:
+    """A killed leader whose partition is silent for eight seconds, and two faults meanwhile."""
+    history = faulty({0: (1_000, 9_500)}, 1_000, 4_000, kind="kill", led=[0], name="kill-leader")
+    history.fault(
+        1, 5_000, 7_000, kind="slow_disk", name="slow", held=[0, 1],
+        nodes=["broker-101", "broker-102"],
+    )  # fmt: skip
+    history.fault(2, 7_500, 9_900, kind="pause", name="hang", held=[0], nodes=["broker-103"])
+    history.events.sort(key=lambda event: event.time_ms)
+    return timeline_of(
+        history,
+        milestone(100, "leader", 0, leader=101, epoch=0),
+        milestone(100, "isr", 0, isr=(101, 102)),
+        milestone(8_900, "fenced", broker=103),
+        milestone(9_100, "fenced", broker=101),
+        milestone(9_100, "isr", 0, isr=(102,)),
+        milestone(9_100, "leader", 0, leader=102, epoch=1),
+    )
+
+
+def test_an_election_within_an_outage_belongs_to_the_fault_that_began_the_outage():
+    kill, slow, hang = two_faults().faults
+    assert kill.recoveries[0].elect_ms == pytest.approx(8_100, abs=1)
+    assert kill.recoveries[0].fence_ms == kill.recoveries[0].isr_ms == kill.recoveries[0].elect_ms
+    for later in (slow, hang):
+        assert later.recoveries[0].elect_ms is later.recoveries[0].isr_ms is None
+    assert slow.recoveries[0].detect_ms is None
+    assert hang.recoveries[0].fence_ms == pytest.approx(1_400, abs=1), "a broker of its own"
+
+
+def test_an_outage_of_an_earlier_fault_is_continued_and_not_blamed():
+    kill, slow, hang = two_faults().faults
+    assert kill.recoveries[0].unavailable_ms == pytest.approx(8_500, abs=15)
+    for later in (slow, hang):
+        assert later.recoveries[0].unavailable_ms == 0
+        assert later.recoveries[0].continued_from == ("kill-leader",)
+    assert kill.recoveries[0].continued_from == slow.recoveries[1].continued_from == ()
+
+
+def test_an_outage_that_no_fault_began_belongs_to_the_first_that_met_it():
+    history = faulty({0: (3_000, 9_000)}, 5_000, 6_000, name="first")
+    history.fault(1, 7_000, 8_000, held=[0], name="second")
+    history.events.sort(key=lambda event: event.time_ms)
+    first, second = timeline_of(history).faults
+    assert first.recoveries[0].unavailable_ms == pytest.approx(4_000, abs=15)
+    assert (second.recoveries[0].unavailable_ms, second.recoveries[0].continued_from) == (
+        0,
+        ("first",),
+    )
+
+
+def test_parts_of_one_outage_belong_to_the_fault_that_began_the_first():
+    begins = [Span(begin_ms=1_000, end_ms=2_000), Span(begin_ms=2_040, end_ms=5_000)]
+    windows = [
+        Window(name=name, struck_ms=at, end_ms=at + 1, last_ms=at + 9_000, brokers=frozenset())
+        for name, at in (("first", 900), ("second", 2_030))
+    ]
+    blame = Blame(begins, windows)
+    assert blame.owned(windows[0]) == begins
+    assert blame.continued(windows[1]) == [(begins[1], [windows[0]])]
+
+
+def test_the_first_acknowledgement_and_the_end_of_the_longest_silence_are_two_things():
+    # Records go through for 133 ms after the fault, and partition 2 is never silent.
+    history = faulty({0: (2_133, 6_193)}, 2_000, 7_000, kind="pause")
+    timeline = timeline_of(history)
+    silenced, untouched = of(timeline, 0), of(timeline, 2)
+    assert silenced.ack_ms == pytest.approx(4_193, abs=15)
+    assert silenced.next_ack_ms == untouched.next_ack_ms == pytest.approx(5, abs=11)
+    assert untouched.ack_ms is None
+
+
+def test_a_silence_of_an_earlier_fault_gives_a_later_one_no_end_of_its_own():
+    kill, slow, hang = two_faults().faults
+    assert kill.recoveries[0].ack_ms == pytest.approx(8_500, abs=15)
+    assert slow.recoveries[0].ack_ms is hang.recoveries[0].ack_ms is None

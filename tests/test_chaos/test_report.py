@@ -127,6 +127,28 @@ def test_an_interrupted_run_is_inconclusive_whatever_its_readers_had_not_reached
     )
 
 
+def test_a_run_that_ends_early_breaks_no_promise_of_a_least_number(tmp_path):
+    promises = {"isr_shrinks_at_least": 1, "acknowledged_at_least": 50}
+    configuration = {"controllers": 3, "brokers": 3, "promises": promises}
+    write_run(tmp_path, run_history(), configuration=configuration)
+    assert write_report(str(tmp_path)).verdict == "failed", "a run that went to its end"
+    error = "ProcessFailed: toxiproxy ended with -9 in the middle of the run"
+    write_run(tmp_path, run_history(), configuration=configuration, error=error)
+    report = write_report(str(tmp_path))
+    assert report.verdict == "inconclusive"
+    assert report.reasons[0] == f"the run ended early: {error}"
+    assert "was 20 when the run ended early, and at least 50 is promised" in report.reasons[2]
+
+
+def test_the_reasons_of_a_failed_run_say_why_it_ended_early(tmp_path):
+    write_run(tmp_path, run_history(), error="interrupted", died_unasked=["broker-101"])
+    report = write_report(str(tmp_path))
+    assert (report.verdict, report.reasons) == (
+        "failed",
+        ("broker-101 died though no fault killed it", "the run ended early: interrupted"),
+    )
+
+
 def test_what_was_found_in_a_part_is_a_least_number(tmp_path):
     history = unread_history()
     history.consumed(0, [(3, 10)], process="final-read")
@@ -207,6 +229,41 @@ def silent_run(tmp_path, *faults: tuple[int, int], until_ms: int = 4_000, **chan
     return write_report(str(tmp_path))
 
 
+def test_the_headline_names_the_topic_where_several_have_a_partition_of_that_number(tmp_path):
+    history = HistoryBuilder()
+    pipelined(history, 0, 2_000)
+    history.transacted(sends=[(0, 20, 0)], topic="bank")
+    write_run(tmp_path, history)
+    assert write_report(str(tmp_path)).summary.endswith(" of orders/0")
+
+
+def test_a_request_of_an_operator_lasted_as_long_as_it_took(tmp_path):
+    history = good_history()
+    history.fault(0, 218.0, 218.0, kind="remove_voter", injection_ms=188.0)
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    (fault,) = json.loads(Path(report.json_file).read_text())["faults"]
+    assert fault["lasted_ms"] == 188.0
+    assert '<td class="n" data-label="lasted">188 ms</td>' in Path(report.html_file).read_text()
+
+
+def test_a_fault_of_every_node_takes_few_lines(tmp_path):
+    brokers = [f"broker-{number}" for number in (101, 102, 103, 104)]
+    nodes = [*brokers, *(f"controller-{number}" for number in (1, 2, 3))]
+    history = good_history()
+    for number, struck in enumerate((nodes, brokers, brokers[:3], [*brokers[:3], nodes[4]])):
+        roles = [f"{node}: a role" for node in struck]
+        history.fault(number, 30, 35, nodes=struck, roles=roles)
+    write_run(tmp_path, history, configuration={"controllers": 3, "brokers": 4}, description="-")
+    report = write_report(str(tmp_path))
+    page = Path(report.html_file).read_text()
+    for words in ("all 7 nodes", "all 4 brokers", "broker-101, broker-102, broker-103<"):
+        assert f'<td data-label="struck">{words}' in page
+    assert "broker-103, controller-1" in page
+    assert "<summary>their 7 roles</summary>" in page
+    assert json.loads(Path(report.json_file).read_text())["description"] == ""
+
+
 def failed_cases(report) -> list[str]:
     suite = ElementTree.parse(report.junit_file).getroot()
     return [case.get("name") for case in suite if case.find("failure") is not None]
@@ -218,6 +275,85 @@ def test_an_outage_without_a_fault_fails_the_run(tmp_path):
     assert "outage of orders/0 for 4,000 ms at 2.0 s, and no fault explains it" in report.reasons
     assert failed_cases(report) == ["owned", "verdict"]
     assert '<span class="bad">no fault</span>' in Path(report.html_file).read_text()
+
+
+NO_HIT = {"delayed_syncs": 0, "failed_calls": 0}
+
+
+@pytest.mark.parametrize(
+    ("ended", "words", "verdict"),
+    [
+        ({"hits": {"broker-101": {**NO_HIT, "delayed_syncs": 2}, "broker-102": NO_HIT}},
+         "2 fsyncs delayed", "passed"),
+        ({"hits": {"broker-101": {**NO_HIT, "failed_calls": 1_234}}},
+         "1,234 disk calls failed", "passed"),
+        ({"lost_packets": 7}, "7 packets lost", "passed"),
+        ({"hits": {"broker-101": NO_HIT, "broker-102": NO_HIT}}, "hit nothing", "inconclusive"),
+        ({"lost_packets": 0}, "hit nothing", "inconclusive"),
+        ({}, "", "passed"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_disks_or_packets_tells_its_hits_and_proves_nothing_without(
+    tmp_path, ended, words, verdict
+):
+    history = good_history()
+    history.fault(0, 30, 35, name="slow it", description="slow_disk b", ended=ended)
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    assert report.verdict == verdict
+    if verdict == "inconclusive":
+        assert report.reasons == ("fault slow it (slow_disk b) hit no disk call and no packet",)
+    (fault,) = json.loads(Path(report.json_file).read_text())["faults"]
+    assert (fault["hits"], fault["lost_packets"]) == (
+        ended.get("hits", {}),
+        ended.get("lost_packets"),
+    )
+    page = Path(report.html_file).read_text()
+    mark = "doubt" if verdict == "inconclusive" else "soft"
+    assert (f'<span class="{mark}">{words}</span>' in page) is bool(words)
+
+
+def test_a_fault_that_was_undone_at_once_needs_no_hit(tmp_path):
+    history = good_history()
+    history.fault(0, 30, 30, ended={"lost_packets": 0})
+    write_run(tmp_path, history)
+    assert write_report(str(tmp_path)).verdict == "passed"
+
+
+def test_the_page_says_from_which_fault_an_outage_is_continued(tmp_path):
+    history = HistoryBuilder()
+    pipelined(history, 0, 8_000, silent={0: (2_000, 6_000)})
+    history.fault(0, 1_999, 3_000, name="fill <it>", held=[0])
+    history.fault(1, 4_000, 5_000, name="later", held=[0])
+    history.events.sort(key=lambda event: event.time_ms)
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    first, later = json.loads(Path(report.json_file).read_text())["faults"]
+    assert first["others"]["continued_from"] == []
+    assert later["others"]["continued_from"] == ["fill <it>"]
+    assert later["others"]["unavailable_max_ms"] == 0
+    assert "continued from fill &lt;it&gt;" in Path(report.html_file).read_text()
+
+
+def test_an_outage_with_which_toxiproxy_ends_the_run_is_not_the_clusters(tmp_path):
+    error = "ToxiproxyError: toxiproxy at 127.0.0.1:8474 gave no answer within 5 s"
+    limits = {"longest_partition_silence_ms": 1_000}
+    configuration = {"controllers": 3, "brokers": 3, "promises": limits}
+    report = hung_run(tmp_path, error="interrupted", configuration=configuration)
+    assert report.verdict == "failed", "a cluster that hangs is no fault of the lab"
+    report = hung_run(tmp_path, error=error, configuration=configuration)
+    assert report.verdict == "inconclusive"
+    assert report.reasons[0] == f"the run ended early: {error}"
+    assert "outage of orders/0 from 2.0 s to the end, with toxiproxy" in report.reasons
+
+
+def hung_run(tmp_path, **changes):
+    """Partition 0 is silent from 2 s to the end of the load."""
+    history = HistoryBuilder()
+    pipelined(history, 0, 8_000, silent={0: (2_000, 9_000)})
+    history.events = [event for event in history.events if event.time_ms < 8_000]
+    write_run(tmp_path, history, is_final_read_complete=False, **changes)
+    return write_report(str(tmp_path))
 
 
 def test_an_outage_with_a_fault_is_shown_with_it_and_with_the_roles_struck(tmp_path):

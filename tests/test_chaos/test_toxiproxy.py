@@ -29,7 +29,7 @@ from kvorum.chaos.faults import (
     ResetPeer,
     ResumeNode,
 )
-from kvorum.chaos.live import processes
+from kvorum.chaos.live import processes, toxiproxy
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.links import Link, Stream, plan_links
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
@@ -217,8 +217,18 @@ def test_unknown_toxic_and_unknown_proxy_are_errors(lab):
 
 def test_absent_server_is_an_error_and_no_hang():
     port = processes.free_ports(1, random.Random())
-    with pytest.raises(ToxiproxyError, match="no good answer"):
+    with pytest.raises(ToxiproxyError, match="cannot be reached"):
         Toxiproxy("127.0.0.1", port).version()
+
+
+def test_a_server_that_hangs_is_one_sentence_of_ours(monkeypatch):
+    monkeypatch.setattr(toxiproxy, "CALL_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(ToxiproxyError) as caught:
+            Toxiproxy("127.0.0.1", port).version()
+    assert str(caught.value).startswith(f"toxiproxy at 127.0.0.1:{port} gave no answer within ")
+    assert "HTTPConnectionPool" not in str(caught.value)
 
 
 def test_missing_server_program_says_what_to_do(monkeypatch):
