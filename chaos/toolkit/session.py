@@ -113,10 +113,17 @@ class ToolkitRun:
         self._is_ended.set()
         return self._running().result()
 
-    def break_off(self, reason: str) -> RunResult:
-        """End a run whose method is incomplete: the report says so, and is never `passed`."""
-        self._broken_off = reason
+    def interrupt(self, reason: str) -> None:
+        """End a run at once. Whatever waits for it raises KvorumError; `break_off` judges it."""
+        self._broken_off = self._broken_off or reason
         self._is_ended.set()
+
+    def break_off(self, reason: str) -> RunResult:
+        """End a run whose method is incomplete: the report says so, and is never `passed`.
+
+        The reason of an earlier `interrupt` stands.
+        """
+        self.interrupt(reason)
         futures.wait([self._running()])
         return judge(self._output_dir)
 

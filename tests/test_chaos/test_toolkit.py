@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,8 +24,9 @@ from kvorum.chaos.experiment.reach import Reach, node_names
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.experiment.steps import PROBES, method_rng, read_storm
 from kvorum.chaos.faults import LIVE_FAULTS
-from kvorum.chaos.toolkit import control
+from kvorum.chaos.toolkit import control, functions
 from kvorum.runtime.errors import ConfigError, KvorumError
+from tests.polling import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted((Path(chaos.__file__).parent / "experiments").glob("*.yaml"))
@@ -204,3 +206,74 @@ def test_chaos_toolkit_runs_an_experiment_and_our_report_is_written(tmp_path):
     ]
     assert sorted(begun[:2]) == ["a broker hangs", "kill active-controller"]
     assert begun[2:] == ["storm-1", "storm-2"]
+
+
+class InterruptedRun:
+    """A run in which every wait is interrupted by Chaos Toolkit's handler of SIGTERM."""
+
+    def __init__(self) -> None:
+        self.interrupted: list[str] = []
+
+    def begin(self, action: object) -> None:
+        raise InterruptExecution("SIGTERM signal received")
+
+    def measure(self, probe: object) -> None:
+        raise InterruptExecution("SIGTERM signal received")
+
+    def interrupt(self, reason: str) -> None:
+        self.interrupted.append(reason)
+
+
+@pytest.mark.parametrize(
+    "activity", [lambda: toolkit.kill(target="one"), lambda: toolkit.live_brokers()]
+)
+def test_an_activity_that_is_interrupted_ends_the_run_and_the_method(monkeypatch, activity):
+    run = InterruptedRun()
+    monkeypatch.setattr(functions, "current_run", lambda: run)
+    # Chaos Toolkit makes a failed activity of any Exception, and goes on.
+    with pytest.raises(SystemExit):
+        activity()
+    assert run.interrupted == ["Chaos Toolkit was interrupted: SIGTERM signal received"]
+
+
+LONG = (
+    SHORT.partition("method:")[0]
+    + """\
+method:
+  - kill: {target: "one:brokers", duration_ms: 60000}
+  - live_brokers:
+"""
+)
+
+
+@pytest.mark.live
+@pytest.mark.timeout(240)
+def test_a_sigterm_inside_an_action_ends_the_run_without_a_pass(tmp_path):
+    path, run_dir = tmp_path / "long.yaml", tmp_path / "run"
+    path.write_text(to_toolkit("long.yaml", LONG, PROBES))
+    with (tmp_path / "said").open("w") as said:
+        toolkit_run = subprocess.Popen(
+            [sys.executable, "-m", "chaostoolkit", "run", str(path)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "KVORUM_CHAOS_OUT": str(run_dir)},
+            stdout=said,
+            stderr=said,
+        )
+    history = run_dir / "history.jsonl"
+
+    def is_struck() -> bool:
+        assert toolkit_run.poll() is None, (tmp_path / "said").read_text()
+        return history.exists() and f'"{FAULT_BEGIN}"' in history.read_text()
+
+    try:
+        eventually(is_struck, "the kill is in force")
+        toolkit_run.send_signal(signal.SIGTERM)
+        assert toolkit_run.wait(120) != 0
+    finally:
+        toolkit_run.kill()
+        toolkit_run.wait()
+    journal = json.loads((tmp_path / "journal.json").read_text())
+    assert journal["kvorum"]["verdict"] == "inconclusive", journal["kvorum"]
+    assert "Chaos Toolkit was interrupted: SIGTERM" in " ".join(journal["kvorum"]["reasons"])
+    # The probe after the kill was not played.
+    assert len(journal["run"]) <= 1
