@@ -74,8 +74,22 @@ WARM_NOTE = (
     "report, but once, when it stops"
 )
 
+#: The error of a run whose record has no end: `execute` replaces it when the run ends.
+UNENDED = "the runner left no end: it was killed, or it runs still"
+
+#: How often the record of a run in progress is written again.
+_RECORD_INTERVAL_MS = 1_000
+
 #: Carries out the faults of a run; all of them are healed after it.
 CarryOut = Callable[[Nemesis, Probes], None]
+
+
+class Terminated(SystemExit):
+    """SIGTERM ended the run. The exit code is the shell's, 128 and the signal's number."""
+
+
+class OutputClosed(KvorumError):
+    """The reader of the run's progress closed the output, as `| head` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +150,8 @@ def run(
     rerun = f"kvorum chaos run {shlex.quote(experiment_path)} --seed {chosen}{choice.option}"
     if carry_out is not None:
         experiment = dataclasses.replace(experiment, rollbacks=())
-    session = _Session(experiment, choice, run_dir, progress or _no_progress, rerun, carry_out)
+    tell = _no_progress if progress is None else _while_open(progress)
+    session = _Session(experiment, choice, run_dir, tell, rerun, carry_out)
     if warm is not None:
         session.use(warm, prefix=f"{Path(experiment_path).stem}-{chosen}.")
     with _orderly_termination():
@@ -185,6 +200,29 @@ def _no_progress(_: str) -> None:
     return None
 
 
+def _while_open(progress: Callable[[str], None]) -> Callable[[str], None]:
+    def tell(line: str) -> None:
+        try:
+            progress(line)
+        except BrokenPipeError as error:
+            raise OutputClosed("the output of the run was closed by its reader") from error
+
+    return tell
+
+
+def _reason_of(error: BaseException) -> str:
+    """The words for an exception that ended a run."""
+    match error:
+        case KeyboardInterrupt():
+            return "interrupted"
+        case Terminated():
+            return "ended by SIGTERM"
+        case OutputClosed():
+            return str(error)
+        case _:
+            return f"{type(error).__name__}: {error}"
+
+
 class _Session:
     """The state of one run in progress."""
 
@@ -207,6 +245,7 @@ class _Session:
         self._progress = progress
         self._rng = random.Random(f"{experiment.configuration.seed}/targets")
         self._next_death_watch_ms = 0
+        self._next_record_ms = 0
         self._carry_out = carry_out or _run_steps(experiment.method)
         self._warm: WarmCluster | None = None
         self._prefix = ""
@@ -229,7 +268,7 @@ class _Session:
             "is_final_read_complete": False,
             "died_unasked": [],
             "notes": [],
-            "error": None,
+            "error": UNENDED,
             "system": {"name": choice.name, "version": choice.version},
             "versions": {},
         }
@@ -240,19 +279,24 @@ class _Session:
         self._record["cluster"] = "warm"
 
     def execute(self) -> None:
+        self._write_record()
         try:
             with ExitStack() as stack:
                 self._run(stack)
+            self._record["error"] = None
         except BaseException as error:
-            is_interrupt = isinstance(error, KeyboardInterrupt)
-            self._record["error"] = (
-                "interrupted" if is_interrupt else f"{type(error).__name__}: {error}"
-            )
+            self._record["error"] = _reason_of(error)
             raise
         finally:
-            self._record["ended_wall_ms"] = wall_ms()
-            text = json.dumps(self._record, indent=1)
-            (self._run_dir / RUN_FILE).write_text(text, encoding="utf-8")
+            self._write_record()
+
+    def _write_record(self) -> None:
+        """Write run.json. A run that is killed leaves the last one, from which it can be judged."""
+        self._record["ended_wall_ms"] = wall_ms()
+        self._next_record_ms = monotonic_ms() + _RECORD_INTERVAL_MS
+        beside = self._run_dir / f"{RUN_FILE}.new"
+        beside.write_text(json.dumps(self._record, indent=1), encoding="utf-8")
+        beside.replace(self._run_dir / RUN_FILE)
 
     def _run(self, stack: ExitStack) -> None:
         history = stack.enter_context(self._open_history())
@@ -331,6 +375,8 @@ class _Session:
         if not opened.system.is_running():
             raise KvorumError(f"the cluster ended: {opened.system.log_tail()}")
         self._note_deaths(opened.system)
+        if monotonic_ms() >= self._next_record_ms:
+            self._write_record()
 
     def _open_history(self) -> HistoryWriter:
         return HistoryWriter(
@@ -495,7 +541,7 @@ def _orderly_termination() -> Iterator[None]:
         return
 
     def terminate(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
+        raise Terminated(128 + number)
 
     before = signal.signal(signal.SIGTERM, terminate)
     try:

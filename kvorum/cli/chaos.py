@@ -20,7 +20,7 @@ from kvorum.cli.common import (
 )
 from kvorum.cli.experiments import list_experiments, replay, schema, validate
 from kvorum.cli.lake import add_to_lake, lake_option
-from kvorum.cli.report import judge_broken_off, show_result
+from kvorum.cli.report import judge_broken_off, saying_how_it_ended, show_result
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.scenario import Scenario
@@ -95,24 +95,22 @@ def run(
     from kvorum.runtime.errors import ConfigError, KvorumError
 
     try:
-        result = run_experiment(
-            find_experiment(file),
-            output_dir=out,
-            progress=lambda line: click.echo(line, err=True),
-            seed=seed,
-            system=system,
-            kafka_libs=kafka_libs,
-            is_owned=is_owned,
-        )
+        with saying_how_it_ended(out, system):
+            result = run_experiment(
+                find_experiment(file),
+                output_dir=out,
+                progress=lambda line: click.echo(line, err=True),
+                seed=seed,
+                system=system,
+                kafka_libs=kafka_libs,
+                is_owned=is_owned,
+            )
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
     except KvorumError as error:
         result = judge_broken_off(out)
         if result is None:
             raise CommandFailed(str(error), EXIT_FAILED) from error
-    except KeyboardInterrupt:
-        click.echo(f"interrupted; the cluster is stopped; kvorum report {out} judges it", err=True)
-        raise
     if lake is not None:
         add_to_lake(lake, result.run_dir)
     show_result(result, output)
