@@ -9,13 +9,14 @@
         cluster.wait_until("isr-full")
 
 Faults and targets are those of experiments. A fault in a `with` block ends with the block; without
-one it lasts until `heal`, or until its own duration is over.
+one it lasts until `end` or `heal`. No fault needs a `duration_ms`, and one that is given ends none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import random
 import shutil
 import tempfile
@@ -31,6 +32,7 @@ from typing import Any, TypeVar
 
 from kvorum.chaos.experiment.faults import build_fault
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter
+from kvorum.chaos.experiment.keys import DURATION_MS_MAX
 from kvorum.chaos.faults import LIVE_FAULTS, LiveFault, describe
 from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.processes import NotReached, wait_until
@@ -493,7 +495,10 @@ def _built(name: str, arguments: Mapping[str, object]) -> LiveFault:
         near = get_close_matches(name, list(LIVE_FAULTS), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(LIVE_FAULTS)}"
         raise ConfigError(f"unknown fault {name!r}; {hint}")
-    built = build_fault(name, arguments)
+    fields = {field.name for field in dataclasses.fields(LIVE_FAULTS[name])}
+    # An experiment must say how long a fault of disks lasts; here the test ends every fault.
+    lasting = {"duration_ms": DURATION_MS_MAX} if "duration_ms" in fields else {}
+    built = build_fault(name, {**lasting, **arguments})
     if isinstance(built, list):
         raise ConfigError("; ".join(problem.message for problem in built))
     return built

@@ -81,6 +81,31 @@ def test_a_cluster_that_is_not_started_says_so():
     Cluster().stop()
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("slow_disk", {"target": "brokers", "sync_delay_ms": 50}),
+        ("fill_disk", {"target": "one:brokers"}),
+        ("fail_disk", {"target": "one:brokers"}),
+        ("stop", {"target": "one:brokers"}),
+        ("wipe", {"target": "one:brokers"}),
+        ("packet_loss", {"source": "clients", "destination": "brokers", "loss_percent": 5}),
+        ("kill", {"target": "one"}),
+    ],
+)
+def test_a_fault_of_a_test_needs_no_duration(name, arguments):
+    # Nothing is started: a fault that can be built gets as far as the cluster.
+    with pytest.raises(KvorumError, match="not started"), Cluster().fault(name, **arguments):
+        pass
+
+
+@live
+def test_a_slow_disk_lasts_as_long_as_its_block(cluster):
+    with cluster.fault("slow_disk", target="brokers", sync_delay_ms=1) as injected:
+        assert set(injected.nodes) == {"broker-101", "broker-102", "broker-103"}
+    assert set(injected.hits) == set(injected.nodes)
+
+
 @live
 def test_a_fault_lasts_as_long_as_its_block(cluster):
     topic = cluster.create_topic("one", partitions=2)
