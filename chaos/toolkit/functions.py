@@ -11,7 +11,7 @@ from typing import Any
 from kvorum.chaos.experiment.faults import build_fault
 from kvorum.chaos.experiment.keys import STORM_KEYS
 from kvorum.chaos.experiment.steps import Action, Probe, read_storm
-from kvorum.chaos.faults import LiveFault, duration_of
+from kvorum.chaos.faults import LiveFault
 from kvorum.chaos.toolkit.session import ToolkitRun, activity_name, current_run
 from kvorum.runtime.errors import ConfigError
 
@@ -90,11 +90,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _carry_out(run: ToolkitRun, action: Action) -> dict[str, object]:
-    outcome = run.begin(action)
-    duration_ms = duration_of(action.fault)
-    if duration_ms is not None:
-        run.wait(duration_ms)
-    return dataclasses.asdict(outcome)
+    return dataclasses.asdict(run.carry_out(action))
 
 
 def _parameters(kind: type[LiveFault]) -> list[inspect.Parameter]:

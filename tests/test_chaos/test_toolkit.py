@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,9 +23,11 @@ from kvorum.chaos.experiment.canonical import to_toolkit
 from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
 from kvorum.chaos.experiment.reach import Reach, node_names
 from kvorum.chaos.experiment.scenario import parse_experiment
-from kvorum.chaos.experiment.steps import PROBES, method_rng, read_storm
-from kvorum.chaos.faults import LIVE_FAULTS
+from kvorum.chaos.experiment.steps import PROBES, Action, method_rng, read_storm
+from kvorum.chaos.faults import LIVE_FAULTS, Reassign
+from kvorum.chaos.live.nemesis import StepOutcome
 from kvorum.chaos.toolkit import control, functions
+from kvorum.chaos.toolkit.session import ToolkitRun
 from kvorum.runtime.errors import ConfigError, KvorumError
 from tests.polling import eventually
 
@@ -214,7 +217,7 @@ class InterruptedRun:
     def __init__(self) -> None:
         self.interrupted: list[str] = []
 
-    def begin(self, action: object) -> None:
+    def carry_out(self, action: object) -> None:
         raise InterruptExecution("SIGTERM signal received")
 
     def measure(self, probe: object) -> None:
@@ -234,6 +237,39 @@ def test_an_activity_that_is_interrupted_ends_the_run_and_the_method(monkeypatch
     with pytest.raises(SystemExit):
         activity()
     assert run.interrupted == ["Chaos Toolkit was interrupted: SIGTERM signal received"]
+
+
+class CompletingNemesis:
+    """A nemesis whose fault is over by itself at the third look, long before its time."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def begin(self, action: Action) -> tuple[StepOutcome, object]:
+        return StepOutcome(name=action.name, description="d", is_done=True), object()
+
+    def is_in_force(self, injected: object) -> bool:
+        self.looks += 1
+        return self.looks < 3
+
+    def wait(self, duration_ms: int) -> None:
+        pass
+
+
+@pytest.mark.timeout(30)
+def test_an_action_returns_when_its_fault_is_over_by_itself(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(SHORT)
+    run = ToolkitRun(str(path), output_dir=str(tmp_path / "run"), progress=print)
+    nemesis = CompletingNemesis()
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        run._outcome = thread.submit(run._serve, nemesis, None)
+        try:
+            action = Action(name="move", fault=Reassign(duration_ms=3_600_000))
+            assert run.carry_out(action).is_done
+        finally:
+            run._is_ended.set()
+    assert nemesis.looks == 3
 
 
 LONG = (
