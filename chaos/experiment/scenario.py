@@ -13,7 +13,7 @@ that cannot exist are refused, and all of them are reported at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kvorum.chaos.experiment.document import Document, Path, Section, parse_document
 from kvorum.chaos.experiment.keys import (
@@ -27,7 +27,14 @@ from kvorum.chaos.experiment.shorthand import (
     CONTROL_MODULE,
 )
 from kvorum.chaos.experiment.stated_promises import Promises, read_promises
-from kvorum.chaos.experiment.steps import Action, Probe, Step, StepReader, method_rng
+from kvorum.chaos.experiment.steps import (
+    Action,
+    FaultLimits,
+    Probe,
+    Step,
+    StepReader,
+    method_rng,
+)
 from kvorum.chaos.experiment.workloads import WORKLOADS, WorkloadKind, build_workload
 
 #: Of the format of experiments; a file of another major version is refused.
@@ -103,20 +110,38 @@ class Experiment:
     rollbacks: tuple[Action, ...]
 
 
+class Limits(FaultLimits, Protocol):
+    """The parts of an experiment that a system cannot carry out."""
+
+    def of_configuration(self, configuration: Configuration) -> list[tuple[Path, str]]:
+        """Places below `configuration`, each with the sentence that refuses it."""
+        ...
+
+
 def load_experiment(
-    path: str, *, seed: int | None = None, nodes: NodeNames | None = None
+    path: str,
+    *,
+    seed: int | None = None,
+    nodes: NodeNames | None = None,
+    limits: Limits | None = None,
 ) -> Experiment:
     """Read a file. Raises ConfigError listing every problem, and OSError when unreadable.
 
     seed: takes the place of the file's own. nodes: those of a cluster that runs already; without
-    them the nodes follow from the file's configuration.
+    them the nodes follow from the file's configuration. limits: of the system that is to carry the
+    experiment out.
     """
     with open(path, encoding="utf-8") as file:
-        return parse_experiment(path, file.read(), seed=seed, nodes=nodes)
+        return parse_experiment(path, file.read(), seed=seed, nodes=nodes, limits=limits)
 
 
 def parse_experiment(
-    path: str, text: str, *, seed: int | None = None, nodes: NodeNames | None = None
+    path: str,
+    text: str,
+    *,
+    seed: int | None = None,
+    nodes: NodeNames | None = None,
+    limits: Limits | None = None,
 ) -> Experiment:
     """As load_experiment, but from text; `path` is only used in messages."""
     document = parse_document(path, text)
@@ -127,10 +152,14 @@ def parse_experiment(
     _check_version(top)
     _check_controls(top)
     configuration = _configuration(top, seed)
+    if limits is not None:
+        for where, refusal in limits.of_configuration(configuration):
+            document.problem(("configuration", *where), refusal)
     reader = StepReader(
         document=document,
         reach=reach_of(configuration, nodes),
         rng=method_rng(configuration.seed),
+        limits=limits,
     )
     hypothesis = top.section("steady-state-hypothesis", ("title", "probes"))
     probes = [reader.step(where, item) for where, item in hypothesis.items("probes")]

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 from kvorum.chaos.experiment.document import Document, Path, Section
 from kvorum.chaos.experiment.faults import ArgumentProblem, build_fault, why_not_live
@@ -118,13 +118,25 @@ def _storm_keys() -> list[str]:
     return [*(key.name for key in STORM_KEYS), "faults"]
 
 
+class FaultLimits(Protocol):
+    """The faults that a system cannot carry out."""
+
+    def of_fault(self, fault: LiveFault) -> list[str]:
+        """The sentences that refuse a fault; empty if the system has all that it needs."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReader:
-    """Reads the steps of one document. Problems are noted in the document."""
+    """Reads the steps of one document. Problems are noted in the document.
+
+    limits: of the system that is to carry the steps out; None if it is not known yet.
+    """
 
     document: Document
     reach: Reach
     rng: random.Random
+    limits: FaultLimits | None = None
 
     def steps(self, where: Path, item: Any) -> list[Step]:
         """The steps of one item of the method: a storm is many."""
@@ -250,7 +262,11 @@ class StepReader:
         for problem in problems:
             where = (*place, problem.key) if problem.key else place
             self.document.problem(where, problem.message)
-        return None if isinstance(built, list) or problems else built
+        if isinstance(built, list) or problems:
+            return None
+        for refusal in self.limits.of_fault(built) if self.limits is not None else []:
+            section.problem("func", refusal)
+        return built
 
     def _impossible(self, fault: LiveFault) -> list[ArgumentProblem]:
         return impossible_targets(fault, self.reach) or impossible_requests(fault, self.reach)

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
-from kvorum.chaos.experiment.reach import NodeNames
 from kvorum.chaos.experiment.report import RUN_FILE, write_report
-from kvorum.chaos.experiment.scenario import Configuration, Experiment, load_experiment
+from kvorum.chaos.experiment.scenario import Configuration, Experiment
 from kvorum.chaos.experiment.steps import Step
 from kvorum.chaos.experiment.workloads import workload_name
 from kvorum.chaos.live.injector import Injector
@@ -40,6 +39,7 @@ from kvorum.chaos.live.observe import (
 from kvorum.chaos.live.probes import Measurement, Probes
 from kvorum.chaos.live.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.kvorum import kvorum_version
+from kvorum.chaos.live.systems.limits import load_for
 from kvorum.chaos.live.systems.opening import (
     CLUSTER,
     LOGS,
@@ -48,7 +48,6 @@ from kvorum.chaos.live.systems.opening import (
     choose_system,
     configuration_for,
     open_system,
-    refuse_what_cannot_be,
 )
 from kvorum.chaos.live.systems.protocol import (
     Capability,
@@ -134,8 +133,7 @@ def run(
         if warm is None
         else warm.choice
     )
-    experiment = load_experiment(experiment_path, seed=seed, nodes=_nodes_of(choice))
-    refuse_what_cannot_be(experiment, choice)
+    experiment = load_for(choice, experiment_path, seed=seed)
     experiment = dataclasses.replace(
         experiment, configuration=configuration_for(choice, experiment.configuration)
     )
@@ -188,12 +186,6 @@ def finish(run_dir: str) -> RunResult:
         report_html=report.html_file,
         rerun=report.rerun,
     )
-
-
-def _nodes_of(choice: SystemChoice) -> NodeNames | None:
-    """The nodes of an attached cluster; None where the experiment decides them."""
-    file = choice.attached
-    return None if file is None else NodeNames(controllers=file.controllers, brokers=file.brokers)
 
 
 def _no_progress(_: str) -> None:
