@@ -36,6 +36,7 @@ from kvorum.chaos.experiment.steps import (
     method_rng,
 )
 from kvorum.chaos.experiment.workloads import WORKLOADS, WorkloadKind, build_workload
+from kvorum.runtime.errors import ConfigError
 
 #: Of the format of experiments; a file of another major version is refused.
 VERSION = "1.0.0"
@@ -162,7 +163,7 @@ def parse_experiment(
         limits=limits,
     )
     hypothesis = top.section("steady-state-hypothesis", ("title", "probes"))
-    probes = [reader.step(where, item) for where, item in hypothesis.items("probes")]
+    probes = [reader.probe(where, item) for where, item in hypothesis.items("probes")]
     method: list[Step] = []
     for where, item in top.items("method"):
         method.extend(reader.steps(where, item))
@@ -226,6 +227,11 @@ def _configuration(top: Section, seed: int | None) -> Configuration:
     )
     values = section.integers(CONFIGURATION_KEYS)
     if seed is not None:
+        bounds = next(key for key in CONFIGURATION_KEYS if key.name == "seed")
+        if not bounds.low <= seed <= bounds.high:
+            raise ConfigError(
+                f"the seed {seed} must lie between {bounds.low} and {bounds.high}; give another"
+            )
         values["seed"] = seed
     if values["voters"] > values["controllers"]:
         section.problem(

@@ -140,6 +140,11 @@ def test_all_problems_of_a_file_are_told_at_once():
     assert len(problems(text)) == 3
 
 
+def test_a_misspelt_key_is_one_problem():
+    (problem,) = problems(GOOD.replace("topic_prefix", "topic_prefx"))
+    assert "topic_prefx: unknown key; did you mean 'topic_prefix'?" in problem
+
+
 def test_a_cluster_of_someone_is_not_touched_without_the_flag(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text(GOOD)
