@@ -76,6 +76,11 @@ WARM_NOTE = (
 #: The error of a run whose record has no end: `execute` replaces it when the run ends.
 UNENDED = "the runner left no end: it was killed, or it runs still"
 
+#: The errors of a run that a signal ended.
+INTERRUPTED = "interrupted"
+TERMINATED = "ended by SIGTERM"
+_BY_SIGNAL = (INTERRUPTED, TERMINATED)
+
 #: How often the record of a run in progress is written again.
 _RECORD_INTERVAL_MS = 1_000
 
@@ -206,9 +211,9 @@ def _reason_of(error: BaseException) -> str:
     """The words for an exception that ended a run."""
     match error:
         case KeyboardInterrupt():
-            return "interrupted"
+            return INTERRUPTED
         case Terminated():
-            return "ended by SIGTERM"
+            return TERMINATED
         case OutputClosed():
             return str(error)
         case _:
@@ -281,6 +286,16 @@ class _Session:
             raise
         finally:
             self._write_record()
+            if self._record["error"] in _BY_SIGNAL:
+                self._say_how_it_ended()
+
+    def _say_how_it_ended(self) -> None:
+        """Said after the cleanup, so that what it says of the cluster is so."""
+        is_own = self._choice.attached is None and self._warm is None
+        left = "the cluster is stopped" if is_own else "the cluster is healed and runs on"
+        self._progress(
+            f"{self._record['error']}; {left}; kvorum report {self._run_dir} judges the run"
+        )
 
     def _write_record(self) -> None:
         """Write run.json. A run that is killed leaves the last one, from which it can be judged."""

@@ -20,7 +20,7 @@ from kvorum.cli.common import (
 )
 from kvorum.cli.experiments import list_experiments, replay, schema, validate
 from kvorum.cli.lake import add_to_lake, lake_option
-from kvorum.cli.report import judge_broken_off, saying_how_it_ended, show_result
+from kvorum.cli.report import judge_broken_off, show_result
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.scenario import Scenario
@@ -95,16 +95,15 @@ def run(
     from kvorum.runtime.errors import ConfigError, KvorumError
 
     try:
-        with saying_how_it_ended(out, system):
-            result = run_experiment(
-                find_experiment(file),
-                output_dir=out,
-                progress=lambda line: click.echo(line, err=True),
-                seed=seed,
-                system=system,
-                kafka_libs=kafka_libs,
-                is_owned=is_owned,
-            )
+        result = run_experiment(
+            find_experiment(file),
+            output_dir=out,
+            progress=lambda line: click.echo(line, err=True),
+            seed=seed,
+            system=system,
+            kafka_libs=kafka_libs,
+            is_owned=is_owned,
+        )
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
     except KvorumError as error:

@@ -16,7 +16,7 @@ from kvorum.cli.common import (
     output_option,
     show,
 )
-from kvorum.cli.report import saying_how_it_ended, show_result
+from kvorum.cli.report import show_result
 
 
 @click.command()
@@ -129,18 +129,15 @@ def replay(
     name = os.path.normpath(run_dir)
     try:
         earlier = read_earlier_run(run_dir)
-        system = system or earlier.system_to_replay()
-        out = out or f"{name}-replay-{time.strftime('%Y%m%d-%H%M%S')}"
-        with saying_how_it_ended(out, system):
-            result = run(
-                earlier.experiment_file,
-                output_dir=out,
-                progress=lambda line: click.echo(line, err=True),
-                seed=earlier.seed,
-                system=system,
-                kafka_libs=kafka_libs,
-                is_owned=is_owned,
-            )
+        result = run(
+            earlier.experiment_file,
+            output_dir=out or f"{name}-replay-{time.strftime('%Y%m%d-%H%M%S')}",
+            progress=lambda line: click.echo(line, err=True),
+            seed=earlier.seed,
+            system=system or earlier.system_to_replay(),
+            kafka_libs=kafka_libs,
+            is_owned=is_owned,
+        )
         picks = compare_targets(run_dir, result.run_dir)
     except (ConfigError, CorruptData) as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error

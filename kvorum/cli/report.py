@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -49,22 +47,6 @@ def judge_broken_off(run_dir: str) -> Any:
     except KvorumError:
         # The run's own error says more than that its files are damaged.
         return None
-
-
-@contextlib.contextmanager
-def saying_how_it_ended(run_dir: str, system: str) -> Iterator[None]:
-    """Say how a run that a signal ends left its cluster, and how it is judged; the signal's
-    exception goes on."""
-    from kvorum.chaos.live.runner import Terminated
-
-    try:
-        yield
-    except (KeyboardInterrupt, Terminated) as error:
-        how = "ended by SIGTERM" if isinstance(error, Terminated) else "interrupted"
-        is_attached = system.endswith(".toml")
-        left = "the cluster is healed and runs on" if is_attached else "the cluster is stopped"
-        click.echo(f"{how}; {left}; kvorum report {run_dir} judges it", err=True)
-        raise
 
 
 def show_result(result: Any, output: str) -> None:

@@ -206,7 +206,7 @@ def test_a_run_ended_by_a_signal_says_so_and_leaves_nothing_running(tmp_path, nu
         runner.send_signal(number)
         _, complaint = runner.communicate(timeout=60)
         assert runner.returncode == code
-    said = f"{how}; the cluster is stopped; kvorum report {run_dir} judges it"
+    said = f"{how}; the cluster is stopped; kvorum report {run_dir} judges the run"
     assert said in complaint.splitlines()
     assert not is_anything_left(run_dir)
     assert json.loads((run_dir / "run.json").read_text())["error"] == how
