@@ -161,10 +161,7 @@ def plan_cluster(
     common = {
         "cluster.id": cluster_id,
         **({} if voters else {"controller.quorum.voters": layout.voters()}),
-        **internal_topic_factors(brokers),
-        # A topic that a client creates should survive the loss of a broker, as offsets do.
-        "default.replication.factor": str(min(brokers, 3)),
-        **DEV_SETTINGS,
+        **_defaults(brokers),
         **settings,
     }
     nodes = tuple(_plan_node(name, layout, common) for name in layout.ids)
@@ -306,6 +303,34 @@ def check_nodes(plan: ClusterPlan) -> None:
         if node.fault_board:
             FaultBoard(node.fault_board).close()
         check_owner(disk, node.directory, node_id=node.node_id, cluster_id=plan.cluster_id)
+
+
+def check_settings(settings: Mapping[str, str], *, brokers: int) -> None:
+    """Raise ConfigError for settings with which a node of a new cluster would refuse to start.
+
+    No data directory is needed.
+    """
+    _check_settings(settings)
+    ids = {"controller-1": 1, f"broker-{BROKER_ID_BASE + 1}": BROKER_ID_BASE + 1}
+    layout = _Layout(data_dir=os.sep, ports=dict.fromkeys(ids, 1), links=NO_LINKS, ids=ids)
+    common = {
+        "cluster.id": uuid_text(new_uuid(random.Random(0))),
+        "controller.quorum.voters": layout.voters(),
+        **_defaults(brokers),
+        **settings,
+    }
+    for name, check in zip(ids, (controller_config, broker_config), strict=True):
+        check(_plan_node(name, layout, common).properties)
+
+
+def _defaults(brokers: int) -> dict[str, str]:
+    """The settings of a cluster on one machine, unless they are given."""
+    return {
+        **internal_topic_factors(brokers),
+        # A topic that a client creates should survive the loss of a broker, as offsets do.
+        "default.replication.factor": str(min(brokers, 3)),
+        **DEV_SETTINGS,
+    }
 
 
 def _check_counts(controllers: int, brokers: int) -> None:

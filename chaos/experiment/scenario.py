@@ -13,7 +13,7 @@ that cannot exist are refused, and all of them are reported at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kvorum.chaos.experiment.document import Document, Path, Section, parse_document
 from kvorum.chaos.experiment.keys import (
@@ -27,8 +27,16 @@ from kvorum.chaos.experiment.shorthand import (
     CONTROL_MODULE,
 )
 from kvorum.chaos.experiment.stated_promises import Promises, read_promises
-from kvorum.chaos.experiment.steps import Action, Probe, Step, StepReader, method_rng
+from kvorum.chaos.experiment.steps import (
+    Action,
+    FaultLimits,
+    Probe,
+    Step,
+    StepReader,
+    method_rng,
+)
 from kvorum.chaos.experiment.workloads import WORKLOADS, WorkloadKind, build_workload
+from kvorum.runtime.errors import ConfigError
 
 #: Of the format of experiments; a file of another major version is refused.
 VERSION = "1.0.0"
@@ -103,20 +111,38 @@ class Experiment:
     rollbacks: tuple[Action, ...]
 
 
+class Limits(FaultLimits, Protocol):
+    """The parts of an experiment that a system cannot carry out."""
+
+    def of_configuration(self, configuration: Configuration) -> list[tuple[Path, str]]:
+        """Places below `configuration`, each with the sentence that refuses it."""
+        ...
+
+
 def load_experiment(
-    path: str, *, seed: int | None = None, nodes: NodeNames | None = None
+    path: str,
+    *,
+    seed: int | None = None,
+    nodes: NodeNames | None = None,
+    limits: Limits | None = None,
 ) -> Experiment:
     """Read a file. Raises ConfigError listing every problem, and OSError when unreadable.
 
     seed: takes the place of the file's own. nodes: those of a cluster that runs already; without
-    them the nodes follow from the file's configuration.
+    them the nodes follow from the file's configuration. limits: of the system that is to carry the
+    experiment out.
     """
     with open(path, encoding="utf-8") as file:
-        return parse_experiment(path, file.read(), seed=seed, nodes=nodes)
+        return parse_experiment(path, file.read(), seed=seed, nodes=nodes, limits=limits)
 
 
 def parse_experiment(
-    path: str, text: str, *, seed: int | None = None, nodes: NodeNames | None = None
+    path: str,
+    text: str,
+    *,
+    seed: int | None = None,
+    nodes: NodeNames | None = None,
+    limits: Limits | None = None,
 ) -> Experiment:
     """As load_experiment, but from text; `path` is only used in messages."""
     document = parse_document(path, text)
@@ -127,13 +153,17 @@ def parse_experiment(
     _check_version(top)
     _check_controls(top)
     configuration = _configuration(top, seed)
+    if limits is not None:
+        for where, refusal in limits.of_configuration(configuration):
+            document.problem(("configuration", *where), refusal)
     reader = StepReader(
         document=document,
         reach=reach_of(configuration, nodes),
         rng=method_rng(configuration.seed),
+        limits=limits,
     )
     hypothesis = top.section("steady-state-hypothesis", ("title", "probes"))
-    probes = [reader.step(where, item) for where, item in hypothesis.items("probes")]
+    probes = [reader.probe(where, item) for where, item in hypothesis.items("probes")]
     method: list[Step] = []
     for where, item in top.items("method"):
         method.extend(reader.steps(where, item))
@@ -197,6 +227,11 @@ def _configuration(top: Section, seed: int | None) -> Configuration:
     )
     values = section.integers(CONFIGURATION_KEYS)
     if seed is not None:
+        bounds = next(key for key in CONFIGURATION_KEYS if key.name == "seed")
+        if not bounds.low <= seed <= bounds.high:
+            raise ConfigError(
+                f"the seed {seed} must lie between {bounds.low} and {bounds.high}; give another"
+            )
         values["seed"] = seed
     if values["voters"] > values["controllers"]:
         section.problem(

@@ -47,7 +47,8 @@ def long_step(document: Document, where: Path, item: Any, probes: Iterable[str])
     document.alias((*where, "provider", "func"), written)
     if func in probes:
         step["type"] = "probe"
-        if value is not None:
+        # A probe has no arguments, as `{}` says of an action.
+        if value is not None and value != {}:
             step["tolerance"] = value
             document.alias((*where, "tolerance"), written)
     else:
@@ -57,6 +58,14 @@ def long_step(document: Document, where: Path, item: Any, probes: Iterable[str])
         document.alias((*where, "provider"), written)
     step["provider"] = provider
     return step
+
+
+def short_func(item: Any) -> str | None:
+    """The name of a step in the short form; None for any other."""
+    if not isinstance(item, dict) or any(key in item for key in _LONG):
+        return None
+    names = [str(key) for key in item if key not in _BESIDE]
+    return names[0] if len(names) == 1 else None
 
 
 def long_choice(document: Document, where: Path, item: Any) -> Any:

@@ -10,14 +10,19 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 from kvorum.chaos.experiment.document import Document, Path, Section
 from kvorum.chaos.experiment.faults import ArgumentProblem, build_fault, why_not_live
 from kvorum.chaos.experiment.keys import PAUSE_SECONDS_MAX, STORM_KEYS
 from kvorum.chaos.experiment.operator_faults import impossible_requests
 from kvorum.chaos.experiment.reach import Reach, impossible_targets
-from kvorum.chaos.experiment.shorthand import TOOLKIT_MODULE, long_choice, long_step
+from kvorum.chaos.experiment.shorthand import (
+    TOOLKIT_MODULE,
+    long_choice,
+    long_step,
+    short_func,
+)
 from kvorum.chaos.faults import LIVE_FAULTS, LiveFault
 
 #: Probe name -> what it returns.
@@ -118,13 +123,25 @@ def _storm_keys() -> list[str]:
     return [*(key.name for key in STORM_KEYS), "faults"]
 
 
+class FaultLimits(Protocol):
+    """The faults that a system cannot carry out."""
+
+    def of_fault(self, fault: LiveFault) -> list[str]:
+        """The sentences that refuse a fault; empty if the system has all that it needs."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReader:
-    """Reads the steps of one document. Problems are noted in the document."""
+    """Reads the steps of one document. Problems are noted in the document.
+
+    limits: of the system that is to carry the steps out; None if it is not known yet.
+    """
 
     document: Document
     reach: Reach
     rng: random.Random
+    limits: FaultLimits | None = None
 
     def steps(self, where: Path, item: Any) -> list[Step]:
         """The steps of one item of the method: a storm is many."""
@@ -134,6 +151,14 @@ class StepReader:
             return self._storm_steps(where, item)
         step = self._long_step(where, item) if item is not None else None
         return [] if step is None else [step]
+
+    def probe(self, where: Path, item: Any) -> Step | None:
+        """One probe of a steady state; None if it is too invalid to build."""
+        func = short_func(item)
+        if func is not None and func not in (*PROBES, *LIVE_FAULTS, "storm"):
+            self.document.problem((*where, func), f"unknown probe {func!r}; {_hint(func, PROBES)}")
+            return None
+        return self.step(where, item)
 
     def step(self, where: Path, item: Any) -> Step | None:
         """One action or probe; None if it is too invalid to build."""
@@ -175,6 +200,8 @@ class StepReader:
             return None
         name = section.text("name", None)
         provider = self._provider(section)
+        if provider is None:
+            return None
         func = provider.text("func", None)
         before_ms, after_ms = _pauses(section)
         if kind == "action":
@@ -202,10 +229,13 @@ class StepReader:
             return None
         if provider.mapping("arguments"):
             provider.problem("arguments", f"the probe {func} takes none")
+        tolerance = _tolerance(section)
+        if tolerance is None and section.has("tolerance"):
+            return None
         return Probe(
             name=name,
             func=func,
-            tolerance=_tolerance(section),
+            tolerance=tolerance,
             pause_before_ms=before_ms,
             pause_after_ms=after_ms,
         )
@@ -213,7 +243,10 @@ class StepReader:
     def _storm_steps(self, where: Path, item: Any) -> list[Step]:
         section = Section(self.document, where, item, _STEP_KEYS)
         name = section.text("name", None)
-        storm = self.storm(self._provider(section).section("arguments", _storm_keys()))
+        provider = self._provider(section)
+        if provider is None:
+            return []
+        storm = self.storm(provider.section("arguments", _storm_keys()))
         before_ms, after_ms = _pauses(section)
         if section.flag("background", default=False):
             section.problem("background", "a storm does not run in the background")
@@ -224,16 +257,23 @@ class StepReader:
         *others, last = first, *others
         return [*others, dataclasses.replace(last, pause_after_ms=after_ms)]
 
-    def _provider(self, step: Section) -> Section:
-        provider = step.section("provider", _PROVIDER_KEYS)
-        kind = provider.text("type", None)
-        module = provider.values.get("module")
+    def _provider(self, step: Section) -> Section | None:
+        """The provider of a step; None for one of another kind or module, which is one problem."""
+        given = step.values.get("provider")
+        values = given if isinstance(given, dict) else {}
+        where = (*step.where, "provider")
+        kind, module = values.get("type"), values.get("module")
+        if kind not in ("python", "kvorum", None):
+            text = f"must be python, got {kind!r}; run other providers with Chaos Toolkit itself"
+            self.document.problem((*where, "type"), text)
+            return None
         if kind == "python" and module != TOOLKIT_MODULE:
             text = f"must be {TOOLKIT_MODULE}, got {module!r}; run others with Chaos Toolkit itself"
-            provider.problem("module", text)
-        elif kind not in ("python", "kvorum", ""):
-            text = f"must be python, got {kind!r}; run other providers with Chaos Toolkit itself"
-            provider.problem("type", text)
+            self.document.problem((*where, "module"), text)
+            return None
+        provider = step.section("provider", _PROVIDER_KEYS)
+        if step.has("provider") and provider.values:
+            provider.text("type", None)
         return provider
 
     def _fault(self, section: Section, func: str) -> LiveFault | None:
@@ -241,8 +281,10 @@ class StepReader:
         if func not in LIVE_FAULTS:
             if (refusal := why_not_live(func)) is not None:
                 section.problem("func", refusal)
+            elif func in PROBES:
+                section.problem("func", f"{func!r} is a probe, not an action")
             else:
-                self._unknown(section, "action", func, [*LIVE_FAULTS, "storm"])
+                self._unknown(section, "action", func, [*LIVE_FAULTS, "storm"], also=PROBES)
             return None
         built = build_fault(func, section.mapping("arguments"))
         problems = built if isinstance(built, list) else self._impossible(built)
@@ -250,18 +292,27 @@ class StepReader:
         for problem in problems:
             where = (*place, problem.key) if problem.key else place
             self.document.problem(where, problem.message)
-        return None if isinstance(built, list) or problems else built
+        if isinstance(built, list) or problems:
+            return None
+        for refusal in self.limits.of_fault(built) if self.limits is not None else []:
+            section.problem("func", refusal)
+        return built
 
     def _impossible(self, fault: LiveFault) -> list[ArgumentProblem]:
         return impossible_targets(fault, self.reach) or impossible_requests(fault, self.reach)
 
-    def _unknown(self, section: Section, kind: str, func: str, known: Iterable[str]) -> None:
-        if not func:
-            return
-        names = list(known)
-        near = get_close_matches(func, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
-        section.problem("func", f"unknown {kind} {func!r}; {hint}")
+    def _unknown(
+        self, section: Section, kind: str, func: str, known: Iterable[str], also: Iterable[str] = ()
+    ) -> None:
+        if func:
+            section.problem("func", f"unknown {kind} {func!r}; {_hint(func, known, also)}")
+
+
+def _hint(func: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
+    """The name that was meant, of both lists; or else the known ones."""
+    names = list(known)
+    near = get_close_matches(func, [*names, *also], n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
 
 
 def _pauses(section: Section) -> tuple[int, int]:

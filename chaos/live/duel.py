@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvorum.chaos.experiment.diff import diff_runs
-from kvorum.chaos.experiment.scenario import load_experiment
 from kvorum.chaos.live.runner import RunResult, run
-from kvorum.chaos.live.systems.opening import choose_system, refuse_what_cannot_be
+from kvorum.chaos.live.systems.limits import load_for
+from kvorum.chaos.live.systems.opening import choose_system
 from kvorum.runtime.errors import ConfigError
 
 DUEL_HTML = "duel.html"
@@ -43,14 +43,13 @@ def duel(
     """
     if len(systems) != 2:
         raise ConfigError(f"a duel has two systems, as in kvorum,kafka; got {','.join(systems)!r}")
-    experiment = load_experiment(experiment_path, seed=seed)
     for system in systems:
         chosen = choose_system(
             system,
             kafka_libs=_libs_of(system, kafka_libs),
             is_owned=is_owned and system.endswith(".toml"),
         )
-        refuse_what_cannot_be(experiment, chosen)
+        experiment = load_for(chosen, experiment_path, seed=seed)
     results: list[RunResult] = []
     for number, system in enumerate(systems, 1):
         if progress is not None:

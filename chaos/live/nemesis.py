@@ -72,10 +72,17 @@ class Nemesis:
             last_ms = max(due_ms for due_ms, _, _ in self._due) - monotonic_ms()
             self.wait(last_ms, unless=lambda: not any(map(self._is_active, self._due)))
 
-    def begin(self, action: Action) -> StepOutcome:
-        """Carry out one fault without its pauses. It goes on until its time is over in `wait`."""
-        self._act(dataclasses.replace(action, background=True))
-        return self.outcomes[-1]
+    def begin(self, action: Action) -> tuple[StepOutcome, Injected | None]:
+        """Carry out one fault without its pauses. It goes on until its time is over in `wait`.
+
+        The second is the fault, for `is_in_force`; None for one that only ends others.
+        """
+        injected = self._act(dataclasses.replace(action, background=True))
+        return self.outcomes[-1], injected
+
+    def is_in_force(self, injected: Injected) -> bool:
+        """False once a fault is undone, or over by itself."""
+        return injected.fault_id in {one.fault_id for one in self._injector.active()}
 
     def heal(self) -> None:
         """Undo every fault that is in force."""
@@ -101,18 +108,19 @@ class Nemesis:
             next_ms = min([until_ms, *(due_ms for due_ms, _, _ in self._due[:1])])
             time.sleep(max(0, min(_TICK_MS, next_ms - now_ms)) / 1000)
 
-    def _act(self, action: Action) -> None:
+    def _act(self, action: Action) -> Injected | None:
         injected = self._inject(action)
         duration_ms = duration_of(action.fault)
         if injected is None or duration_ms is None:
-            return
+            return injected
         due: Due = (monotonic_ms() + duration_ms, injected.fault_id, injected)
         heapq.heappush(self._due, due)
         if not action.background:
             self.wait(duration_ms, unless=lambda: not self._is_active(due))
+        return injected
 
     def _is_active(self, due: Due) -> bool:
-        return due[1] in {injected.fault_id for injected in self._injector.active()}
+        return self.is_in_force(due[2])
 
     def _end_what_is_over(self) -> None:
         """End the faults that are over by themselves, such as a completed reassignment."""
@@ -150,8 +158,9 @@ class Nemesis:
             return injected
 
     def measure(self, probe: Probe) -> Measurement:
-        """Measure a probe; the result stands among the run's."""
-        measurement = self._probes.measure(probe)
+        """Measure a probe; the result stands among the run's. A method only measures: a tolerance
+        decides nothing there."""
+        measurement = self._probes.measure(dataclasses.replace(probe, tolerance=None))
         self.measurements.append(measurement)
         value = "no answer" if measurement.value is None else f"{measurement.value:g}"
         self._progress(f"probe: {probe.name} = {value}")

@@ -39,7 +39,11 @@ def free_ports(count: int, rng: random.Random, *, host: str = "127.0.0.1") -> in
     for start in starts:
         if all(is_free(host, port) for port in range(start, start + count)):
             return start
-    raise ProcessFailed(f"no {count} free ports in a row between {PORT_LOW} and {PORT_HIGH}")
+    wanted = "port is free" if count == 1 else f"{count} ports in a row are free"
+    raise ProcessFailed(
+        f"no {wanted} between {PORT_LOW} and {PORT_HIGH} on {host}; end other clusters, or the "
+        "programs that `ss -ltnp` shows on these ports"
+    )
 
 
 def is_free(host: str, port: int) -> bool:

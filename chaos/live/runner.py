@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
-from kvorum.chaos.experiment.reach import NodeNames
 from kvorum.chaos.experiment.report import RUN_FILE, write_report
-from kvorum.chaos.experiment.scenario import Configuration, Experiment, load_experiment
+from kvorum.chaos.experiment.scenario import Configuration, Experiment
 from kvorum.chaos.experiment.steps import Step
 from kvorum.chaos.experiment.workloads import workload_name
 from kvorum.chaos.live.injector import Injector
@@ -40,6 +39,7 @@ from kvorum.chaos.live.observe import (
 from kvorum.chaos.live.probes import Measurement, Probes
 from kvorum.chaos.live.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.kvorum import kvorum_version
+from kvorum.chaos.live.systems.limits import load_for
 from kvorum.chaos.live.systems.opening import (
     CLUSTER,
     LOGS,
@@ -48,7 +48,6 @@ from kvorum.chaos.live.systems.opening import (
     choose_system,
     configuration_for,
     open_system,
-    refuse_what_cannot_be,
 )
 from kvorum.chaos.live.systems.protocol import (
     Capability,
@@ -74,8 +73,27 @@ WARM_NOTE = (
     "report, but once, when it stops"
 )
 
+#: The error of a run whose record has no end: `execute` replaces it when the run ends.
+UNENDED = "the runner left no end: it was killed, or it runs still"
+
+#: The errors of a run that a signal ended.
+INTERRUPTED = "interrupted"
+TERMINATED = "ended by SIGTERM"
+_BY_SIGNAL = (INTERRUPTED, TERMINATED)
+
+#: How often the record of a run in progress is written again.
+_RECORD_INTERVAL_MS = 1_000
+
 #: Carries out the faults of a run; all of them are healed after it.
 CarryOut = Callable[[Nemesis, Probes], None]
+
+
+class Terminated(SystemExit):
+    """SIGTERM ended the run. The exit code is the shell's, 128 and the signal's number."""
+
+
+class OutputClosed(KvorumError):
+    """The reader of the run's progress closed the output, as `| head` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +138,7 @@ def run(
         if warm is None
         else warm.choice
     )
-    experiment = load_experiment(experiment_path, seed=seed, nodes=_nodes_of(choice))
-    refuse_what_cannot_be(experiment, choice)
+    experiment = load_for(choice, experiment_path, seed=seed)
     experiment = dataclasses.replace(
         experiment, configuration=configuration_for(choice, experiment.configuration)
     )
@@ -136,7 +153,8 @@ def run(
     rerun = f"kvorum chaos run {shlex.quote(experiment_path)} --seed {chosen}{choice.option}"
     if carry_out is not None:
         experiment = dataclasses.replace(experiment, rollbacks=())
-    session = _Session(experiment, choice, run_dir, progress or _no_progress, rerun, carry_out)
+    tell = _no_progress if progress is None else _while_open(progress)
+    session = _Session(experiment, choice, run_dir, tell, rerun, carry_out)
     if warm is not None:
         session.use(warm, prefix=f"{Path(experiment_path).stem}-{chosen}.")
     with _orderly_termination():
@@ -175,14 +193,31 @@ def finish(run_dir: str) -> RunResult:
     )
 
 
-def _nodes_of(choice: SystemChoice) -> NodeNames | None:
-    """The nodes of an attached cluster; None where the experiment decides them."""
-    file = choice.attached
-    return None if file is None else NodeNames(controllers=file.controllers, brokers=file.brokers)
-
-
 def _no_progress(_: str) -> None:
     return None
+
+
+def _while_open(progress: Callable[[str], None]) -> Callable[[str], None]:
+    def tell(line: str) -> None:
+        try:
+            progress(line)
+        except BrokenPipeError as error:
+            raise OutputClosed("the output of the run was closed by its reader") from error
+
+    return tell
+
+
+def _reason_of(error: BaseException) -> str:
+    """The words for an exception that ended a run."""
+    match error:
+        case KeyboardInterrupt():
+            return INTERRUPTED
+        case Terminated():
+            return TERMINATED
+        case OutputClosed():
+            return str(error)
+        case _:
+            return f"{type(error).__name__}: {error}"
 
 
 class _Session:
@@ -207,6 +242,7 @@ class _Session:
         self._progress = progress
         self._rng = random.Random(f"{experiment.configuration.seed}/targets")
         self._next_death_watch_ms = 0
+        self._next_record_ms = 0
         self._carry_out = carry_out or _run_steps(experiment.method)
         self._warm: WarmCluster | None = None
         self._prefix = ""
@@ -229,7 +265,7 @@ class _Session:
             "is_final_read_complete": False,
             "died_unasked": [],
             "notes": [],
-            "error": None,
+            "error": UNENDED,
             "system": {"name": choice.name, "version": choice.version},
             "versions": {},
         }
@@ -240,19 +276,34 @@ class _Session:
         self._record["cluster"] = "warm"
 
     def execute(self) -> None:
+        self._write_record()
         try:
             with ExitStack() as stack:
                 self._run(stack)
+            self._record["error"] = None
         except BaseException as error:
-            is_interrupt = isinstance(error, KeyboardInterrupt)
-            self._record["error"] = (
-                "interrupted" if is_interrupt else f"{type(error).__name__}: {error}"
-            )
+            self._record["error"] = _reason_of(error)
             raise
         finally:
-            self._record["ended_wall_ms"] = wall_ms()
-            text = json.dumps(self._record, indent=1)
-            (self._run_dir / RUN_FILE).write_text(text, encoding="utf-8")
+            self._write_record()
+            if self._record["error"] in _BY_SIGNAL:
+                self._say_how_it_ended()
+
+    def _say_how_it_ended(self) -> None:
+        """Said after the cleanup, so that what it says of the cluster is so."""
+        is_own = self._choice.attached is None and self._warm is None
+        left = "the cluster is stopped" if is_own else "the cluster is healed and runs on"
+        self._progress(
+            f"{self._record['error']}; {left}; kvorum report {self._run_dir} judges the run"
+        )
+
+    def _write_record(self) -> None:
+        """Write run.json. A run that is killed leaves the last one, from which it can be judged."""
+        self._record["ended_wall_ms"] = wall_ms()
+        self._next_record_ms = monotonic_ms() + _RECORD_INTERVAL_MS
+        beside = self._run_dir / f"{RUN_FILE}.new"
+        beside.write_text(json.dumps(self._record, indent=1), encoding="utf-8")
+        beside.replace(self._run_dir / RUN_FILE)
 
     def _run(self, stack: ExitStack) -> None:
         history = stack.enter_context(self._open_history())
@@ -331,6 +382,8 @@ class _Session:
         if not opened.system.is_running():
             raise KvorumError(f"the cluster ended: {opened.system.log_tail()}")
         self._note_deaths(opened.system)
+        if monotonic_ms() >= self._next_record_ms:
+            self._write_record()
 
     def _open_history(self) -> HistoryWriter:
         return HistoryWriter(
@@ -495,7 +548,7 @@ def _orderly_termination() -> Iterator[None]:
         return
 
     def terminate(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
+        raise Terminated(128 + number)
 
     before = signal.signal(signal.SIGTERM, terminate)
     try:

@@ -9,13 +9,14 @@
         cluster.wait_until("isr-full")
 
 Faults and targets are those of experiments. A fault in a `with` block ends with the block; without
-one it lasts until `heal`, or until its own duration is over.
+one it lasts until `end` or `heal`. No fault needs a `duration_ms`, and one that is given ends none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import random
 import shutil
 import tempfile
@@ -24,6 +25,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +33,7 @@ from typing import Any, TypeVar
 
 from kvorum.chaos.experiment.faults import build_fault
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter
+from kvorum.chaos.experiment.keys import DURATION_MS_MAX
 from kvorum.chaos.faults import LIVE_FAULTS, LiveFault, describe
 from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.processes import NotReached, wait_until
@@ -53,6 +56,23 @@ _SCRAPE_TIMEOUT_S = 5.0
 _NOT_STARTED = "the cluster is not started; use it in a `with` block, or call start"
 
 Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class _Noted:
+    """A fault for reports.
+
+    injected: None for one that only ended others. ended: the time of day; empty while in force.
+    """
+
+    text: str
+    injected: Injected | None
+    ended: str = ""
+
+    def line(self) -> str:
+        if self.injected is None:
+            return self.text
+        return f"{self.text}, {f'ended {self.ended}' if self.ended else 'in force'}"
 
 
 class _Shape:
@@ -110,7 +130,7 @@ class Cluster:
         self._injector: Injector | None = None
         self._admin: Any = None
         self._lacks: Mapping[Capability, str] = {}
-        self._faults: list[str] = []
+        self._faults: list[_Noted] = []
         #: Topics with this prefix are known to targets without it, too.
         self.topic_prefix = ""
 
@@ -296,13 +316,19 @@ class Cluster:
 
     def end(self, injected: Injected) -> None:
         """End a fault: start, resume or connect again what it hit."""
-        injector = self._injecting()
-        self._call(lambda: injector.end(injected))
+        self._call(lambda: self._end(lambda injector: injector.end(injected)))
 
     def heal(self) -> None:
         """End every fault."""
-        injector = self._injecting()
-        self._call(injector.end_all)
+        self._call(lambda: self._end(Injector.end_all))
+
+    def forget_faults(self) -> None:
+        """Leave the faults that are over out of later reports."""
+
+        def forget() -> None:
+            self._faults = [noted for noted in self._faults if noted.injected and not noted.ended]
+
+        self._call(forget)
 
     def kill(self, target: str) -> tuple[str, ...]:
         """SIGKILL; returns the names of the nodes. `restart` or `heal` starts them again."""
@@ -374,14 +400,15 @@ class Cluster:
     # For a failed test.
 
     def report(self) -> str:
-        """The cluster in some lines of text: nodes, faults so far, partitions that are not well,
-        and the end of each log."""
+        """The cluster in some lines of text: nodes, faults with their ends, partitions that are not
+        well, and the end of each log."""
         lines = [f"{self.version}, bootstrap {self.bootstrap_servers}"]
         lines += [
             f"  {node.name}: {node.state}, pid {node.pid}, log {node.log_file}"
             for node in self.nodes()
         ]
-        lines += ["faults:", *(f"  {text}" for text in self._faults or ["none"])]
+        faults = [noted.line() for noted in self._faults] or ["none"]
+        lines += ["faults:", *(f"  {line}" for line in faults)]
         try:
             lines += self.state().lines()
         except KvorumError as error:
@@ -451,8 +478,23 @@ class Cluster:
             )
         injected = self._injecting().inject(name, fault)
         struck = f" [{', '.join(injected.nodes)}]" if injected is not None else ""
-        self._faults.append(f"{time.strftime('%H:%M:%S')} {describe(fault)}{struck}")
+        text = f"{time.strftime('%H:%M:%S')} {describe(fault)}{struck}"
+        self._faults.append(_Noted(text, injected))
+        self._note_ends()
         return injected
+
+    def _end(self, act: Callable[[Injector], None]) -> None:
+        try:
+            act(self._injecting())
+        finally:
+            self._note_ends()
+
+    def _note_ends(self) -> None:
+        """Note the end of each fault that is over, also by another fault such as a restart."""
+        active = {injected.fault_id for injected in self._injecting().active()}
+        for noted in self._faults:
+            if noted.injected and not noted.ended and noted.injected.fault_id not in active:
+                noted.ended = time.strftime("%H:%M:%S")
 
     def _view(self) -> ClusterView:
         # Without a broker that answers, targets other than partitions are known still.
@@ -493,7 +535,10 @@ def _built(name: str, arguments: Mapping[str, object]) -> LiveFault:
         near = get_close_matches(name, list(LIVE_FAULTS), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(LIVE_FAULTS)}"
         raise ConfigError(f"unknown fault {name!r}; {hint}")
-    built = build_fault(name, arguments)
+    fields = {field.name for field in dataclasses.fields(LIVE_FAULTS[name])}
+    # An experiment must say how long a fault of disks lasts; here the test ends every fault.
+    lasting = {"duration_ms": DURATION_MS_MAX} if "duration_ms" in fields else {}
+    built = build_fault(name, {**lasting, **arguments})
     if isinstance(built, list):
         raise ConfigError("; ".join(problem.message for problem in built))
     return built

@@ -67,9 +67,10 @@ def kvorum(request: pytest.FixtureRequest, kvorum_cluster: Cluster) -> Iterator[
     """The session's cluster for one test, with a topic prefix of the test's own.
 
     After the test every fault ends, the test's topics are deleted, and every node runs again. The
-    report of a failed test has the state of the cluster at its failure.
+    report of a failed test has the state of the cluster at its failure, and the test's own faults.
     """
     kvorum_cluster.topic_prefix = _prefix_of(request.node)
+    kvorum_cluster.forget_faults()
     request.node.stash[_REPORTED] = kvorum_cluster
     try:
         yield kvorum_cluster

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kvorum.chaos.experiment.faults import build_fault
 from kvorum.chaos.experiment.keys import STORM_KEYS
 from kvorum.chaos.experiment.steps import Action, Probe, read_storm
-from kvorum.chaos.faults import LiveFault, duration_of
+from kvorum.chaos.faults import LiveFault
 from kvorum.chaos.toolkit.session import ToolkitRun, activity_name, current_run
 from kvorum.runtime.errors import ConfigError
+
+_LEAVE_WITH_ROLLBACKS = 20
+"""The exit code by which Chaos Toolkit leaves the method (`chaoslib.exit.exit_gracefully`)."""
 
 _COUNT, _PAUSE_MS_MIN, _PAUSE_MS_MAX = (key.default or 0 for key in STORM_KEYS)
 
@@ -24,7 +28,8 @@ def action_function(name: str, kind: type[LiveFault]) -> Callable[..., dict[str,
         fault = build_fault(name, arguments)
         if isinstance(fault, list):
             raise ConfigError("; ".join(problem.message for problem in fault))
-        return _carry_out(current_run(), Action(name=activity_name(name), fault=fault))
+        with _interruptible():
+            return _carry_out(current_run(), Action(name=activity_name(name), fault=fault))
 
     _dress(act, name, kind.__doc__ or "", _parameters(kind))
     return act
@@ -34,7 +39,8 @@ def probe_function(name: str, meaning: str) -> Callable[[], float]:
     """The function of one probe: it returns the measurement, a whole number where it is one."""
 
     def measure() -> float:
-        value = current_run().measure(Probe(name=activity_name(name), func=name))
+        with _interruptible():
+            value = current_run().measure(Probe(name=activity_name(name), func=name))
         return int(value) if value.is_integer() else value
 
     _dress(measure, name, meaning, [])
@@ -60,18 +66,31 @@ def storm(
         "faults": list(faults),
     }
     done = []
-    for action in read_storm(activity_name("storm"), arguments, run.reach, run.rng):
-        run.wait(action.pause_before_ms)
-        done.append(_carry_out(run, action))
+    with _interruptible():
+        for action in read_storm(activity_name("storm"), arguments, run.reach, run.rng):
+            run.wait(action.pause_before_ms)
+            done.append(_carry_out(run, action))
     return done
 
 
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ends the run, and Chaos Toolkit's method, if Chaos Toolkit is interrupted in an activity.
+
+    Its handler of SIGTERM raises InterruptExecution. Raised inside an activity, Chaos Toolkit takes
+    the exception for a failure of that activity and plays on.
+    """
+    from chaoslib.exceptions import InterruptExecution
+
+    try:
+        yield
+    except InterruptExecution as error:
+        current_run().interrupt(f"Chaos Toolkit was interrupted: {error}")
+        raise SystemExit(_LEAVE_WITH_ROLLBACKS) from error
+
+
 def _carry_out(run: ToolkitRun, action: Action) -> dict[str, object]:
-    outcome = run.begin(action)
-    duration_ms = duration_of(action.fault)
-    if duration_ms is not None:
-        run.wait(duration_ms)
-    return dataclasses.asdict(outcome)
+    return dataclasses.asdict(run.carry_out(action))
 
 
 def _parameters(kind: type[LiveFault]) -> list[inspect.Parameter]:

@@ -18,6 +18,7 @@ from typing import TypeVar
 from kvorum.chaos.experiment.reach import Reach
 from kvorum.chaos.experiment.scenario import Experiment, load_experiment, reach_of
 from kvorum.chaos.experiment.steps import Action, Probe, method_rng
+from kvorum.chaos.faults import duration_of
 from kvorum.chaos.live.nemesis import Nemesis, StepOutcome
 from kvorum.chaos.live.probes import Probes
 from kvorum.chaos.live.runner import RunResult, run
@@ -27,6 +28,8 @@ from kvorum.runtime.errors import KvorumError, required
 
 _TICK_MS = 20
 _SETTLE_MS = 500
+_LOOK_MS = 200
+"""Between two looks at a fault that may be over by itself."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -73,12 +76,21 @@ class ToolkitRun:
             if self._outcome.done():
                 raise self._why_ended()
 
-    def begin(self, action: Action) -> StepOutcome:
-        """Carry out a fault; returns while it is in force. Raises KvorumError if nothing could be
-        hit, or if the run has ended."""
-        outcome = self._ask(lambda nemesis, _: nemesis.begin(action))
+    def carry_out(self, action: Action) -> StepOutcome:
+        """Carry out a fault; returns when it is over, or at once for one without a duration.
+
+        Raises KvorumError if nothing could be hit, or if the run has ended.
+        """
+        outcome, injected = self._ask(lambda nemesis, _: nemesis.begin(action))
         if not outcome.is_done:
             raise KvorumError(f"{action.name}: {outcome.reason}")
+        duration_ms = duration_of(action.fault)
+        if injected is None or duration_ms is None:
+            return outcome
+        until_ms = monotonic_ms() + duration_ms
+        # A reassignment is over by itself, often long before its time.
+        while self._ask(lambda nemesis, _: nemesis.is_in_force(injected)):
+            self.wait(min(_LOOK_MS, max(0, until_ms - monotonic_ms())))
         return outcome
 
     def measure(self, probe: Probe) -> float:
@@ -113,10 +125,17 @@ class ToolkitRun:
         self._is_ended.set()
         return self._running().result()
 
-    def break_off(self, reason: str) -> RunResult:
-        """End a run whose method is incomplete: the report says so, and is never `passed`."""
-        self._broken_off = reason
+    def interrupt(self, reason: str) -> None:
+        """End a run at once. Whatever waits for it raises KvorumError; `break_off` judges it."""
+        self._broken_off = self._broken_off or reason
         self._is_ended.set()
+
+    def break_off(self, reason: str) -> RunResult:
+        """End a run whose method is incomplete: the report says so, and is never `passed`.
+
+        The reason of an earlier `interrupt` stands.
+        """
+        self.interrupt(reason)
         futures.wait([self._running()])
         return judge(self._output_dir)
 

@@ -110,9 +110,6 @@ def run(
         result = judge_broken_off(out)
         if result is None:
             raise CommandFailed(str(error), EXIT_FAILED) from error
-    except KeyboardInterrupt:
-        click.echo(f"interrupted; the cluster is stopped; kvorum report {out} judges it", err=True)
-        raise
     if lake is not None:
         add_to_lake(lake, result.run_dir)
     show_result(result, output)

@@ -22,22 +22,31 @@ from kvorum.cli.report import show_result
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--canonical", is_flag=True, help="Print FILE as Chaos Toolkit runs it.")
-def validate(files: tuple[str, ...], canonical: bool) -> None:
+@click.option(
+    "--system",
+    type=click.Choice(("kvorum", "kafka")),
+    default="kvorum",
+    show_default=True,
+    help="The system of the settings; those of kafka are checked when a run begins.",
+)
+def validate(files: tuple[str, ...], canonical: bool, system: str) -> None:
     """Check experiments: every problem with its file and line; exit code 2 if there is one."""
     from kvorum.chaos.experiment.canonical import to_toolkit
     from kvorum.chaos.experiment.scenario import parse_experiment
     from kvorum.chaos.experiment.shipped import find_experiment
     from kvorum.chaos.experiment.steps import PROBES
+    from kvorum.chaos.live.systems.limits import SettingsOfKvorum
     from kvorum.runtime.errors import ConfigError
 
     if canonical and len(files) > 1:
         raise click.UsageError("--canonical goes with one FILE")
+    limits = SettingsOfKvorum() if system == "kvorum" else None
     problems: list[str] = []
     for file in files:
         try:
             path = find_experiment(file)
             text = _read(path)
-            experiment = parse_experiment(path, text)
+            experiment = parse_experiment(path, text, limits=limits)
         except ConfigError as error:
             problems.append(str(error))
             continue

@@ -3,6 +3,7 @@ pyspark or schema."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -107,7 +108,9 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except CommandFailed as error:
-        click.echo(f"kvorum: {error}", err=True)
+        # A closed output must not change the exit code.
+        with contextlib.suppress(BrokenPipeError):
+            click.echo(f"kvorum: {error}", err=True)
         sys.exit(error.exit_code)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

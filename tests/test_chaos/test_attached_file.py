@@ -16,10 +16,10 @@ from kvorum.chaos.live.systems.dead_man import (
     read_journal,
     run_command,
 )
+from kvorum.chaos.live.systems.limits import SystemLimits
 from kvorum.chaos.live.systems.opening import (
     choose_system,
     configuration_for,
-    refuse_what_cannot_be,
 )
 from kvorum.chaos.live.systems.protocol import Capability
 from kvorum.chaos.targets import ClusterView
@@ -140,6 +140,11 @@ def test_all_problems_of_a_file_are_told_at_once():
     assert len(problems(text)) == 3
 
 
+def test_a_misspelt_key_is_one_problem():
+    (problem,) = problems(GOOD.replace("topic_prefix", "topic_prefx"))
+    assert "topic_prefx: unknown key; did you mean 'topic_prefix'?" in problem
+
+
 def test_a_cluster_of_someone_is_not_touched_without_the_flag(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text(GOOD)
@@ -155,19 +160,19 @@ def test_an_experiment_that_does_not_fit_the_running_cluster_is_refused(tmp_path
     path.write_text(GOOD)
     chosen = choose_system(str(path), is_owned=True)
     kill = "{type: kvorum, func: kill, arguments: {target: one}}"
-    experiment = parse_experiment(
-        "x.yaml",
+    text = (
         "title: x\nconfiguration: {brokers: 3, settings: {log.segment.bytes: 1}}\n"
-        f"method: [{{type: action, name: k, provider: {kill}}}]\n",
+        f"method: [{{type: action, name: k, provider: {kill}}}]\n"
     )
-    configuration = configuration_for(chosen, experiment.configuration)
+    configuration = configuration_for(chosen, parse_experiment("x.yaml", text).configuration)
     assert (configuration.controllers, configuration.brokers) == (2, 1)
     with pytest.raises(ConfigError) as refused:
-        refuse_what_cannot_be(experiment, chosen)
+        parse_experiment("x.yaml", text, limits=SystemLimits(choice=chosen))
     assert str(refused.value).splitlines() == [
-        "setting 'log.segment.bytes' cannot be given to a cluster that runs already; set it there "
-        "and remove it from the experiment",
-        f"replication_factor 3 needs as many brokers; {path} names 1",
+        "x.yaml:2: configuration.settings.log.segment.bytes: cannot be given to a cluster that "
+        "runs already; set it there and remove it from the experiment",
+        "x.yaml:2: configuration.topic.replication_factor: 3 needs as many brokers; "
+        f"{path} names 1",
     ]
 
 

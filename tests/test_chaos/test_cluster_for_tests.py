@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,31 @@ def test_a_cluster_that_is_not_started_says_so():
     Cluster().stop()
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("slow_disk", {"target": "brokers", "sync_delay_ms": 50}),
+        ("fill_disk", {"target": "one:brokers"}),
+        ("fail_disk", {"target": "one:brokers"}),
+        ("stop", {"target": "one:brokers"}),
+        ("wipe", {"target": "one:brokers"}),
+        ("packet_loss", {"source": "clients", "destination": "brokers", "loss_percent": 5}),
+        ("kill", {"target": "one"}),
+    ],
+)
+def test_a_fault_of_a_test_needs_no_duration(name, arguments):
+    # Nothing is started: a fault that can be built gets as far as the cluster.
+    with pytest.raises(KvorumError, match="not started"), Cluster().fault(name, **arguments):
+        pass
+
+
+@live
+def test_a_slow_disk_lasts_as_long_as_its_block(cluster):
+    with cluster.fault("slow_disk", target="brokers", sync_delay_ms=1) as injected:
+        assert set(injected.nodes) == {"broker-101", "broker-102", "broker-103"}
+    assert set(injected.hits) == set(injected.nodes)
+
+
 @live
 def test_a_fault_lasts_as_long_as_its_block(cluster):
     topic = cluster.create_topic("one", partitions=2)
@@ -91,6 +117,26 @@ def test_a_fault_lasts_as_long_as_its_block(cluster):
         assert cluster.state().partitions_of(topic)[0].leader != struck
     cluster.wait_until("all-alive")
     cluster.wait_until("isr-full")
+
+
+@live
+def test_a_report_tells_the_ends_of_faults_and_forgets_those_that_are_over(cluster):
+    cluster.heal()
+    cluster.forget_faults()
+    cluster.pause("broker-101")
+    cluster.kill("controller-1")
+    cluster.resume()
+    faults = [line for line in cluster.report().splitlines() if re.match(r"  \d\d:", line)]
+    assert [re.sub(r"\d\d:\d\d:\d\d", "T", line.strip()) for line in faults] == [
+        "T pause broker-101 [broker-101], ended T",
+        "T kill controller-1 [controller-1], in force",
+        "T resume paused",
+    ]
+    cluster.forget_faults()
+    assert "pause broker-101" not in cluster.report()
+    assert "kill controller-1 [controller-1], in force" in cluster.report()
+    cluster.heal()
+    cluster.wait_until("all-alive")
 
 
 @live
@@ -194,6 +240,8 @@ def test_the_example_project_passes_its_own_tests():
 def test_a_failed_test_has_the_report_and_leaves_a_whole_cluster_to_the_next(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nkvorum_controllers = 1\nkvorum_brokers = 1\n")
     (tmp_path / "test_it.py").write_text(
+        "def test_zero(kvorum):\n"
+        "    kvorum.pause('broker-101')\n"
         "def test_first(kvorum):\n"
         "    assert kvorum.create_topic('orders') == 'test_first.orders'\n"
         "    kvorum.kill('leader:orders/0')\n"
@@ -203,8 +251,10 @@ def test_a_failed_test_has_the_report_and_leaves_a_whole_cluster_to_the_next(tmp
         "    assert not kvorum.state().partitions\n"
     )
     done = run_pytest(tmp_path)
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
-    assert "- kvorum -" in done.stdout and "kill leader:orders/0 [broker-101]" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "- kvorum -" in done.stdout and "kill leader:orders/0 [broker-101], in" in done.stdout
+    # The fault of the test before is over, and none of this test's.
+    assert "pause broker-101" not in done.stdout
 
 
 @live

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kvorum.chaos.experiment.scenario import load_experiment
 from kvorum.chaos.live import duel as duels
 from kvorum.chaos.live.runner import finish
 from kvorum.runtime.errors import ConfigError
@@ -40,7 +41,9 @@ def runs(monkeypatch):
 
     monkeypatch.setattr(duels, "run", run)
     monkeypatch.setattr(duels, "choose_system", lambda text, **_: text)
-    monkeypatch.setattr(duels, "refuse_what_cannot_be", lambda experiment, choice: None)
+    monkeypatch.setattr(
+        duels, "load_for", lambda choice, path, *, seed: load_experiment(path, seed=seed)
+    )
     return calls
 
 
@@ -83,11 +86,12 @@ def test_what_is_no_pair_of_systems_is_refused_before_any_run(experiment, tmp_pa
 def test_a_duel_that_one_system_cannot_carry_out_begins_with_neither(
     runs, experiment, tmp_path, monkeypatch
 ):
-    def refuse(experiment, choice):
+    def refuse(choice, path, *, seed):
         if choice == "kafka":
             raise ConfigError("'x' needs y, which the system kafka does not have; use kvorum")
+        return load_experiment(path, seed=seed)
 
-    monkeypatch.setattr(duels, "refuse_what_cannot_be", refuse)
+    monkeypatch.setattr(duels, "load_for", refuse)
     code, _, err = kvorum("chaos", "duel", experiment, "--out", tmp_path / "o")
     assert (code, runs) == (2, []) and "which the system kafka does not have" in err
 

@@ -21,10 +21,11 @@ from kvorum.chaos.experiment.observations import (
     Unanswered,
     read_observation,
 )
+from kvorum.chaos.experiment.replay import read_earlier_run
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.live import processes
 from kvorum.chaos.live.links import link_count, plan_links
-from kvorum.chaos.live.runner import run
+from kvorum.chaos.live.runner import UNENDED, finish, run
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from kvorum.cli.common import EXIT_VERDICT_FAILED
@@ -150,7 +151,7 @@ IN_FORCE = (
     EXPERIMENT.partition("method:")[0].replace("warm_up_ms: 1000", "warm_up_ms: 0")
     + """\
 method:
-  - cut: {source: standby-controller, destination: active-controller, duration_ms: 60000}
+  - cut: {source: standby-controller, destination: active-controller, duration_ms: CUT_MS}
     background: true
   - kill: {target: "leader:orders/0", duration_ms: 60000}
 """
@@ -158,10 +159,12 @@ method:
 
 
 @contextlib.contextmanager
-def run_under_faults(folder: Path, code: str) -> Iterator[subprocess.Popen[str]]:
+def run_under_faults(
+    folder: Path, code: str, *, cut_ms: int = 60_000
+) -> Iterator[subprocess.Popen[str]]:
     """A runner in a process of its own, once a cut and a kill are in force. Its folder is `run`."""
     experiment = folder / "long.yaml"
-    experiment.write_text(IN_FORCE)
+    experiment.write_text(IN_FORCE.replace("CUT_MS", str(cut_ms)))
     # The data folder's path must be the run's own, see is_anything_left.
     run_dir = folder / "run"
     runner = subprocess.Popen(
@@ -187,23 +190,53 @@ def run_under_faults(folder: Path, code: str) -> Iterator[subprocess.Popen[str]]
 
 # A shell without job control starts what is in its background with SIGINT ignored.
 RUN = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-RUN_FUNCTION = RUN + (
-    "from kvorum.chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
-)
 RUN_COMMAND = RUN + (
     "from kvorum.__main__ import main; "
     "sys.argv = ['kvorum', 'chaos', 'run', sys.argv[1], '--out', sys.argv[2]]; main()"
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_interrupted_under_faults_leaves_nothing_running(tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "how", "code"),
+    [(signal.SIGTERM, "ended by SIGTERM", 143), (signal.SIGINT, "interrupted", 130)],
+)
+def test_a_run_ended_by_a_signal_says_so_and_leaves_nothing_running(tmp_path, number, how, code):
     run_dir = tmp_path / "run"
-    with run_under_faults(tmp_path, RUN_FUNCTION) as runner:
+    with run_under_faults(tmp_path, RUN_COMMAND) as runner:
         runner.send_signal(number)
-        assert runner.wait(60) != 0
+        _, complaint = runner.communicate(timeout=60)
+        assert runner.returncode == code
+    said = f"{how}; the cluster is stopped; kvorum report {run_dir} judges the run"
+    assert said in complaint.splitlines()
     assert not is_anything_left(run_dir)
-    assert json.loads((run_dir / "run.json").read_text())["error"] is not None
+    assert json.loads((run_dir / "run.json").read_text())["error"] == how
+
+
+def test_a_run_whose_output_is_closed_is_judged_and_the_reason_says_so(tmp_path):
+    run_dir = tmp_path / "run"
+    with run_under_faults(tmp_path, RUN_COMMAND, cut_ms=3_000) as runner:
+        assert runner.stderr is not None
+        # The next line of progress tells that the cut is undone.
+        runner.stderr.close()
+        assert runner.wait(120) == EXIT_VERDICT_FAILED
+    assert not is_anything_left(run_dir)
+    report = json.loads((run_dir / "report.json").read_text())
+    assert report["verdict"] == "inconclusive"
+    assert (
+        "the run ended early: the output of the run was closed by its reader" in report["reasons"]
+    )
+
+
+def test_a_run_whose_runner_was_killed_is_judged_inconclusive(tmp_path):
+    run_dir = tmp_path / "run"
+    with run_under_faults(tmp_path, RUN_COMMAND) as runner:
+        runner.kill()
+        runner.wait()
+    eventually(lambda: not is_anything_left(run_dir), "every process is gone")
+    result = finish(str(run_dir))
+    assert result.verdict == "inconclusive"
+    assert f"the run ended early: {UNENDED}" in result.reasons
+    assert read_earlier_run(str(run_dir)).system == "kvorum"
 
 
 def test_a_toxiproxy_that_dies_breaks_the_run_off_and_is_not_held_against_the_cluster(tmp_path):

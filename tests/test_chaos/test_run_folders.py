@@ -3,13 +3,19 @@ another."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kvorum.chaos.live import runner
-from kvorum.chaos.live.runner import run
+from kvorum.chaos.live.runner import UNENDED, run
+from kvorum.chaos.live.systems.opening import choose_system
 from kvorum.runtime.errors import ConfigError, KvorumError
+
+BROKERS = ("broker-101", "broker-102", "broker-103")
 
 
 @pytest.fixture
@@ -58,3 +64,44 @@ def test_a_run_of_which_something_is_known_is_kept(tmp_path, experiment, monkeyp
     with pytest.raises(ConfigError, match="already holds a run"):
         run(experiment, output_dir=str(tmp_path / "run"))
     assert (tmp_path / "run" / "history.jsonl").read_text() == "{}\n{}\n"
+
+
+@pytest.mark.parametrize(
+    ("is_attached", "left"),
+    [(False, "the cluster is stopped"), (True, "the cluster is healed and runs on")],
+)
+def test_an_interrupted_run_says_what_became_of_its_cluster(
+    tmp_path, experiment, monkeypatch, is_attached, left
+):
+    def interrupt(session: object, stack: object) -> None:
+        raise KeyboardInterrupt
+
+    choice = choose_system("kvorum")
+    if is_attached:
+        file = SimpleNamespace(controllers=("controller-1",), brokers=BROKERS, path="c.toml")
+        choice = dataclasses.replace(choice, attached=file)
+    monkeypatch.setattr(runner, "choose_system", lambda *_, **__: choice)
+    monkeypatch.setattr(runner, "find_server", lambda: "")
+    monkeypatch.setattr(runner._Session, "_start_system", interrupt)
+    said: list[str] = []
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment, output_dir=str(folder), progress=said.append)
+    assert said == [f"interrupted; {left}; kvorum report {folder} judges the run"]
+
+
+def test_a_run_in_progress_has_a_record_that_says_that_it_has_no_end(
+    tmp_path, experiment, monkeypatch
+):
+    found: list[str] = []
+
+    def look(session: object, stack: object) -> None:
+        found.append(json.loads((tmp_path / "run" / "run.json").read_text())["error"])
+        raise KvorumError("enough")
+
+    monkeypatch.setattr(runner, "find_server", lambda: "")
+    monkeypatch.setattr(runner._Session, "_start_system", look)
+    with pytest.raises(KvorumError, match="enough"):
+        run(experiment, output_dir=str(tmp_path / "run"))
+    assert found == [UNENDED]
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["error"] == "KvorumError: enough"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +12,9 @@ from kvorum.chaos.experiment.canonical import to_toolkit
 from kvorum.chaos.experiment.reach import NodeNames
 from kvorum.chaos.experiment.scenario import load_experiment, parse_experiment
 from kvorum.chaos.experiment.stated_promises import Promises
-from kvorum.chaos.experiment.steps import PROBES, Action
+from kvorum.chaos.experiment.steps import PROBES, Action, Probe
 from kvorum.chaos.faults import CutLink, KillNode
+from kvorum.chaos.live.nemesis import Nemesis
 from kvorum.runtime.errors import ConfigError
 
 EXPERIMENTS = sorted((Path(chaos.__file__).parent / "experiments").glob("*.yaml"))
@@ -349,3 +351,64 @@ def test_a_control_of_another_module_is_refused():
         "bad.yaml:2: controls.0: the only control is the module kvorum.chaos.toolkit.control, got "
         "'other'; run other controls with Chaos Toolkit itself"
     ]
+
+
+STEADY = "title: t\nsteady-state-hypothesis: {probes: [PROBE]}\nmethod:\n  - heal:\n"
+PROVIDER = "title: t\nmethod:\n  - {type: action, name: a, provider: PROVIDER}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        (
+            STEADY.replace("PROBE", "{activ_controllers: 1}"),
+            "probes.0.activ_controllers: unknown probe 'activ_controllers'; did you mean "
+            "'active_controllers'?",
+        ),
+        (STEADY.replace("PROBE", "{foo: 1}"), "unknown probe 'foo'; known: active_controllers, "),
+        (STEADY.replace("PROBE", "{heal: }"), "a steady state holds probes only"),
+        (STEADY.replace("PROBE", "{active_controllers: many}"), "must be a number, the two bounds"),
+        (PROVIDER.replace("PROVIDER", "{type: process, path: /bin/true}"), "got 'process'; run"),
+        (
+            PROVIDER.replace("PROVIDER", "{type: python, module: chaosk8s, func: kill_pod}"),
+            "module: must be kvorum.chaos.toolkit, got 'chaosk8s'",
+        ),
+        (PROVIDER.replace("PROVIDER", "{type: kvorum, func: live_brokers}"), "is a probe, not an"),
+        ("title: t\nmethod:\n  - live_broker:\n", "did you mean 'live_brokers'?"),
+    ],
+)
+def test_one_cause_is_one_sentence_that_names_what_was_meant(text, refusal):
+    (found,) = problems_of(text)
+    assert refusal in found
+
+
+def test_a_probe_of_the_method_may_have_an_empty_mapping():
+    text = "title: t\nmethod:\n  - acknowledged_per_second: {}\n"
+    (probe,) = parse_experiment("x.yaml", text).method
+    assert isinstance(probe, Probe) and probe.tolerance is None
+
+
+class AskedProbes:
+    """Probes that note what they are asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Probe] = []
+
+    def measure(self, probe: Probe) -> SimpleNamespace:
+        self.asked.append(probe)
+        return SimpleNamespace(name=probe.name, value=300.0)
+
+
+def test_a_probe_of_the_method_only_measures():
+    text = "title: t\nmethod:\n  - acknowledged_per_second: 5\n"
+    probes = AskedProbes()
+    injector = SimpleNamespace(active=list)
+    nemesis = Nemesis(injector=injector, probes=probes, progress=print, check=lambda: None)
+    nemesis.run(parse_experiment("x.yaml", text).method)
+    assert [probe.tolerance for probe in probes.asked] == [None]
+
+
+@pytest.mark.parametrize("seed", [-4, 2**63])
+def test_a_seed_out_of_range_is_refused_as_in_a_file(seed):
+    with pytest.raises(ConfigError, match=f"the seed {seed} must lie between 0 and"):
+        parse_experiment("x.yaml", SMALL, seed=seed)

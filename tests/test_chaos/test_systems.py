@@ -29,7 +29,8 @@ from kvorum.chaos.live.systems.kafka_plan import (
     properties_of,
     refused_settings,
 )
-from kvorum.chaos.live.systems.opening import SystemChoice, choose_system, refuse_what_cannot_be
+from kvorum.chaos.live.systems.limits import SettingsOfKvorum, SystemLimits
+from kvorum.chaos.live.systems.opening import SystemChoice, choose_system
 from kvorum.chaos.live.systems.protocol import Capability
 from kvorum.chaos.targets import parse_target
 from kvorum.runtime.errors import ConfigError, KvorumError
@@ -40,6 +41,14 @@ configuration: {settings: {replica.lag.time.max.ms: 10000}}
 method:
   - {type: action, name: k, provider: {type: kvorum, func: kill, arguments: {target: one}}}
   - {type: action, name: p, provider: {type: kvorum, func: pause, arguments: {target: one}}}
+"""
+
+SHORT = """\
+title: x
+configuration: {settings: {replica.lag.time.max.ms: 10000}}
+method:
+  - kill: {target: one}
+  - pause: {target: one}
 """
 
 
@@ -98,16 +107,51 @@ def test_links_of_clients_and_links_between_nodes_are_different_capabilities():
     assert len(missing_capabilities([cut, slow], choice(Capability.LINKS))) == 1
 
 
-def test_an_experiment_is_refused_with_every_problem_at_once():
-    experiment = parse_experiment("x.yaml", EXPERIMENT)
+def test_an_experiment_is_refused_with_every_problem_at_once_and_its_line():
     with pytest.raises(ConfigError) as refused:
-        refuse_what_cannot_be(experiment, choice())
+        parse_experiment("x.yaml", EXPERIMENT, limits=SystemLimits(choice=choice()))
     assert [line.split(" needs ")[0] for line in str(refused.value).splitlines()] == [
-        "'kill one:all'",
-        "'kill one:all'",
-        "'pause one:all'",
+        "x.yaml:4: method.0.provider.func: 'kill one:all'",
+        "x.yaml:4: method.0.provider.func: 'kill one:all'",
+        "x.yaml:5: method.1.provider.func: 'pause one:all'",
     ]
-    refuse_what_cannot_be(experiment, choose_system("kvorum"))
+    kvorum = SystemLimits(choice=choose_system("kvorum"))
+    assert len(parse_experiment("x.yaml", SHORT, limits=kvorum).method) == 2
+
+
+def test_a_fault_that_a_storm_may_draw_is_refused_at_its_line():
+    storm = "title: x\nmethod:\n  - storm:\n      faults:\n        - pause: {target: one}\n"
+    with pytest.raises(ConfigError, match=r"x\.yaml:5: method\.0.*'pause one:all' needs SIGSTOP"):
+        parse_experiment("x.yaml", storm, limits=SystemLimits(choice=choice(Capability.KILL)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        (
+            "brokr.session.timeout.ms: 3000",
+            "settings.brokr.session.timeout.ms: unknown property 'brokr.session.timeout.ms' "
+            "(did you mean 'broker.session.timeout.ms'?)",
+        ),
+        ("broker.session.timeout.ms: abc", "settings.broker.session.timeout.ms: "),
+        ("broker.session.timeout.ms: 900", "is less than two times broker.heartbeat.interval.ms"),
+        ("log.dirs: /tmp", "'log.dirs' is decided by the launcher and cannot be set"),
+    ],
+)
+def test_a_setting_that_no_node_takes_is_refused_at_its_line(settings, refusal):
+    text = SHORT.replace("replica.lag.time.max.ms", f"{settings}, replica.lag.time.max.ms")
+    for limits in (SettingsOfKvorum(), SystemLimits(choice=choose_system("kvorum"))):
+        with pytest.raises(ConfigError) as refused:
+            parse_experiment("x.yaml", text, limits=limits)
+        (line,) = str(refused.value).splitlines()
+        assert line.startswith("x.yaml:2: configuration.settings.") and refusal in line
+
+
+def test_settings_that_only_together_are_wrong_are_refused_together():
+    both = "broker.session.timeout.ms: 1000, broker.heartbeat.interval.ms: 700"
+    text = SHORT.replace("replica.lag.time.max.ms: 10000", both)
+    with pytest.raises(ConfigError, match=r"x\.yaml:2: configuration\.settings: broker\.session"):
+        parse_experiment("x.yaml", text, limits=SettingsOfKvorum())
 
 
 @pytest.mark.parametrize(

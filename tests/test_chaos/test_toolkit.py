@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,10 +23,13 @@ from kvorum.chaos.experiment.canonical import to_toolkit
 from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
 from kvorum.chaos.experiment.reach import Reach, node_names
 from kvorum.chaos.experiment.scenario import parse_experiment
-from kvorum.chaos.experiment.steps import PROBES, method_rng, read_storm
-from kvorum.chaos.faults import LIVE_FAULTS
-from kvorum.chaos.toolkit import control
+from kvorum.chaos.experiment.steps import PROBES, Action, method_rng, read_storm
+from kvorum.chaos.faults import LIVE_FAULTS, Reassign
+from kvorum.chaos.live.nemesis import StepOutcome
+from kvorum.chaos.toolkit import control, functions
+from kvorum.chaos.toolkit.session import ToolkitRun
 from kvorum.runtime.errors import ConfigError, KvorumError
+from tests.polling import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted((Path(chaos.__file__).parent / "experiments").glob("*.yaml"))
@@ -204,3 +209,107 @@ def test_chaos_toolkit_runs_an_experiment_and_our_report_is_written(tmp_path):
     ]
     assert sorted(begun[:2]) == ["a broker hangs", "kill active-controller"]
     assert begun[2:] == ["storm-1", "storm-2"]
+
+
+class InterruptedRun:
+    """A run in which every wait is interrupted by Chaos Toolkit's handler of SIGTERM."""
+
+    def __init__(self) -> None:
+        self.interrupted: list[str] = []
+
+    def carry_out(self, action: object) -> None:
+        raise InterruptExecution("SIGTERM signal received")
+
+    def measure(self, probe: object) -> None:
+        raise InterruptExecution("SIGTERM signal received")
+
+    def interrupt(self, reason: str) -> None:
+        self.interrupted.append(reason)
+
+
+@pytest.mark.parametrize(
+    "activity", [lambda: toolkit.kill(target="one"), lambda: toolkit.live_brokers()]
+)
+def test_an_activity_that_is_interrupted_ends_the_run_and_the_method(monkeypatch, activity):
+    run = InterruptedRun()
+    monkeypatch.setattr(functions, "current_run", lambda: run)
+    # Chaos Toolkit makes a failed activity of any Exception, and goes on.
+    with pytest.raises(SystemExit):
+        activity()
+    assert run.interrupted == ["Chaos Toolkit was interrupted: SIGTERM signal received"]
+
+
+class CompletingNemesis:
+    """A nemesis whose fault is over by itself at the third look, long before its time."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def begin(self, action: Action) -> tuple[StepOutcome, object]:
+        return StepOutcome(name=action.name, description="d", is_done=True), object()
+
+    def is_in_force(self, injected: object) -> bool:
+        self.looks += 1
+        return self.looks < 3
+
+    def wait(self, duration_ms: int) -> None:
+        pass
+
+
+@pytest.mark.timeout(30)
+def test_an_action_returns_when_its_fault_is_over_by_itself(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(SHORT)
+    run = ToolkitRun(str(path), output_dir=str(tmp_path / "run"), progress=print)
+    nemesis = CompletingNemesis()
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        run._outcome = thread.submit(run._serve, nemesis, None)
+        try:
+            action = Action(name="move", fault=Reassign(duration_ms=3_600_000))
+            assert run.carry_out(action).is_done
+        finally:
+            run._is_ended.set()
+    assert nemesis.looks == 3
+
+
+LONG = (
+    SHORT.partition("method:")[0]
+    + """\
+method:
+  - kill: {target: "one:brokers", duration_ms: 60000}
+  - live_brokers:
+"""
+)
+
+
+@pytest.mark.live
+@pytest.mark.timeout(240)
+def test_a_sigterm_inside_an_action_ends_the_run_without_a_pass(tmp_path):
+    path, run_dir = tmp_path / "long.yaml", tmp_path / "run"
+    path.write_text(to_toolkit("long.yaml", LONG, PROBES))
+    with (tmp_path / "said").open("w") as said:
+        toolkit_run = subprocess.Popen(
+            [sys.executable, "-m", "chaostoolkit", "run", str(path)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "KVORUM_CHAOS_OUT": str(run_dir)},
+            stdout=said,
+            stderr=said,
+        )
+    history = run_dir / "history.jsonl"
+
+    def is_struck() -> bool:
+        assert toolkit_run.poll() is None, (tmp_path / "said").read_text()
+        return history.exists() and f'"{FAULT_BEGIN}"' in history.read_text()
+
+    try:
+        eventually(is_struck, "the kill is in force")
+        toolkit_run.send_signal(signal.SIGTERM)
+        assert toolkit_run.wait(120) != 0
+    finally:
+        toolkit_run.kill()
+        toolkit_run.wait()
+    journal = json.loads((tmp_path / "journal.json").read_text())
+    assert journal["kvorum"]["verdict"] == "inconclusive", journal["kvorum"]
+    assert "Chaos Toolkit was interrupted: SIGTERM" in " ".join(journal["kvorum"]["reasons"])
+    # The probe after the kill was not played.
+    assert len(journal["run"]) <= 1

@@ -456,3 +456,11 @@ def test_nothing_of_the_server_is_left_after_stop(tmp_path):
     assert not processes.is_alive(pid)
     with pytest.raises(ConnectionError):
         connect(f"127.0.0.1:{port}")
+
+
+def test_ports_that_are_all_taken_are_told_with_the_way_out(monkeypatch):
+    monkeypatch.setattr(processes, "is_free", lambda host, port: False)
+    with pytest.raises(processes.ProcessFailed, match=r"no port is free between 20000 and .*; end"):
+        processes.free_ports(1, random.Random(1))
+    with pytest.raises(processes.ProcessFailed, match="no 7 ports in a row are free between"):
+        processes.free_ports(7, random.Random(1))

@@ -9,7 +9,8 @@ from kvorum.chaos.experiment.operator_faults import impossible_requests
 from kvorum.chaos.experiment.reach import Reach, impossible_targets, node_names
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.faults import AddVoter, RemoveVoter
-from kvorum.chaos.live.systems.opening import SystemChoice, refuse_what_cannot_be
+from kvorum.chaos.live.systems.limits import SystemLimits
+from kvorum.chaos.live.systems.opening import SystemChoice
 from kvorum.chaos.live.systems.protocol import Capability, active_controller
 from kvorum.chaos.live.voter_changes import members_of
 from kvorum.chaos.targets import UnresolvableTarget, parse_target
@@ -68,7 +69,7 @@ def test_a_system_without_a_hand_on_the_voters_refuses_their_change():
         name="attached", version="1", capabilities=frozenset({Capability.KILL}), option=""
     )
     with pytest.raises(ConfigError, match=r"added and removed voters.*use kvorum or kafka"):
-        refuse_what_cannot_be(parse_experiment("x", text), choice)
+        parse_experiment("x", text, limits=SystemLimits(choice=choice))
 
 
 @pytest.fixture(scope="module")

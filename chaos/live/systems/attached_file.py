@@ -160,6 +160,8 @@ class _Reader:
     path: str
     lines: Mapping[tuple[str, str], int]
     problems: list[str] = field(default_factory=list)
+    #: Keys that a misspelt key of their table stands for.
+    misspelt: set[tuple[str, str]] = field(default_factory=set)
 
     def problem(self, place: str, key: str, message: str) -> None:
         line = self.lines.get((place, key)) or self.lines.get((place, "")) or 1
@@ -173,6 +175,7 @@ class _Reader:
                 near = get_close_matches(key, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
                 self.problem(place, key, f"unknown key; {hint}")
+                self.misspelt.update((place, name) for name in near)
 
     def table(self, place: str, values: Table, key: str) -> Table:
         value = values.get(key, {})
@@ -309,7 +312,8 @@ class _Reader:
     def _get(self, place: str, values: Table, key: str, default: _T | None) -> object:
         if key in values:
             return values[key]
-        if default is None:
+        # A misspelt key is a problem already; that it is missing follows from it.
+        if default is None and (place, key) not in self.misspelt:
             self.problem(place, "", f"needs the key {key!r}")
         return default
 

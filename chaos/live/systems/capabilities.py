@@ -97,15 +97,20 @@ def missing_capabilities(steps: Iterable[Step], system: HasCapabilities) -> list
     A fault that occurs in several steps is named once. The sentence names the fault, the system
     and the systems that can.
     """
-    problems: dict[str, str] = {}
+    problems: dict[str, None] = {}
     for step in steps:
-        if not isinstance(step, Action):
-            continue
-        for capability in sorted(needs_of(step.fault), key=lambda needed: needed.name):
-            if capability not in system.capabilities:
-                text = f"{describe(step.fault)!r} needs {capability.value}"
-                problems.setdefault(text, f"{text}, {_why_not(capability, system)}")
-    return list(problems.values())
+        if isinstance(step, Action):
+            problems |= dict.fromkeys(lacking(step.fault, system))
+    return list(problems)
+
+
+def lacking(fault: Fault, system: HasCapabilities) -> list[str]:
+    """One sentence for each capability that a fault needs and the system does not have."""
+    return [
+        f"{describe(fault)!r} needs {capability.value}, {_why_not(capability, system)}"
+        for capability in sorted(needs_of(fault), key=lambda needed: needed.name)
+        if capability not in system.capabilities
+    ]
 
 
 def needs_of(fault: Fault) -> frozenset[Capability]:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvorum.chaos.experiment.scenario import Configuration, Experiment
+from kvorum.chaos.experiment.scenario import Configuration
 from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.packet_filter import PacketFilter, why_no_packet_loss
 from kvorum.chaos.live.processes import free_ports
@@ -21,16 +21,14 @@ from kvorum.chaos.live.systems.capabilities import (
     KAFKA_CAPABILITIES,
     KVORUM_CAPABILITIES,
     OF_FAULT_BOARDS,
-    missing_capabilities,
 )
 from kvorum.chaos.live.systems.kafka import KafkaSystem
 from kvorum.chaos.live.systems.kafka_jars import (
-    broker_config_names,
     find_java,
     find_library,
     library_version,
 )
-from kvorum.chaos.live.systems.kafka_plan import port_count, refused_settings
+from kvorum.chaos.live.systems.kafka_plan import port_count
 from kvorum.chaos.live.systems.kvorum import KvorumSystem, kvorum_version
 from kvorum.chaos.live.systems.protocol import Capability, ClusterShape, System
 from kvorum.chaos.live.systems.shim import NoShim, shim_library
@@ -158,38 +156,6 @@ def _choose_kafka(kafka_libs: str | None) -> SystemChoice:
 def _packet_loss_lacks() -> dict[Capability, str]:
     reason = why_no_packet_loss()
     return {} if reason is None else {Capability.PACKET_LOSS: reason}
-
-
-def refuse_what_cannot_be(experiment: Experiment, choice: SystemChoice) -> None:
-    """Raise ConfigError, one line for each part of the experiment that the system cannot do."""
-    steps = (*experiment.method, *experiment.rollbacks)
-    problems = missing_capabilities(steps, choice)
-    settings = experiment.configuration.settings
-    if choice.library is not None and settings:
-        problems += refused_settings(settings, broker_config_names(choice.library))
-    if choice.attached is not None:
-        problems += _misfits(experiment.configuration, choice.attached)
-    if problems:
-        raise ConfigError("\n".join(problems))
-
-
-def _misfits(configuration: Configuration, file: AttachedFile) -> list[str]:
-    problems = [
-        f"setting {key!r} cannot be given to a cluster that runs already; set it there and remove "
-        "it from the experiment"
-        for key, _ in configuration.settings
-    ]
-    if configuration.voters:
-        problems.append(
-            "voters cannot be given to a cluster that runs already; remove it from the experiment"
-        )
-    copies = configuration.topic.replication_factor
-    if copies > len(file.brokers):
-        problems.append(
-            f"replication_factor {copies} needs as many brokers; {file.path} names "
-            f"{len(file.brokers)}"
-        )
-    return problems
 
 
 def configuration_for(choice: SystemChoice, configuration: Configuration) -> Configuration:

@@ -1,0 +1,112 @@
+"""The parts of an experiment that a system cannot carry out, refused with file and line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvorum.chaos.experiment.document import Path
+from kvorum.chaos.experiment.reach import NodeNames
+from kvorum.chaos.experiment.scenario import Configuration, Experiment, load_experiment
+from kvorum.chaos.faults import LiveFault
+from kvorum.chaos.live.systems.attached_file import AttachedFile
+from kvorum.chaos.live.systems.capabilities import lacking
+from kvorum.chaos.live.systems.kafka_jars import broker_config_names
+from kvorum.chaos.live.systems.kafka_plan import refused_settings
+from kvorum.chaos.live.systems.opening import SystemChoice
+from kvorum.launch.plan import check_settings
+from kvorum.runtime.errors import ConfigError
+
+#: Places of a configuration, each with a sentence.
+Refused = list[tuple[Path, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsOfKvorum:
+    """Kvorum's table of properties alone, for a check without a system."""
+
+    def of_fault(self, fault: LiveFault) -> list[str]:
+        return []
+
+    def of_configuration(self, configuration: Configuration) -> Refused:
+        """The settings that a node would refuse at its start."""
+        settings = dict(configuration.settings)
+        whole = _refusal(settings, configuration.brokers)
+        if not whole:
+            return []
+        each = [
+            (("settings", key), text)
+            for key, value in settings.items()
+            if (text := _refusal({key: value}, configuration.brokers))
+        ]
+        # Two settings may each be good and yet not go together.
+        return [*each] or [(("settings",), whole)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemLimits:
+    """What the system of a run cannot do."""
+
+    choice: SystemChoice
+
+    def of_fault(self, fault: LiveFault) -> list[str]:
+        """One sentence for each capability that the fault needs and the system lacks."""
+        return lacking(fault, self.choice)
+
+    def of_configuration(self, configuration: Configuration) -> Refused:
+        """The settings, voters and replicas that the system cannot have."""
+        if self.choice.attached is not None:
+            return _misfits(configuration, self.choice.attached)
+        if self.choice.library is None:
+            return SettingsOfKvorum().of_configuration(configuration)
+        if not configuration.settings:
+            return []
+        known = broker_config_names(self.choice.library)
+        return [
+            (("settings", key), text)
+            for key, value in configuration.settings
+            for text in refused_settings([(key, value)], known)
+        ]
+
+
+def load_for(choice: SystemChoice, path: str, *, seed: int | None = None) -> Experiment:
+    """The experiment of a file, for that system.
+
+    Raises ConfigError that lists every problem of the file and every part that the system cannot
+    carry out: half a method would be a verdict about another experiment.
+    """
+    return load_experiment(
+        path, seed=seed, nodes=_nodes_of(choice), limits=SystemLimits(choice=choice)
+    )
+
+
+def _nodes_of(choice: SystemChoice) -> NodeNames | None:
+    """The nodes of an attached cluster; None where the experiment decides them."""
+    file = choice.attached
+    return None if file is None else NodeNames(controllers=file.controllers, brokers=file.brokers)
+
+
+def _refusal(settings: dict[str, str], brokers: int) -> str:
+    try:
+        check_settings(settings, brokers=brokers)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _misfits(configuration: Configuration, file: AttachedFile) -> Refused:
+    problems: Refused = [
+        (
+            ("settings", key),
+            "cannot be given to a cluster that runs already; set it there and remove it from the "
+            "experiment",
+        )
+        for key, _ in configuration.settings
+    ]
+    if configuration.voters:
+        text = "cannot be given to a cluster that runs already; remove it from the experiment"
+        problems.append((("voters",), text))
+    copies = configuration.topic.replication_factor
+    if copies > len(file.brokers):
+        text = f"{copies} needs as many brokers; {file.path} names {len(file.brokers)}"
+        problems.append((("topic", "replication_factor"), text))
+    return problems
