@@ -39,6 +39,8 @@ AFTERMATH_MS = 3_000.0
 
 #: Faults that are one request: the history has their begin and end after its answer.
 _REQUESTS = ("elect_leaders", "add_voter", "remove_voter")
+#: Faults that count what they hit. Histories of older builds have hits of a step of the clock too.
+_COUNTED = ("slow_disk", "fill_disk", "fail_disk", "packet_loss")
 
 Partition = tuple[str, int]
 
@@ -106,6 +108,8 @@ class FaultSpan:
     @property
     def is_without_hit(self) -> bool:
         """True for a fault of disks or packets that was in force, and hit none of them."""
+        if self.fault not in _COUNTED:
+            return False
         counts = [count for of_node in self.hits.values() for count in of_node.values()]
         if self.lost_packets is not None:
             counts.append(self.lost_packets)

@@ -35,14 +35,19 @@ def struck(nodes: list[str], configuration: dict[str, Any]) -> str:
 
 def hits(fault: dict[str, Any]) -> str:
     """The disk calls and packets that a fault of report.json hit; empty if it counts none."""
-    words = {"delayed_syncs": "fsyncs delayed", "failed_calls": "disk calls failed"}
-    told = []
-    for key, text in words.items():
-        count = sum(counts.get(key, 0) for counts in fault["hits"].values())
-        if count:
-            told.append(f"{count:,} {text}")
-    if fault["lost_packets"]:
-        told.append(f"{fault['lost_packets']:,} packets lost")
+    counts = {
+        key: sum(of_node.get(key, 0) for of_node in fault["hits"].values())
+        for key in ("delayed_syncs", "failed_calls")
+    }
+    told = [
+        f"{count:,} {thing}{'' if count == 1 else 's'} {what}"
+        for count, thing, what in (
+            (counts["delayed_syncs"], "fsync", "delayed"),
+            (counts["failed_calls"], "disk call", "failed"),
+            (fault["lost_packets"], "packet", "lost"),
+        )
+        if count
+    ]
     return ", ".join(told) or ("hit nothing" if fault["is_without_hit"] else "")
 
 

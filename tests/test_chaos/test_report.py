@@ -281,28 +281,33 @@ NO_HIT = {"delayed_syncs": 0, "failed_calls": 0}
 
 
 @pytest.mark.parametrize(
-    ("ended", "words", "verdict"),
+    ("kind", "ended", "words", "verdict"),
     [
-        ({"hits": {"broker-101": {**NO_HIT, "delayed_syncs": 2}, "broker-102": NO_HIT}},
+        ("slow_disk",
+         {"hits": {"broker-101": {**NO_HIT, "delayed_syncs": 2}, "broker-102": NO_HIT}},
          "2 fsyncs delayed", "passed"),
-        ({"hits": {"broker-101": {**NO_HIT, "failed_calls": 1_234}}},
+        ("fill_disk", {"hits": {"broker-101": {**NO_HIT, "failed_calls": 1}}},
+         "1 disk call failed", "passed"),
+        ("fail_disk", {"hits": {"broker-101": {**NO_HIT, "failed_calls": 1_234}}},
          "1,234 disk calls failed", "passed"),
-        ({"lost_packets": 7}, "7 packets lost", "passed"),
-        ({"hits": {"broker-101": NO_HIT, "broker-102": NO_HIT}}, "hit nothing", "inconclusive"),
-        ({"lost_packets": 0}, "hit nothing", "inconclusive"),
-        ({}, "", "passed"),
+        ("packet_loss", {"lost_packets": 7}, "7 packets lost", "passed"),
+        ("slow_disk", {"hits": {"broker-101": NO_HIT, "broker-102": NO_HIT}},
+         "hit nothing", "inconclusive"),
+        ("packet_loss", {"lost_packets": 0}, "hit nothing", "inconclusive"),
+        ("step_clock", {"hits": {"broker-101": NO_HIT}}, "", "passed"),
+        ("kill", {}, "", "passed"),
     ],
 )  # fmt: skip
 def test_a_fault_of_disks_or_packets_tells_its_hits_and_proves_nothing_without(
-    tmp_path, ended, words, verdict
+    tmp_path, kind, ended, words, verdict
 ):
     history = good_history()
-    history.fault(0, 30, 35, name="slow it", description="slow_disk b", ended=ended)
+    history.fault(0, 30, 35, name="slow it", kind=kind, description="of b", ended=ended)
     write_run(tmp_path, history)
     report = write_report(str(tmp_path))
     assert report.verdict == verdict
     if verdict == "inconclusive":
-        assert report.reasons == ("fault slow it (slow_disk b) hit no disk call and no packet",)
+        assert report.reasons == ("fault slow it (of b) hit no disk call and no packet",)
     (fault,) = json.loads(Path(report.json_file).read_text())["faults"]
     assert (fault["hits"], fault["lost_packets"]) == (
         ended.get("hits", {}),
@@ -315,7 +320,7 @@ def test_a_fault_of_disks_or_packets_tells_its_hits_and_proves_nothing_without(
 
 def test_a_fault_that_was_undone_at_once_needs_no_hit(tmp_path):
     history = good_history()
-    history.fault(0, 30, 30, ended={"lost_packets": 0})
+    history.fault(0, 30, 30, kind="packet_loss", ended={"lost_packets": 0})
     write_run(tmp_path, history)
     assert write_report(str(tmp_path)).verdict == "passed"
 
