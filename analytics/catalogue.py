@@ -138,7 +138,8 @@ CATALOGUE: Mapping[str, Entry] = {
         },
     ),
     "latency_by_fault": Entry(
-        meaning="Latency in the seconds that a kind of fault touches; `none` for the others.",
+        meaning="Latency of the records under way during a kind of fault, or an outage that such a "
+        "fault owns, to the second; `none` for the others.",
         needs=("history", "faults"),
         question="What does a slow follower cost the client?",
         query="SELECT fault, p99_ms FROM latency_by_fault WHERE fault IN ('latency', 'none')",

@@ -123,7 +123,10 @@ def _compute(lake: Lake, tables: Tables) -> list[Mapping[str, Any]]:
     if wanted("broker_skew", "rack_skew", "what_if"):
         skewed = metadata.broker_skew(data["partitions"], data["brokers"])
         tables.write("broker_skew", skewed)
-        tables.write("rack_skew", metadata.rack_skew(skewed))
+        if any(row["rack"] is not None for row in tables.rows["broker_skew"]):
+            tables.write("rack_skew", metadata.rack_skew(skewed))
+        else:
+            tables.skip("rack_skew", "no broker has a rack")
         losses = metadata.what_if(
             data["partitions"], data["brokers"], data.get("controllers"), data.get("configs")
         )
@@ -154,7 +157,10 @@ def _compute_history(
     tables.write("unavailability", history.unavailability(sliced, gaps))
     if wanted("latency_by_fault"):
         tables.write(
-            "latency_by_fault", history.latency_by_fault(counted, data["faults"], data["runs"])
+            "latency_by_fault",
+            history.latency_by_fault(
+                counted, failover.spells(data["faults"], silences), data["runs"]
+            ),
         )
     if wanted("recoveries", "failover_by_fault"):
         recovered = failover.recoveries(
@@ -195,7 +201,12 @@ def _compare(lake: Lake, tables: Tables, sides: tuple[Side, Side] | None, ratio_
         sides,
         ratio_max=ratio_max,
     )
-    tables.write_rows("regressions", rows, _REGRESSION_TYPES)
+    if rows:
+        tables.write_rows("regressions", rows, _REGRESSION_TYPES)
+    else:
+        tables.skip(
+            "regressions", f"{sides[0].text()} and {sides[1].text()} share no experiment to compare"
+        )
 
 
 def _finish(
@@ -297,6 +308,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{row['ratio_low']:.2f} times"
         )
     say(f"written to {options.output}")
+    if options.fail_on_regression and "regressions" in summary["skipped"]:
+        return _refuse(f"nothing was compared: {summary['skipped']['regressions']}", EXIT_USAGE)
     return EXIT_REGRESSION if summary["regressions"] and options.fail_on_regression else 0
 
 

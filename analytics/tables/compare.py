@@ -91,7 +91,8 @@ def regressions(
     ratio_max: float,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """A row for each figure that both sides have, by experiment and system.
+    """A row for each figure that both sides have, by experiment and system; by experiment alone if
+    the sides are systems, by system alone if they are experiments.
 
     recoveries: of partitions that the struck nodes led. ratio_max: limit of candidate / baseline.
     """
@@ -102,7 +103,13 @@ def regressions(
         run = by_id.get(run_id)
         if run is None:
             continue
-        key = (str(run["experiment"]), str(run["system"]), figure)
+        experiment, system = (
+            " / ".join(chosen.value for chosen in sides)
+            if sides[0].key == sides[1].key == name
+            else str(run[name])
+            for name in ("experiment", "system")
+        )
+        key = (experiment, system, figure)
         pair = found.setdefault(key, ([], []))
         for values, chosen in zip(pair, sides, strict=True):
             if chosen.has(run):

@@ -152,6 +152,19 @@ def _met(struck: DataFrame, silences: DataFrame) -> DataFrame:
     )
 
 
+def spells(faults: DataFrame, silences: DataFrame) -> DataFrame:
+    """Per fault: run_id, fault, struck_ms, until_ms: the time up to its end, and up to the end of
+    the outages that it owns. until_ms is null for a fault that was never undone."""
+    struck = windows(faults)
+    owned = _owned_to(_met(struck, silences), *_FAULT)
+    return struck.join(owned, list(_FAULT), "left").select(
+        "run_id",
+        "fault",
+        "struck_ms",
+        F.when(F.col("end_ms").isNotNull(), F.greatest("end_ms", "owned_to_ms")).alias("until_ms"),
+    )
+
+
 def _silent(met: DataFrame) -> DataFrame:
     """Per fault and subject: unavailable_ms, is_over, and ack_at: the longest silence's end."""
     lost = F.col("end_ms") - F.greatest("begin_ms", "struck_ms")

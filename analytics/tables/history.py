@@ -149,13 +149,19 @@ def unavailability(sliced: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def latencies(sent: DataFrame) -> DataFrame:
-    """Per run, second and bucket of latency: acknowledged sends, and the longest latency."""
+    """Per run, second of the send and of its acknowledgement, and bucket of latency: acknowledged
+    sends, and the longest latency."""
     latency = F.greatest(F.col("latency_ms"), F.lit(_LATENCY_MS_MIN))
     bucket = F.floor(F.ln(latency / _LATENCY_MS_MIN) / F.ln(F.lit(LATENCY_RATIO)))
     return (
         sent.where((F.col("topic") != ADMINISTRATION) & (F.col("type") == "ok"))
         .where("latency_ms is not null")
-        .groupBy("run_id", F.floor(F.col("time_ms") / 1000).alias("second"), bucket.alias("bucket"))
+        .groupBy(
+            "run_id",
+            F.floor(F.col("invoked_ms") / 1000).alias("sent_second"),
+            F.floor(F.col("time_ms") / 1000).alias("second"),
+            bucket.alias("bucket"),
+        )
         .agg(F.count(F.lit(1)).alias("records"), F.max("latency_ms").alias("longest_ms"))
     )
 
@@ -212,22 +218,34 @@ def outcomes(sliced: DataFrame, counted: DataFrame, runs: DataFrame) -> DataFram
     )  # fmt: skip
 
 
-def latency_by_fault(counted: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFrame:
-    """Per system and kind of fault: latency of what was acknowledged in the seconds that a fault of
-    that kind touches; `none` for the seconds without any."""
+def latency_by_fault(counted: DataFrame, spells: DataFrame, runs: DataFrame) -> DataFrame:
+    """Per system and kind of fault: latency of the acknowledged records that were under way in a
+    second of a fault of that kind, or of an outage that it owns; `none` for the others.
+
+    spells: `failover.spells`. A record is under way from its send to its acknowledgement: one that
+    waited through a fault is acknowledged after it.
+    """
     last = counted.groupBy("run_id").agg(F.max("second").alias("last"))
-    begin = F.floor(F.coalesce("struck_ms", "begin_ms") / 1000)
-    end = F.least(F.floor(F.coalesce(F.col("end_ms") / 1000, F.col("last"))), F.col("last"))
+    begin = F.greatest(F.floor(F.col("struck_ms") / 1000), F.lit(0))
+    end = F.least(F.floor(F.coalesce(F.col("until_ms") / 1000, F.col("last"))), F.col("last"))
     seconds = (
-        faults.join(F.broadcast(last), "run_id")
+        spells.join(F.broadcast(last), "run_id")
         .where(end >= begin)
-        .select("run_id", "fault", F.explode(F.sequence(begin, end)).alias("second"))
+        .select("run_id", "fault", F.explode(F.sequence(begin, end)).alias("at"))
         .distinct()
     )
-    touched = counted.join(seconds, ["run_id", "second"], "left").withColumn(
+    key = ("run_id", "sent_second", "second", "bucket")
+    first = F.greatest("sent_second", F.lit(0))
+    touched = (
+        counted.select(*key, F.explode(F.sequence(first, F.col("second"))).alias("at"))
+        .join(seconds, ["run_id", "at"])
+        .select(*key, "fault")
+        .distinct()
+    )
+    by_fault = counted.join(touched, list(key), "left").withColumn(
         "fault", F.coalesce("fault", F.lit("none"))
     )
     named = runs.select("run_id", "system", "version")
     return percentiles(
-        touched.join(F.broadcast(named), "run_id"), "system", "version", "fault"
+        by_fault.join(F.broadcast(named), "run_id"), "system", "version", "fault"
     ).orderBy("system", "version", "fault")

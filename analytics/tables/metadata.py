@@ -106,9 +106,9 @@ def what_if(
     would be offline, or refuse acks=all for min.insync.replicas, and whether the quorum keeps its
     majority.
 
-    A zone is the part of a rack's name before its last slash. has_majority is null where it is not
-    known which controllers would be lost: a controller has no rack, and belongs to the rack of the
-    brokers of its host if they have one rack and no other host does.
+    A zone is the part of a rack's name before its last slash. A broker is a process: with it goes a
+    controller of the same node id alone. With a rack or a zone go the controllers of its brokers'
+    hosts; has_majority is null if all brokers are on one host, which says nothing of racks.
     """
     losses = _losses(brokers).withColumn("brokers_lost", F.size("lost"))
     needed = _with_min_insync(partitions, configs)
@@ -198,15 +198,23 @@ def _majorities(losses: DataFrame, brokers: DataFrame, controllers: DataFrame | 
     placed = controllers.join(hosts, ["run_id", "host"], "left")
     # A host of all brokers (a laptop) says nothing of racks.
     everyone = brokers.groupBy("run_id").agg(F.count(F.lit(1)).alias("everyone"))
-    known = placed.join(everyone, "run_id").where("of_host is null or size(of_host) < everyone")
-    is_lost = F.when(F.col("of_host").isNull(), False).otherwise(
+    is_placed = F.col("of_host").isNull() | (F.size("of_host") < F.col("everyone"))
+    known = placed.join(everyone, "run_id").withColumn("is_placed", is_placed)
+    of_machines = F.when(F.col("of_host").isNull(), False).otherwise(
         F.size(F.array_except("of_host", "lost")) == 0
+    )
+    is_process = F.col("kind").isin("broker", "pair")
+    is_lost = F.when(is_process, F.array_contains("lost", F.col("controller_id"))).otherwise(
+        of_machines
     )
     voters = controllers.groupBy("run_id").agg(F.count(F.lit(1)).alias("voters"))
     return (
         losses.join(known, "run_id")
         .groupBy("run_id", "loss")
-        .agg(F.count(F.lit(1)).alias("known"), F.count(F.when(is_lost, 1)).alias("gone"))
+        .agg(
+            F.count(F.when(is_process | F.col("is_placed"), 1)).alias("known"),
+            F.count(F.when(is_lost, 1)).alias("gone"),
+        )
         .join(voters, "run_id")
         .where("known = voters")
         .select(

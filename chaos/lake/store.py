@@ -117,6 +117,16 @@ class Lake:
         ]
         return sorted(rows, key=lambda row: str(row["id"]))
 
+    def copies(self) -> list[tuple[str, str]]:
+        """(run in the name of a folder, run in its row) where they differ: a copy."""
+        return [
+            (run_id, str(row["id"]))
+            for run_id in self.run_ids(RUNS)
+            for path in self.parts(RUNS, run_id)
+            for row in self.read(path).to_pylist()
+            if row["id"] != run_id
+        ]
+
     def read(self, path: str) -> Any:
         """A file as an Arrow table. Raises CorruptData."""
         import pyarrow as pa

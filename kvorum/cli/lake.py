@@ -75,11 +75,14 @@ def list_runs(uri: str, output: str) -> None:
     try:
         opened = Lake(uri)
         opened.check()
-        runs, unfinished = opened.runs(), opened.unfinished()
+        runs, unfinished, copies = opened.runs(), opened.unfinished(), opened.copies()
     except (ConfigError, CorruptData) as error:
         raise refused(error) from error
     if output == "json":
-        show("json", {"runs": [_plain(run) for run in runs], "unfinished": unfinished})
+        show(
+            "json",
+            {"runs": [_plain(run) for run in runs], "unfinished": unfinished, "copies": copies},
+        )
         return
     rows = [
         {
@@ -92,6 +95,8 @@ def list_runs(uri: str, output: str) -> None:
         for run in runs
     ]
     show("table", rows, ("run", "system", "verdict", "history", "experiment"))
+    for folder, run_id in copies:
+        click.echo(f"{folder}: the run {run_id} under a second name; remove its folders")
     for run_id in unfinished:
         click.echo(f"{run_id}: never added completely; add it again, or kvorum lake compact")
 

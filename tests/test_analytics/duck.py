@@ -155,16 +155,22 @@ from subjects s join struck f using (run_id, fault_id) join runs r using (run_id
 
 _LATENCY = """
 create view acknowledged as
-select run_id, floor(time_ms / 1000) as second, latency_ms,
+select run_id, row_number() over () as id, floor(time_ms / 1000) as second,
+  floor(invoked_ms / 1000) as sent_second, latency_ms,
   floor(ln(greatest(latency_ms, 0.001) / 0.001) / ln(1.02)) as bucket
 from ops where topic <> '(administration)' and type = 'ok' and latency_ms is not null;
+create table numbered as from acknowledged;
+create table spells as
+select f.run_id, f.fault, floor(f.struck_ms / 1000) as first,
+  case when f.end_ms is null then 1e12 else floor(greatest(f.end_ms, coalesce((
+    select max(o.end_ms) from overlapping o where (o.run_id, o.fault_id) = (f.run_id, f.fault_id)
+  ), f.end_ms)) / 1000) end as until
+from struck f;
 create view touched as
-select a.*, f.fault from acknowledged a left join (
-  select distinct run_id, fault, unnest(generate_series(
-      cast(floor(coalesce(struck_ms, begin_ms) / 1000) as bigint),
-      cast(least(floor(coalesce(end_ms / 1000, last)), last) as bigint))) as second
-  from faults join (select run_id, max(second) as last from acknowledged group by 1) using (run_id)
-) f using (run_id, second);
+select a.*, f.fault from numbered a left join (
+  select distinct n.run_id, n.id, s.fault from numbered n join spells s using (run_id)
+  where n.second >= s.first and n.sent_second <= s.until
+) f using (run_id, id);
 """
 
 _LOSSES = """
@@ -304,7 +310,9 @@ select l.run_id, loss, kind, len(lost) as brokers_lost, count(*) as partitions,
     as not_writable,
   count(*) filter (len(list_filter(isr, lambda x: not list_contains(lost, x))) = 1)
     as one_copy_left,
-  any_value((select count(*) filter (not list_contains(lost, b.broker_id)) * 2 > count(*)
+  any_value((select count(*) filter (case when kind in ('broker', 'pair')
+      then not list_contains(lost, c.controller_id) else not list_contains(lost, b.broker_id) end)
+      * 2 > count(*)
     from controllers c join brokers b on b.run_id = c.run_id and b.host = c.host
     where c.run_id = l.run_id)) as has_majority
 from losses l join needed p using (run_id) group by l.run_id, loss, kind, lost""",

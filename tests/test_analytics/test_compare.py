@@ -72,6 +72,15 @@ def test_the_worst_led_partition_of_a_fault_counts():
     assert (row["baseline_p50"], row["baseline_samples"]) == (300, 1)
 
 
+def test_two_systems_are_compared_over_the_experiments_that_both_ran():
+    runs = [run("a"), run("k", system="kafka"), run("b", experiment="f")]
+    rows = [recovery("a", 0, 100), recovery("k", 0, 9_000), recovery("b", 0, 5)]
+    sides = (side("system=kvorum"), side("system=kafka"))
+    (row,) = regressions(runs, [], rows, sides, ratio_max=1.2)
+    assert (row["system"], row["experiment"]) == ("kvorum / kafka", "e")
+    assert (row["baseline_p50"], row["candidate_p50"]) == (100, 9_000)
+
+
 def test_the_newest_two_versions_of_kvorum_are_compared():
     runs = [
         run("a", version="1"), run("b", version="2"), run("k", system="kafka", version="4.2"),

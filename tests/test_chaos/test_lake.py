@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -274,6 +275,14 @@ def test_a_damaged_file_is_named(tmp_path):
     Path(path).write_bytes(b"PAR1 torn")
     code, _, err = kvorum("lake", "list", "--lake", tmp_path / "lake")
     assert code == 1 and path in err and "not a Parquet file" in err
+
+
+def test_a_copied_run_is_named_by_its_folder(tmp_path):
+    lake = lake_of(tmp_path)
+    for table in ("runs", "history", "faults"):
+        shutil.copytree(lake.folder(table, "r"), lake.folder(table, "s"))
+    code, out, _ = kvorum("lake", "list", "--lake", tmp_path / "lake")
+    assert code == 0 and "s: the run r under a second name" in out
 
 
 def test_list_as_json_has_maps_as_objects(tmp_path):
