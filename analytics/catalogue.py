@@ -141,7 +141,7 @@ CATALOGUE: Mapping[str, Entry] = {
         meaning="Latency of the records under way during a kind of fault, or an outage that such a "
         "fault owns, to the second; `none` for the others.",
         needs=("history", "faults"),
-        question="What does a slow follower cost the client?",
+        question="How much latency does a slow follower cost the client?",
         query="SELECT fault, p99_ms FROM latency_by_fault WHERE fault IN ('latency', 'none')",
         columns={
             "system": "system under test",
@@ -219,7 +219,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "record_mix": Entry(
         meaning="The metadata log by type of record.",
         needs=("metadata_records",),
-        question="What fills the metadata log?",
+        question="Which records fill the metadata log?",
         query="SELECT record_type, share FROM record_mix ORDER BY share DESC LIMIT 3",
         columns={
             **_RUN,

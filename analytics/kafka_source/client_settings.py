@@ -79,7 +79,7 @@ _CONSUMER_DEFAULTS: _Settings = {
     "isolation.level": "read_committed",
     # Without this pause of a second, a full queue of fetched records would make a consumer wait.
     "fetch.queue.backoff.ms": 1,
-    # A task reads one partition up to a known end. What is fetched beyond that end is waste.
+    # A task reads one partition up to a known end. Records beyond that end are waste.
     "queued.max.messages.kbytes": 16_384,
     # The records of a range exist, so a fetch only waits at the end of the log: for the news that
     # it is the end.

@@ -67,7 +67,7 @@ def check_schema(schema: StructType, *, has_headers: bool) -> None:
                 f"the schema has a column {field.name!r}; the columns of a topic are "
                 f"{', '.join(known)}{hint}"
             )
-        # What is in an array may be null or not in a schema that a user writes.
+        # Elements of an array may be null or not, in a schema that a user writes.
         if field.dataType.simpleString() != known[field.name].simpleString():
             raise OptionRefused(
                 f"the schema has {field.name} as {field.dataType.simpleString()}; a topic has it "

@@ -85,7 +85,7 @@ class _RangeReader:
                 deadline = self._deadline()
 
     def _next(self) -> tuple[bool, Any]:
-        """Whether anything has come, and the batch of its records if it has some.
+        """(True if anything has come, the batch of its records if it has some).
 
         The messages end with this call, before the garbage collector would look at them.
         """

@@ -29,7 +29,7 @@ _log = logging.getLogger("kvorum.analytics.kafka_source")
 
 
 class OffsetsOfCluster(Protocol):
-    """What a cluster tells about its partitions (`clients.TopicsClient`)."""
+    """A cluster's answers about its partitions (`clients.TopicsClient`)."""
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Log start offsets."""

@@ -50,7 +50,7 @@ _WAYS_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What one task wrote; every record was acknowledged."""
+    """The records that one task wrote; every one was acknowledged."""
 
     records: int
 

@@ -280,7 +280,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "metadata.events.topic.enable",
         ConfigType.BOOLEAN,
         "false",
-        "Whether changes of the metadata are written to __kvorum_events. The same on every broker.",
+        "Changes of the metadata are written to __kvorum_events. The same on every broker.",
     ),
     ("metadata.events.topic.replication.factor", _INT, "3", "Replicas of __kvorum_events."),
     ("metadata.events.topic.min.isr", _INT, "2", "Its min.insync.replicas."),

@@ -1,7 +1,7 @@
 """Every table of the job, from the same files, as DuckDB computes it: the job's plain opposite.
 
 The definitions are those of analytics/catalogue.py, written row by row: no slices, no buckets that
-are combined, no broadcast. What Spark computes in stages must come out the same.
+are combined, no broadcast. Spark's tables, computed in stages, must come out the same.
 """
 
 from __future__ import annotations
@@ -399,7 +399,7 @@ class Duck:
         return int(found[0])
 
     def query(self, text: str, table: str, output: Path) -> list[tuple[Any, ...]]:
-        """What a query over one table of the output finds."""
+        """The rows that a query over one table of the output finds."""
         self._db.execute(
             f"create or replace temp view {table}_out as "
             f"from read_parquet('{output}/tables/{table}.parquet')"

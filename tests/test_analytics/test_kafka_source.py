@@ -67,7 +67,7 @@ class Topics:
         return sorted((row[0] for row in rows), key=int)
 
     def offsets_read(self, wanted: OffsetRange, **options: object) -> list[int]:
-        """What a task reads, without Spark around it."""
+        """The records that a task reads, without Spark around it."""
         given = {name.lower(): value for name, value in self.options(**options).items()}
         parsed = parse_read_options({"subscribe": wanted.topic, **given})
         batches = read_range(wanted, ("offset", "value"), parsed)

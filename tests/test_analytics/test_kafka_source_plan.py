@@ -58,7 +58,7 @@ FILTERS = st.one_of(
 
 
 def passes(one, partition: int, offset: int) -> bool:
-    """What Spark makes of a filter; those that are not understood are left to Spark."""
+    """Filters as Spark hands them over; those that are not understood are left to Spark."""
     actual = {"topic": "t", "partition": partition, "offset": offset}
     match one:
         case EqualTo(attribute=(name,), value=value):

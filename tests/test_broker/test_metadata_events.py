@@ -131,7 +131,7 @@ def check_order(rows: list[Row], told: dict[int, tuple[str, bytes]], end_offset:
 
 
 def check_state(rows: list[Row], image: ClusterImage) -> None:
-    """What compaction leaves is the state of the image."""
+    """Compaction leaves the state of the image."""
     kept: dict[str, dict[str, Any]] = {}
     for key, value in rows:
         if value is None:

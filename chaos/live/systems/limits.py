@@ -44,7 +44,7 @@ class SettingsOfKvorum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemLimits:
-    """What the system of a run cannot do."""
+    """The faults and settings that the system of a run refuses."""
 
     choice: SystemChoice
 
