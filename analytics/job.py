@@ -116,8 +116,9 @@ def _compute(lake: Lake, tables: Tables) -> list[Mapping[str, Any]]:
                 is_whole = False
         return is_whole
 
+    has_faults = wanted("latency_by_fault"), wanted("recoveries", "failover_by_fault")
     if wanted("outcomes", "silences", "unavailability"):
-        _compute_history(data, tables, wanted)
+        _compute_history(data, tables, *has_faults)
     if wanted("isr_churn"):
         tables.write("isr_churn", metadata.isr_churn(data["milestones"]))
     if wanted("broker_skew", "rack_skew", "what_if"):
@@ -144,7 +145,7 @@ def _compute(lake: Lake, tables: Tables) -> list[Mapping[str, Any]]:
 
 
 def _compute_history(
-    data: Mapping[str, DataFrame], tables: Tables, wanted: Callable[..., bool]
+    data: Mapping[str, DataFrame], tables: Tables, has_faults: bool, has_milestones: bool
 ) -> None:
     sent = history.operations(data["history"])
     # Two small reductions, from which the other tables are made: they are kept, not made again.
@@ -155,14 +156,14 @@ def _compute_history(
     silences = history.silences(gaps)
     tables.write("silences", silences)
     tables.write("unavailability", history.unavailability(sliced, gaps))
-    if wanted("latency_by_fault"):
+    if has_faults:
         tables.write(
             "latency_by_fault",
             history.latency_by_fault(
                 counted, failover.spells(data["faults"], silences), data["runs"]
             ),
         )
-    if wanted("recoveries", "failover_by_fault"):
+    if has_milestones:
         recovered = failover.recoveries(
             data["faults"], silences, data["milestones"], data["runs"]
         ).persist()
@@ -213,6 +214,8 @@ def _finish(
     lake: Lake, tables: Tables, files: Files, faults: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     plots = draw_all(tables.rows, faults)
+    # Plots of an earlier job may have no successor.
+    files.remove("plots")
     for name, content in plots.items():
         files.write(f"plots/{name}", content)
     worst = max(

@@ -56,7 +56,7 @@ def open_session(
         # interface.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("kvorum-analytics")
-    submitted = dict(item for item in _submitted())
+    submitted = _submitted()
     for key, value in _DEFAULTS.items():
         if key not in submitted:
             builder = builder.config(key, value)
@@ -77,10 +77,10 @@ def open_session(
     return session
 
 
-def _submitted() -> list[tuple[str, str]]:
+def _submitted() -> dict[str, str]:
     """The settings that spark-submit gave to this driver."""
     from pyspark import SparkConf, SparkContext
 
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return []
-    return list(SparkConf().getAll())
+        return {}
+    return dict(SparkConf().getAll())

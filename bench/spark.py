@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from kvorum.chaos.lake.parts import PartWriter, write_rows
 from kvorum.chaos.lake.store import Lake
-from kvorum.chaos.lake.tables import FAULTS, HISTORY, MILESTONES, RUNS, Table, arrow_schema
+from kvorum.chaos.lake.tables import FAULTS, HISTORY, MILESTONES, RUNS, arrow_schema
+from kvorum.metadata.inspect.export_schema import Table
 
 #: (runs, rows of history in each), as in bench/spark.md.
 LINES = ((1, 10_000_000), (300, 10_000), (1_000, 10_000), (1, 100_000_000))

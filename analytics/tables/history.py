@@ -88,9 +88,7 @@ def gaps(sliced: DataFrame) -> DataFrame:
         .orderBy(F.col("slice").desc())
         .rowsBetween(Window.unboundedPreceding, -1)
     )
-    known = sliced.where(F.col("partition").isNotNull() & (F.col("partition") >= -1)).where(
-        (F.col("partition") >= 0) | (F.col("topic") == ADMINISTRATION)
-    )
+    known = _things(sliced)
     between = known.select(
         *_THING,
         F.col("last_ms").alias("answered_ms"),
@@ -117,6 +115,11 @@ def gaps(sliced: DataFrame) -> DataFrame:
     )
 
 
+def _things(sliced: DataFrame) -> DataFrame:
+    """Without sends whose partition the client never told."""
+    return sliced.where((F.col("partition") >= 0) | (F.col("topic") == ADMINISTRATION))
+
+
 def silences(found: DataFrame) -> DataFrame:
     """The gaps of SILENCE_MS_MIN or more."""
     return (
@@ -134,9 +137,10 @@ def unavailability(sliced: DataFrame, found: DataFrame) -> DataFrame:
         F.count(length).alias("silences"),
         F.sum(length).alias("unavailable_ms"),
     )
-    everything = sliced.where("partition >= 0 or topic = '(administration)'").select(*_THING)
     return (
-        everything.distinct()
+        _things(sliced)
+        .select(*_THING)
+        .distinct()
         .join(by_partition, list(_THING), "left")
         .select(
             *_THING,

@@ -10,7 +10,8 @@ from kvorum.chaos.experiment.milestones import METADATA_FOLDER
 from kvorum.chaos.lake import exports, run_rows
 from kvorum.chaos.lake.parts import ROWS_PER_GROUP, write_rows
 from kvorum.chaos.lake.store import COMPACTED, RUN_ID, Lake
-from kvorum.chaos.lake.tables import MILESTONES, RUNS, TABLES, Table, arrow_schema
+from kvorum.chaos.lake.tables import MILESTONES, RUNS, TABLES, arrow_schema
+from kvorum.metadata.inspect.export_schema import Table
 from kvorum.runtime.errors import ConfigError, CorruptData
 
 

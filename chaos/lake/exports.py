@@ -12,8 +12,8 @@ from kvorum.chaos.experiment.milestones import METADATA_LOG, Milestone, mileston
 from kvorum.chaos.lake.parts import PartWriter, write_rows
 from kvorum.chaos.lake.run_rows import milestone_rows
 from kvorum.chaos.lake.store import Lake
-from kvorum.chaos.lake.tables import METADATA_RECORDS, MILESTONES, OF_METADATA, RUNS
-from kvorum.metadata.inspect.export_schema import SCHEMA_FILE, SCHEMA_VERSION
+from kvorum.chaos.lake.tables import MILESTONES, OF_METADATA, RUNS
+from kvorum.metadata.inspect.export_schema import METADATA_RECORDS, SCHEMA_FILE, SCHEMA_VERSION
 from kvorum.runtime.errors import ConfigError, CorruptData
 
 

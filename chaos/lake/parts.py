@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Any
 
 from kvorum.chaos.lake.store import Lake
-from kvorum.chaos.lake.tables import Table, arrow_schema
+from kvorum.chaos.lake.tables import arrow_schema
+from kvorum.metadata.inspect.export_schema import Table
 
 ROWS_PER_GROUP = 100_000
 ROWS_PER_FILE = 10_000_000

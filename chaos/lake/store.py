@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.lake.tables import LAKE_FILE, LAKE_VERSION, RUNS, TABLES, Table, document
+from kvorum.chaos.lake.tables import LAKE_FILE, LAKE_VERSION, RUNS, TABLES, document
+from kvorum.metadata.inspect.export_schema import Table
 from kvorum.runtime.errors import ConfigError, CorruptData
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -56,7 +57,7 @@ class Lake:
         if self._type(path) != self._is_file:
             if self._names(self.root):
                 raise ConfigError(f"{self.uri} is no lake and not empty; name an empty folder")
-        elif self._version(path) == wanted:
+        elif self._described(path) == wanted:
             return
         self.fs.create_dir(self.root, recursive=True)
         self._replace(path, wanted)
@@ -66,9 +67,10 @@ class Lake:
         path = f"{self.root}/{LAKE_FILE}"
         if self._type(path) != self._is_file:
             raise ConfigError(f"{self.uri} is no lake: it has no {LAKE_FILE}; kvorum lake add")
-        self._version(path)
+        self._described(path)
 
-    def _version(self, path: str) -> bytes:
+    def _described(self, path: str) -> bytes:
+        """The content of lake.json. Raises CorruptData, ConfigError for another version."""
         with self.fs.open_input_file(path) as file:
             content: bytes = file.read()
         try:
@@ -108,26 +110,18 @@ class Lake:
         return sorted(begun - done)
 
     def runs(self) -> list[dict[str, Any]]:
-        """The rows of the table `runs`, by id. Raises CorruptData for a file that is none."""
-        rows = [
-            row
-            for run_id in self.run_ids(RUNS)
-            for path in self.parts(RUNS, run_id)
-            for row in self.read(path).to_pylist()
-        ]
-        return sorted(rows, key=lambda row: str(row["id"]))
+        """The rows of the table `runs`, by the run of their folder, which each has as run_id.
 
-    def copies(self) -> list[tuple[str, str]]:
-        """(run in the name of a folder, run in its row) where they differ: a copy."""
+        A row whose id is another run is a copied folder. Raises CorruptData.
+        """
         return [
-            (run_id, str(row["id"]))
+            {"run_id": run_id} | row
             for run_id in self.run_ids(RUNS)
             for path in self.parts(RUNS, run_id)
-            for row in self.read(path).to_pylist()
-            if row["id"] != run_id
+            for row in self._read(path).to_pylist()
         ]
 
-    def read(self, path: str) -> Any:
+    def _read(self, path: str) -> Any:
         """A file as an Arrow table. Raises CorruptData."""
         import pyarrow as pa
         import pyarrow.parquet as pq

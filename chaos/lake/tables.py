@@ -10,9 +10,21 @@ history; times named `wall_ms` are milliseconds since 1970.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from kvorum.metadata.inspect import export_schema
+from kvorum.metadata.inspect.export_schema import (
+    BROKERS,
+    CONFIGS,
+    CONTROLLERS,
+    MEANING_KEY,
+    METADATA_RECORDS,
+    PARTITIONS,
+    TOPICS,
+    Column,
+    Table,
+    arrow_fields,
+    described,
+)
 
 LAKE_VERSION = 2
 """Rises when a column changes its type or meaning or is removed, but not for a new column."""
@@ -20,27 +32,6 @@ LAKE_VERSION = 2
 LAKE_FILE = "lake.json"
 NAME_KEY = "kvorum.table"
 VERSION_KEY = "kvorum.lake.version"
-MEANING_KEY = "kvorum.meaning"
-UNIT_KEY = "kvorum.unit"
-
-
-class Column(NamedTuple):
-    """type: int32, int64, double, string, bool, list<T>, or map<string,T>. unit: empty if the value
-    has none. Every column may be null, unless is_required."""
-
-    name: str
-    type: str
-    meaning: str
-    unit: str = ""
-    is_required: bool = False
-
-
-class Table(NamedTuple):
-    """One table. meaning: what a row is."""
-
-    name: str
-    meaning: str
-    columns: tuple[Column, ...]
 
 
 def _time(meaning: str, *, is_required: bool = False) -> Column:
@@ -156,24 +147,8 @@ VOTERS = Table(
 )
 
 
-def _of_export(table: export_schema.Table) -> Table:
-    columns = tuple(Column(column.name, column.type, column.meaning) for column in table.columns)
-    return Table(table.name, table.meaning, columns)
-
-
-METADATA_RECORDS = _of_export(export_schema.METADATA_RECORDS)
-OF_METADATA = tuple(
-    _of_export(table)
-    for table in (
-        export_schema.METADATA_RECORDS,
-        export_schema.PARTITIONS,
-        export_schema.TOPICS,
-        export_schema.BROKERS,
-        export_schema.CONTROLLERS,
-        export_schema.CONFIGS,
-    )
-)
-"""Tables of the exported metadata log and image, with the columns of the export."""
+OF_METADATA = (METADATA_RECORDS, PARTITIONS, TOPICS, BROKERS, CONTROLLERS, CONFIGS)
+"""Tables of the exported metadata log and image, as the export defines them."""
 
 TABLES = (RUNS, HISTORY, FAULTS, MILESTONES, VOTERS, *OF_METADATA)
 
@@ -185,50 +160,16 @@ def table_named(name: str) -> Table:
 
 def document() -> dict[str, Any]:
     """The content of lake.json: {lake: version, tables: {name: {meaning, columns}}}."""
-    return {
-        "lake": LAKE_VERSION,
-        "tables": {
-            table.name: {
-                "meaning": table.meaning,
-                "columns": [column._asdict() for column in table.columns],
-            }
-            for table in TABLES
-        },
-    }
+    return {"lake": LAKE_VERSION, "tables": described(TABLES)}
 
 
 def arrow_schema(table: Table) -> Any:
     """The table's pyarrow schema; version, meanings and units are in its metadata."""
     import pyarrow as pa
 
-    fields = [
-        pa.field(
-            column.name,
-            _arrow_type(column.type),
-            nullable=not column.is_required,
-            metadata={MEANING_KEY: column.meaning, UNIT_KEY: column.unit},
-        )
-        for column in table.columns
-    ]
     metadata = {
         NAME_KEY: table.name,
         VERSION_KEY: str(LAKE_VERSION),
         MEANING_KEY: table.meaning,
     }
-    return pa.schema(fields, metadata=metadata)
-
-
-def _arrow_type(name: str) -> Any:
-    import pyarrow as pa
-
-    if name.startswith("list<"):
-        return pa.list_(_arrow_type(name[5:-1]))
-    if name.startswith("map<string,"):
-        return pa.map_(pa.string(), _arrow_type(name[11:-1]))
-    return {
-        "int32": pa.int32(),
-        "int64": pa.int64(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "bool": pa.bool_(),
-    }[name]
+    return pa.schema(arrow_fields(table), metadata=metadata)

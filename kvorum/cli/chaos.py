@@ -19,7 +19,7 @@ from kvorum.cli.common import (
     output_option,
 )
 from kvorum.cli.experiments import list_experiments, replay, schema, validate
-from kvorum.cli.lake import add_to_lake, lake_option
+from kvorum.cli.lake import add_made, check_lake, lake_option
 from kvorum.cli.report import judge_broken_off, show_result
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def run(
     if out is None:
         name = os.path.splitext(os.path.basename(file))[0]
         out = f"chaos-runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    check_lake(lake)
     from kvorum.chaos.experiment.shipped import find_experiment
     from kvorum.chaos.live.runner import run as run_experiment
     from kvorum.runtime.errors import ConfigError, KvorumError
@@ -110,8 +111,7 @@ def run(
         result = judge_broken_off(out)
         if result is None:
             raise CommandFailed(str(error), EXIT_FAILED) from error
-    if lake is not None:
-        add_to_lake(lake, result.run_dir)
+    add_made(lake, [result.run_dir])
     show_result(result, output)
 
 

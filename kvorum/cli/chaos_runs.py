@@ -14,7 +14,7 @@ from kvorum.cli.common import (
     CommandFailed,
     refused,
 )
-from kvorum.cli.lake import add_to_lake, lake_option
+from kvorum.cli.lake import add_made, check_lake, lake_option
 
 
 @click.command()
@@ -79,6 +79,7 @@ def duel(
     if out is None:
         name = os.path.splitext(os.path.basename(file))[0]
         out = f"chaos-runs/duel-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    check_lake(lake)
     try:
         outcome = run_duel(
             find_experiment(file),
@@ -96,9 +97,7 @@ def duel(
     for system, result in zip(outcome.systems, outcome.results, strict=True):
         click.echo(f"{system}: {result.verdict} - {result.summary}")
     click.echo(f"page: {outcome.page}")
-    if lake is not None:
-        for result in outcome.results:
-            add_to_lake(lake, result.run_dir)
+    add_made(lake, [result.run_dir for result in outcome.results])
     if any(result.verdict != "passed" for result in outcome.results):
         raise CommandFailed("not every verdict is passed", EXIT_VERDICT_FAILED)
 

@@ -56,10 +56,10 @@ def demo(out: str, seed: int | None) -> None:
     spark_dir = run_dir / "spark"
     lake = Path(out) / "lake"
     add_to_lake(str(lake), str(run_dir))
+    _forget_old_runs(Path(out), lake)
     say("PySpark analyses the runs of the lake")
     _run_spark(lake, run_dir, spark_dir)
     _summarise(result, run_dir, spark_dir)
-    _forget_old_runs(Path(out))
     if result.verdict != "passed":
         raise no_pass(result)
 
@@ -107,7 +107,13 @@ def _unavailable(fault: dict[str, Any]) -> str:
     return text
 
 
-def _forget_old_runs(out: Path) -> None:
+def _forget_old_runs(out: Path, lake: Path) -> None:
+    """Remove the folders of old runs, and the runs from the lake: their pages would be gone."""
+    from kvorum.chaos.lake.run_rows import is_run, run_id_of
+    from kvorum.chaos.lake.store import Lake
+
     runs = sorted(path for path in out.glob("run-*") if path.is_dir())
     for old in runs[:-RUNS_KEPT]:
+        if is_run(old):
+            Lake(str(lake)).remove(run_id_of(old))
         shutil.rmtree(old)

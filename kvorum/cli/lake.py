@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, output_option, refused, show
+from kvorum.cli.common import CommandFailed, output_option, refused, show, warn
 
 
 @click.group()
@@ -17,7 +19,7 @@ def lake() -> None:
 lake_option = click.option(
     "--lake", metavar="URI", default=None, help="Also add the run to this lake (kvorum lake add)."
 )
-"""For commands that make runs, and then call `add_to_lake`."""
+"""For commands that make runs: they call `check_lake` before, and `add_made` after them."""
 
 _LAKE = click.option(
     "--lake",
@@ -43,6 +45,28 @@ def add(folders: tuple[str, ...], uri: str, run_id: str | None, is_replaced: boo
         add_to_lake(uri, folder, run_id=run_id, is_replaced=is_replaced)
 
 
+def check_lake(uri: str | None) -> None:
+    """Make the lake of `lake_option`, so that nobody learns after a run that it cannot be written.
+    Raises CommandFailed."""
+    if uri is not None:
+        from kvorum.chaos.lake.store import Lake
+
+        with _refusals(uri):
+            Lake(uri).create()
+
+
+def add_made(uri: str | None, run_dirs: Sequence[str]) -> None:
+    """Add runs that were just made to the lake of `lake_option`.
+
+    A failure is a warning: the runs have a verdict, and can be added again.
+    """
+    for run_dir in run_dirs if uri is not None else ():
+        try:
+            add_to_lake(str(uri), run_dir)
+        except CommandFailed as error:
+            warn(f"{error}; add the run again: kvorum lake add {run_dir} --lake {uri}")
+
+
 def add_to_lake(
     uri: str, folder: str, *, run_id: str | None = None, is_replaced: bool = False
 ) -> None:
@@ -50,16 +74,11 @@ def add_to_lake(
     from kvorum.chaos.lake.add import add as add_run
     from kvorum.chaos.lake.store import Lake
     from kvorum.runtime.clock import wall_ms
-    from kvorum.runtime.errors import ConfigError, CorruptData
 
-    try:
+    with _refusals(uri):
         added = add_run(
             Lake(uri), folder, wall_ms=wall_ms(), run_id=run_id, is_replaced=is_replaced
         )
-    except (ConfigError, CorruptData) as error:
-        raise refused(error) from error
-    except OSError as error:
-        raise CommandFailed(f"{uri} cannot be written: {error}") from error
     counts = ", ".join(f"{name} {count:,}" for name, count in sorted(added.rows.items()) if count)
     click.echo(f"{added.run_id} added to {uri}: {counts or 'no rows'}", err=True)
 
@@ -70,19 +89,16 @@ def add_to_lake(
 def list_runs(uri: str, output: str) -> None:
     """List the runs of a lake, and those that were never added completely."""
     from kvorum.chaos.lake.store import Lake
-    from kvorum.runtime.errors import ConfigError, CorruptData
 
-    try:
+    with _refusals(uri):
         opened = Lake(uri)
         opened.check()
-        runs, unfinished, copies = opened.runs(), opened.unfinished(), opened.copies()
-    except (ConfigError, CorruptData) as error:
-        raise refused(error) from error
+        found, unfinished = opened.runs(), opened.unfinished()
+    runs = [run for run in found if run["run_id"] == run["id"]]
+    copies = {str(run["run_id"]): run["id"] for run in found if run["run_id"] != run["id"]}
     if output == "json":
-        show(
-            "json",
-            {"runs": [_plain(run) for run in runs], "unfinished": unfinished, "copies": copies},
-        )
+        plain = [_plain(run) for run in runs]
+        show("json", {"runs": plain, "unfinished": unfinished, "copies": copies})
         return
     rows = [
         {
@@ -95,10 +111,23 @@ def list_runs(uri: str, output: str) -> None:
         for run in runs
     ]
     show("table", rows, ("run", "system", "verdict", "history", "experiment"))
-    for folder, run_id in copies:
+    for folder, run_id in copies.items():
         click.echo(f"{folder}: the run {run_id} under a second name; remove its folders")
     for run_id in unfinished:
         click.echo(f"{run_id}: never added completely; add it again, or kvorum lake compact")
+
+
+@contextmanager
+def _refusals(uri: str) -> Iterator[None]:
+    """The errors of a lake as failures of the command."""
+    from kvorum.runtime.errors import ConfigError, CorruptData
+
+    try:
+        yield
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
+    except OSError as error:
+        raise CommandFailed(f"{uri}: {error}") from error
 
 
 def _plain(run: dict[str, Any]) -> dict[str, Any]:
@@ -112,12 +141,9 @@ def compact(uri: str) -> None:
     """Merge the files of each run, and remove what adding runs left unfinished."""
     from kvorum.chaos.lake.add import compact as compact_lake
     from kvorum.chaos.lake.store import Lake
-    from kvorum.runtime.errors import ConfigError, CorruptData
 
-    try:
+    with _refusals(uri):
         done = compact_lake(Lake(uri))
-    except (ConfigError, CorruptData) as error:
-        raise refused(error) from error
     click.echo(f"files: {done.files_before} before, {done.files_after} after")
     for run_id in done.removed:
         click.echo(f"removed {run_id}, which was never added completely")

@@ -6,6 +6,7 @@ beside the data, where programs that do not import Kvorum check what they read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 SCHEMA_VERSION = 2
@@ -14,14 +15,18 @@ SCHEMA_VERSION = 2
 SCHEMA_FILE = "schema.json"
 VERSION_KEY = "kvorum.schema.version"
 MEANING_KEY = "kvorum.meaning"
+UNIT_KEY = "kvorum.unit"
 
 
 class Column(NamedTuple):
-    """type: int32, int64, double, string, bool or list<int32>. Every column may be null."""
+    """type: int32, int64, double, string, bool, list<T>, or map<string,T>. unit: empty if the value
+    has none, or if the meaning states it. A column may be null, unless is_required."""
 
     name: str
     type: str
     meaning: str
+    unit: str = ""
+    is_required: bool = False
 
 
 class Table(NamedTuple):
@@ -160,15 +165,17 @@ TABLES = (
 
 def document() -> dict[str, Any]:
     """The content of schema.json: {version, tables: {name: {meaning, columns}}}."""
+    return {"version": SCHEMA_VERSION, "tables": described(TABLES)}
+
+
+def described(tables: Sequence[Table]) -> dict[str, Any]:
+    """name -> {meaning, columns}, in plain values."""
     return {
-        "version": SCHEMA_VERSION,
-        "tables": {
-            table.name: {
-                "meaning": table.meaning,
-                "columns": [column._asdict() for column in table.columns],
-            }
-            for table in TABLES
-        },
+        table.name: {
+            "meaning": table.meaning,
+            "columns": [column._asdict() for column in table.columns],
+        }
+        for table in tables
     }
 
 
@@ -176,17 +183,36 @@ def arrow_schema(table: Table) -> Any:
     """The table's pyarrow schema; version and meanings are in the schema's metadata."""
     import pyarrow as pa
 
-    types = {
+    metadata = {VERSION_KEY: str(SCHEMA_VERSION), MEANING_KEY: table.meaning}
+    return pa.schema(arrow_fields(table), metadata=metadata)
+
+
+def arrow_fields(table: Table) -> list[Any]:
+    """The table's columns as pyarrow fields, with meaning and unit in their metadata."""
+    import pyarrow as pa
+
+    return [
+        pa.field(
+            column.name,
+            _arrow_type(column.type),
+            nullable=not column.is_required,
+            metadata={MEANING_KEY: column.meaning, UNIT_KEY: column.unit},
+        )
+        for column in table.columns
+    ]
+
+
+def _arrow_type(name: str) -> Any:
+    import pyarrow as pa
+
+    if name.startswith("list<"):
+        return pa.list_(_arrow_type(name[5:-1]))
+    if name.startswith("map<string,"):
+        return pa.map_(pa.string(), _arrow_type(name[11:-1]))
+    return {
         "int32": pa.int32(),
         "int64": pa.int64(),
         "double": pa.float64(),
         "string": pa.string(),
         "bool": pa.bool_(),
-        "list<int32>": pa.list_(pa.int32()),
-    }
-    fields = [
-        pa.field(column.name, types[column.type], metadata={MEANING_KEY: column.meaning})
-        for column in table.columns
-    ]
-    metadata = {VERSION_KEY: str(SCHEMA_VERSION), MEANING_KEY: table.meaning}
-    return pa.schema(fields, metadata=metadata)
+    }[name]

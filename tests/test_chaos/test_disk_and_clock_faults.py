@@ -10,7 +10,6 @@ import pytest
 from kvorum.chaos.experiment.faults import build_fault
 from kvorum.chaos.experiment.history import FAULT_END, HistoryWriter, details_of, read_history
 from kvorum.chaos.experiment.reach import Reach, impossible_targets, node_names
-from kvorum.chaos.experiment.steps import Action
 from kvorum.chaos.faults import (
     FailDisk,
     FillDisk,
@@ -27,7 +26,7 @@ from kvorum.chaos.live.systems.boards import NodeBoards
 from kvorum.chaos.live.systems.capabilities import (
     KVORUM_CAPABILITIES,
     OF_FAULT_BOARDS,
-    missing_capabilities,
+    lacking,
     needs_of,
 )
 from kvorum.chaos.live.systems.opening import SystemChoice
@@ -279,8 +278,8 @@ def test_an_attached_cluster_refuses_them_with_the_systems_that_can():
     choice = SystemChoice(
         name="attached", version="1", capabilities=frozenset({Capability.RESTART}), option=""
     )
-    steps = [Action(name="a", fault=fault) for fault in (FULL, SLOW, FAILING, STEP)]
-    assert missing_capabilities(steps, choice) == [
+    faults = (FULL, SLOW, FAILING, STEP)
+    assert [problem for fault in faults for problem in lacking(fault, choice)] == [
         f"{needs}, which the system attached does not have; use kvorum or kafka"
         for needs in (
             "'fill_disk broker-101' needs a full disk",
@@ -299,7 +298,7 @@ def test_a_machine_without_the_means_says_why():
         option="",
         lacks={Capability.SLOW_DISK: "no C compiler is on PATH; install one"},
     )
-    (problem,) = missing_capabilities([Action(name="a", fault=SLOW)], choice)
+    (problem,) = lacking(SLOW, choice)
     assert problem == (
         "'slow_disk broker-101 sync_delay_ms=200' needs a slow disk, which the system kafka does "
         "not have here: no C compiler is on PATH; install one"

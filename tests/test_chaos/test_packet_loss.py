@@ -25,7 +25,7 @@ from kvorum.chaos.live.packet_filter import (
     why_no_packet_loss,
 )
 from kvorum.chaos.live.systems import opening
-from kvorum.chaos.live.systems.capabilities import missing_capabilities, needs_of
+from kvorum.chaos.live.systems.capabilities import lacking, needs_of
 from kvorum.chaos.live.systems.opening import choose_system
 from kvorum.chaos.live.systems.protocol import Capability
 from kvorum.chaos.targets import ClusterView, parse_target
@@ -137,11 +137,10 @@ def test_a_loss_hits_every_stream_in_its_direction_and_its_end_tells_how_much(tm
 
 
 def test_a_machine_that_may_not_drop_packets_refuses_before_anything_starts(why_unable):
-    from kvorum.chaos.experiment.steps import Action
 
     choice = choose_system("kvorum")
     assert Capability.PACKET_LOSS not in choice.capabilities
-    (problem,) = missing_capabilities([Action(name="a", fault=LOSS)], choice)
+    (problem,) = lacking(LOSS, choice)
     assert problem == (
         "'packet_loss broker-101 -> broker-102 loss_percent=30' needs lost packets, which the "
         f"system kvorum does not have here: {why_unable}"

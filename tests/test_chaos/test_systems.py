@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from kvorum.chaos.experiment.scenario import parse_experiment
-from kvorum.chaos.experiment.steps import Action, Probe
+from kvorum.chaos.experiment.steps import Action
 from kvorum.chaos.faults import LIVE_FAULTS, CutLink, CutPower, KillNode, Latency, PauseNode
 from kvorum.chaos.live.systems import opening
 from kvorum.chaos.live.systems.capabilities import (
     KAFKA_CAPABILITIES,
     KVORUM_CAPABILITIES,
-    missing_capabilities,
+    lacking,
     needs_of,
 )
 from kvorum.chaos.live.systems.kafka_jars import (
@@ -81,11 +81,10 @@ def test_a_fault_of_the_simulator_alone_is_refused_by_its_name():
 
 
 def test_a_fault_outside_the_capabilities_names_itself_the_system_and_who_can():
-    kill = action(KillNode(target=parse_target("one:brokers"), duration_ms=1))
-    probe = Probe(name="p", func="live_brokers")
-    steps = [kill, probe, kill, action(PauseNode(target=parse_target("all")))]
+    kill = KillNode(target=parse_target("one:brokers"), duration_ms=1)
     system = choice(Capability.KILL, Capability.RESTART)
-    (problem,) = missing_capabilities(steps, system)
+    assert lacking(kill, system) == []
+    (problem,) = lacking(PauseNode(target=parse_target("all")), system)
     assert problem == (
         "'pause all' needs SIGSTOP and SIGCONT of a node, which the system attached does not have; "
         "use kvorum or kafka or an attached cluster whose file has the commands pause and resume"
@@ -93,18 +92,18 @@ def test_a_fault_outside_the_capabilities_names_itself_the_system_and_who_can():
 
 
 def test_a_kill_needs_the_way_back_too():
-    kill = action(KillNode(target=parse_target("one"), duration_ms=1))
-    (problem,) = missing_capabilities([kill], choice(Capability.KILL))
+    kill = KillNode(target=parse_target("one"), duration_ms=1)
+    (problem,) = lacking(kill, choice(Capability.KILL))
     assert "the start of a dead node" in problem
 
 
 def test_links_of_clients_and_links_between_nodes_are_different_capabilities():
     clients, brokers = parse_target("clients"), parse_target("brokers")
-    cut = action(CutLink(source=clients, destination=brokers))
-    slow = action(Latency(source=brokers, destination=brokers, latency_ms=5))
-    assert missing_capabilities([cut], choice(Capability.CLIENT_LINKS)) == []
-    assert len(missing_capabilities([cut, slow], choice(Capability.CLIENT_LINKS))) == 1
-    assert len(missing_capabilities([cut, slow], choice(Capability.LINKS))) == 1
+    cut = CutLink(source=clients, destination=brokers)
+    slow = Latency(source=brokers, destination=brokers, latency_ms=5)
+    of_clients, between_nodes = choice(Capability.CLIENT_LINKS), choice(Capability.LINKS)
+    assert lacking(cut, of_clients) == lacking(slow, between_nodes) == []
+    assert len(lacking(slow, of_clients)) == len(lacking(cut, between_nodes)) == 1
 
 
 def test_an_experiment_is_refused_with_every_problem_at_once_and_its_line():

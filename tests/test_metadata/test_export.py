@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kvorum.metadata.inspect.export import export_history
-from kvorum.metadata.inspect.export_schema import SCHEMA_VERSION, TABLES, arrow_schema
+from kvorum.metadata.inspect.export_schema import SCHEMA_VERSION, TABLES, Column, arrow_schema
 from kvorum.metadata.inspect.history import MetadataCopy, OffsetNotHeld, history_of
 from kvorum.metadata.inspect.tree import content
 from kvorum.metadata.inspect.tree_queries import leaf_text
@@ -81,7 +81,7 @@ def test_schema_goes_with_every_file_and_beside_them(tmp_path):
         assert schema.equals(arrow_schema(table), check_metadata=False)
         assert schema.metadata[b"kvorum.schema.version"].decode() == str(SCHEMA_VERSION)
         told = document["tables"][table.name]["columns"]
-        assert [(c["name"], c["type"], c["meaning"]) for c in told] == list(table.columns)
+        assert [Column(**column) for column in told] == list(table.columns)
         for column in told:
             assert schema.field(column["name"]).metadata[b"kvorum.meaning"] == (
                 column["meaning"].encode()

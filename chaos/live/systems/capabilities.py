@@ -6,10 +6,9 @@ verdict about another experiment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
-from kvorum.chaos.experiment.steps import Action, Step
 from kvorum.chaos.faults import (
     AddVoter,
     Bandwidth,
@@ -89,19 +88,6 @@ class HasCapabilities(Protocol):
     def lacks(self) -> Mapping[Capability, str]:
         """The reason why this machine denies it a capability that the system has elsewhere."""
         ...
-
-
-def missing_capabilities(steps: Iterable[Step], system: HasCapabilities) -> list[str]:
-    """One sentence for each fault that the system cannot carry out; empty if it can do all.
-
-    A fault that occurs in several steps is named once. The sentence names the fault, the system
-    and the systems that can.
-    """
-    problems: dict[str, None] = {}
-    for step in steps:
-        if isinstance(step, Action):
-            problems |= dict.fromkeys(lacking(step.fault, system))
-    return list(problems)
 
 
 def lacking(fault: Fault, system: HasCapabilities) -> list[str]:
