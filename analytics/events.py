@@ -32,7 +32,7 @@ except ModuleNotFoundError:
 from kvorum.analytics.event_tables import EventTables, ForeignOutput
 from kvorum.analytics.files import Files
 from kvorum.analytics.kafka_source import register
-from kvorum.analytics.session import has_java, open_session
+from kvorum.analytics.session import first_line, has_java, open_session
 
 TOPIC = "__kvorum_events"
 EXIT_FAILED = 1
@@ -211,8 +211,7 @@ def sentence(error: BaseException) -> str:
         if f"topic {TOPIC} does not exist" in found:
             found = f"{found}; brokers make it with metadata.events.topic.enable=true"
         return found
-    first = text.splitlines()[0] if text else type(error).__name__
-    return f"Spark failed: {first}"
+    return f"Spark failed: {first_line(error)}"
 
 
 def _refuse(text: str, code: int) -> int:

@@ -32,7 +32,7 @@ from kvorum.analytics.lake import Lake, UnreadableLake, open_lake
 from kvorum.analytics.output import Tables
 from kvorum.analytics.page import page
 from kvorum.analytics.plots import draw_all
-from kvorum.analytics.session import has_java, is_small, open_session
+from kvorum.analytics.session import first_line, has_java, is_small, open_session
 from kvorum.analytics.tables import failover, history, metadata, quorum
 from kvorum.analytics.tables.compare import (
     Side,
@@ -301,7 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _refuse(f"{options.output} cannot be written: {error}", 1)
     except (PySparkException, Py4JError) as error:
-        return _refuse(f"Spark failed: {_first_line(error)}", 1)
+        return _refuse(f"Spark failed: {first_line(error)}", 1)
     for name, reason in summary["skipped"].items():
         say(f"{name}: left out, {reason}")
     for row in summary["regressions"]:
@@ -319,13 +319,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refuse(text: str, code: int) -> int:
     sys.stderr.write(f"{text}\n")
     return code
-
-
-def _first_line(error: BaseException) -> str:
-    """The first line that says something; a Java trace stays out."""
-    java = getattr(error, "java_exception", None)
-    text = str(java if java is not None else error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 if __name__ == "__main__":

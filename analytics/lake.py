@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from kvorum.analytics.files import Files
 from kvorum.analytics.schemas import LAKE_VERSION, RUN_ID, SCHEMAS, type_name
+from kvorum.analytics.session import first_line
 
 LAKE_FILE = "lake.json"
 
@@ -152,9 +153,7 @@ def _sentence(path: str, error: BaseException) -> str:
     file = _FILE_IN_TEXT.search(text)
     if file is not None:
         return f"{file[0]} is torn or no Parquet file; remove it and add the run again"
-    java = getattr(error, "java_exception", None)
-    first = str(text if java is None else java).strip().splitlines()[0]
-    return f"{path} cannot be read: {first}"
+    return f"{path} cannot be read: {first_line(error)}"
 
 
 def _collected(table: DataFrame, files: Files, name: str) -> Sequence[Any]:

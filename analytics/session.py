@@ -32,6 +32,13 @@ def has_java() -> bool:
     return "JAVA_HOME" in os.environ or shutil.which("java") is not None
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error of Spark or Java that says something; a Java trace stays out."""
+    java = getattr(error, "java_exception", None)
+    text = str(error if java is None else java).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
 def is_small(lake: str) -> bool:
     """True for a lake on a local disk with a history of less than SMALL_BYTES."""
     local = lake.removeprefix("file://")

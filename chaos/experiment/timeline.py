@@ -57,7 +57,7 @@ RHYTHM_SHARE = 0.1
 READERS = ""
 
 #: Refusals that only a working controller gives: the administration is available.
-_ADMIN_ANSWERS = frozenset(
+ADMIN_ANSWERS = frozenset(
     {
         "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_OR_PARTITION",
         "UNKNOWN_TOPIC_ID", "INVALID_TOPIC_EXCEPTION", "TOPIC_EXCEPTION", "POLICY_VIOLATION",
@@ -274,7 +274,7 @@ class _Fold:
             admin.failed += 1
         else:
             admin.unknown += 1
-        if event.type == OK or event.error in _ADMIN_ANSWERS:
+        if event.type == OK or event.error in ADMIN_ANSWERS:
             admin.waits.answered(event.time_ms, event.invoked_ms)
         else:
             admin.waits.gave_up()

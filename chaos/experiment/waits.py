@@ -16,7 +16,7 @@ from dataclasses import dataclass
 SPAN_MS_MIN = 200.0
 #: Spans kept of one thing; beyond twice as many, the shortest are dropped.
 SPANS_KEPT_MAX = 10_000
-_JOINED_MS = 50.0
+JOINED_MS = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def outages_in(spans: Iterable[Span]) -> list[list[Span]]:
     """Outages: spans that follow each other at once, together. spans: ascending."""
     runs: list[list[Span]] = []
     for span in spans:
-        if runs and span.begin_ms - runs[-1][-1].end_ms <= _JOINED_MS:
+        if runs and span.begin_ms - runs[-1][-1].end_ms <= JOINED_MS:
             runs[-1].append(span)
         else:
             runs.append([span])

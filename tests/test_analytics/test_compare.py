@@ -7,7 +7,22 @@ from typing import Any
 
 import pytest
 
+from kvorum.analytics import lake
+from kvorum.analytics.tables import failover, history
 from kvorum.analytics.tables.compare import duels, latest_sides, regressions, side
+from kvorum.chaos.experiment import blame, timeline, waits
+from kvorum.chaos.experiment import recovery as chaos_recovery
+from kvorum.chaos.lake import tables
+
+
+def test_the_job_has_the_rules_of_a_run_s_report():
+    """analytics imports no other package, so the rules stand twice."""
+    assert history.SILENCE_MS_MIN == waits.SPAN_MS_MIN
+    assert failover.JOINED_MS == waits.JOINED_MS
+    assert failover.AFTERMATH_MS == chaos_recovery.AFTERMATH_MS
+    assert failover.SKEW_MS == blame.SKEW_MS
+    assert set(history.ANSWERS) == timeline.ADMIN_ANSWERS
+    assert lake.LAKE_VERSION == tables.LAKE_VERSION and lake.LAKE_FILE == tables.LAKE_FILE
 
 
 def run(run_id: str, **columns: Any) -> dict[str, Any]:
