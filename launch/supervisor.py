@@ -291,6 +291,7 @@ class Supervisor:
                 bootstrap=plan.bootstrap,
                 launcher_pid=os.getpid() if is_running else None,
                 nodes=tuple(entries),
+                voters=plan.voters,
             ),
         )
 

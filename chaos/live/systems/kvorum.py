@@ -117,7 +117,8 @@ class KvorumSystem:
         command = [sys.executable, "-m", "kvorum", "dev"]
         command += ["--controllers", str(self._shape.controllers)]
         command += ["--brokers", str(self._shape.brokers)]
-        command += ["--voters", str(self._shape.voters)]
+        if self._shape.voters:
+            command += ["--voters", str(self._shape.voters)]
         command += ["--data-dir", self.data_dir]
         command += ["--port", str(self._client_port)]
         command += ["--controller-port", str(self._controller_port)]
