@@ -136,14 +136,17 @@ class PacketFilter:
         if nft is None:
             raise PacketFilterFailed(f"nft is not on PATH; install nftables, and {_WAY_OUT}")
         # In a session of its own, Ctrl-C at the terminal does not end it before the run has healed.
-        process = self._process = subprocess.Popen(
-            [nft, "-i"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        try:
+            process = self._process = subprocess.Popen(
+                [nft, "-i"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PacketFilterFailed(f"{nft} cannot be run: {error}") from error
         self._say(_table_command(self._table))
         return process
 
@@ -154,15 +157,19 @@ class PacketFilter:
             raise PacketFilterFailed(f"nft: {error}; {self._last_words()}") from error
 
     def _counters(self, name: str) -> list[int]:
-        """The packets that each rule of a chain has dropped; empty without the chain."""
+        """The packets that each rule of a chain has dropped; empty without the chain. Raises
+        PacketFilterFailed."""
         nft = _nft() or "nft"
-        done = subprocess.run(
-            [nft, "list", "chain", "inet", self._table, name],
-            capture_output=True,
-            text=True,
-            timeout=_CALL_TIMEOUT_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [nft, "list", "chain", "inet", self._table, name],
+                capture_output=True,
+                text=True,
+                timeout=_CALL_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise PacketFilterFailed(f"the rules of {name} cannot be listed: {error}") from error
         return [int(number) for number in _COUNTER.findall(done.stdout)]
 
     def _last_words(self) -> str:
