@@ -93,8 +93,7 @@ class Injected:
 
     @property
     def is_of_links(self) -> bool:
-        others = KillNode | PauseNode | StopNode | WipeDisk | ConditionFault | Reassign
-        return not isinstance(self.fault, others)
+        return isinstance(self.fault, LinkFault)
 
 
 class Injector:
