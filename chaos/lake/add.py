@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.experiment.milestones import METADATA_FOLDER
 from kvorum.chaos.lake import exports, run_rows
-from kvorum.chaos.lake.parts import ROWS_PER_GROUP, write_rows
+from kvorum.chaos.lake.parts import ROWS_PER_GROUP, Addition, write_rows
 from kvorum.chaos.lake.store import COMPACTED, RUN_ID, Lake
-from kvorum.chaos.lake.tables import MILESTONES, RUNS, TABLES, arrow_schema
+from kvorum.chaos.lake.tables import RUNS, TABLES, arrow_schema
 from kvorum.metadata.inspect.export_schema import Table
 from kvorum.runtime.errors import ConfigError, CorruptData
 
@@ -49,25 +50,30 @@ def add(
     lake.create()
     if lake.parts(RUNS, name) and not is_replaced:
         raise ConfigError(f"{lake.uri} has a run {name} already; --replace replaces it")
-    lake.remove(name)
-    rows = _write(lake, source, name, is_run=is_run)
-    if is_run:
-        row = run_rows.runs_row(source, name, rows)
-    else:
-        row = exports.export_row(source, name, rows, wall_ms)
+    with Addition(lake, name) as addition:
+        row = (_write_run if is_run else _write_export)(addition, source, name, wall_ms)
+        addition.publish()
     write_rows(lake, RUNS, name, [row])
-    return Added(run_id=name, rows=rows)
+    return Added(run_id=name, rows=addition.counts)
 
 
-def _write(lake: Lake, source: Path, name: str, *, is_run: bool) -> dict[str, int]:
-    if not is_run:
-        rows = exports.write_metadata(lake, source, name)
-        return rows | {MILESTONES.name: exports.write_milestones(lake, source, name)}
-    rows = run_rows.write_run(lake, source, name)
+def _write_run(addition: Addition, source: Path, name: str, _: int) -> Sequence[Any]:
+    """Write the tables; returns the row of `runs`."""
     metadata = source / METADATA_FOLDER
-    if exports.is_export(metadata):
-        rows |= exports.write_metadata(lake, metadata, name)
-    return rows
+    has_metadata = exports.is_export(metadata)
+    if has_metadata:
+        exports.check_export(metadata)
+    run_rows.write_run(addition, source)
+    if has_metadata:
+        exports.write_metadata(addition, metadata)
+    return run_rows.runs_row(source, name, addition.counts)
+
+
+def _write_export(addition: Addition, source: Path, name: str, wall_ms: int) -> Sequence[Any]:
+    exports.check_export(source)
+    exports.write_metadata(addition, source)
+    exports.write_milestones(addition, source)
+    return exports.export_row(source, name, addition.counts, wall_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +88,8 @@ class Compacted:
 
 def compact(lake: Lake) -> Compacted:
     """Merge the files of each run's table into one, and remove what adding runs left unfinished.
+
+    No run may be added meanwhile: it would be taken for an unfinished one.
 
     Raises ConfigError if there is no lake, CorruptData for a damaged file, before any file of that
     table is removed.

@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.milestones import METADATA_LOG, Milestone, milestones_of
-from kvorum.chaos.lake.parts import PartWriter, write_rows
+from kvorum.chaos.experiment.milestones import METADATA_LOG, milestones_of
+from kvorum.chaos.lake.parts import Addition
 from kvorum.chaos.lake.run_rows import milestone_rows
-from kvorum.chaos.lake.store import Lake
 from kvorum.chaos.lake.tables import MILESTONES, OF_METADATA, RUNS
-from kvorum.metadata.inspect.export_schema import METADATA_RECORDS, SCHEMA_FILE, SCHEMA_VERSION
+from kvorum.metadata.inspect.export_schema import (
+    METADATA_RECORDS,
+    SCHEMA_FILE,
+    SCHEMA_VERSION,
+    Table,
+    arrow_fields,
+)
 from kvorum.runtime.errors import ConfigError, CorruptData
 
 
@@ -28,38 +33,48 @@ def export_id_of(folder: Path) -> str:
     return f"{name}-{_description(folder).get('end_offset', 0)}"
 
 
-def write_metadata(lake: Lake, folder: Path, run_id: str) -> dict[str, int]:
-    """Write the tables of an export; returns their numbers of rows.
+def check_export(folder: Path) -> None:
+    """Refuse an export that cannot be added, before anything is written.
 
     Raises ConfigError for an export as JSON lines or of a later version, CorruptData for a file
     that is damaged or has a column of another type.
     """
     _description(folder)
-    counts: dict[str, int] = {}
     for table in OF_METADATA:
         path = folder / f"{table.name}.parquet"
-        if not path.exists():
-            if (folder / f"{table.name}.jsonl").exists():
-                raise ConfigError(
-                    f"{folder} is an export as JSON lines; export it again with --format parquet"
-                )
-            continue
-        with PartWriter(lake, table, run_id) as writer:
-            for batch in _batches(path):
-                writer.add_table(batch)
-        counts[table.name] = writer.rows
-    return counts
+        if path.exists():
+            _check_columns(path, table)
+        elif (folder / f"{table.name}.jsonl").exists():
+            raise ConfigError(
+                f"{folder} is an export as JSON lines; export it again with --format parquet"
+            )
 
 
-def write_milestones(lake: Lake, folder: Path, run_id: str) -> int:
-    """Write the milestones of an export that belongs to no run; returns their number."""
+def write_metadata(addition: Addition, folder: Path) -> None:
+    """Write the tables of an export. Raises CorruptData for a damaged file."""
+    for table in OF_METADATA:
+        path = folder / f"{table.name}.parquet"
+        if path.exists():
+            with addition.table(table) as writer:
+                for rows in _batches(path):
+                    writer.add_table(rows)
+
+
+def write_milestones(addition: Addition, folder: Path) -> None:
+    """Write the milestones of an export that belongs to no run."""
     path = folder / f"{METADATA_RECORDS.name}.parquet"
-    if not path.exists():
-        return 0
-    found: Iterator[Milestone] = milestones_of(
-        row for batch in _batches(path) for row in batch.to_pylist()
-    )
-    return write_rows(lake, MILESTONES, run_id, milestone_rows(list(found), None))
+    if path.exists():
+        found = milestones_of(row for batch in _batches(path) for row in batch.to_pylist())
+        addition.write(MILESTONES, milestone_rows(found, None))
+
+
+def _check_columns(path: Path, table: Table) -> None:
+    written = _dataset(path).schema
+    for field in arrow_fields(table):
+        place = written.get_field_index(field.name)
+        if place >= 0 and written.field(place).type != field.type:
+            found = written.field(place).type
+            raise CorruptData(str(path), 0, f"the column {field.name} is {found}, not {field.type}")
 
 
 def export_row(folder: Path, run_id: str, rows: dict[str, int], wall_ms: int) -> list[Any]:
@@ -91,14 +106,27 @@ def _description(folder: Path) -> dict[str, Any]:
     return document
 
 
-def _batches(path: Path) -> Iterator[Any]:
-    """The rows of a table, a file or a folder of files, as Arrow tables."""
+def _dataset(path: Path) -> Any:
+    """A table of an export: a file, or a folder of files. Raises CorruptData."""
     import pyarrow as pa
     import pyarrow.dataset as ds
 
     try:
-        dataset = ds.dataset(str(path))
-        for batch in dataset.to_batches(batch_size=50_000):
-            yield pa.Table.from_batches([batch])
+        return ds.dataset(str(path))
     except (pa.ArrowException, OSError) as error:
         raise CorruptData(str(path), 0, f"not a table of an export: {error}") from error
+
+
+def _batches(path: Path) -> Iterator[Any]:
+    """The rows of a table, as Arrow tables. Raises CorruptData."""
+    import pyarrow as pa
+
+    batches = _dataset(path).to_batches(batch_size=50_000)
+    while True:
+        try:
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptData(str(path), 0, f"not a table of an export: {error}") from error
+        if batch is None:
+            return
+        yield pa.Table.from_batches([batch])

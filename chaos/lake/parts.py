@@ -1,4 +1,4 @@
-"""Writes the rows of one table of one run as Parquet, a row group at a time."""
+"""Writes the rows of a run as Parquet, a row group at a time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _Value = Any
 class PartWriter:
     """The files of one table of one run. Memory holds one row group.
 
-    A context manager: files get their names when it ends without an error; without one, nothing of
-    it is there.
+    A context manager. When it has ended, the files are whole, under names that readers skip:
+    `Addition` or `write_rows` gives them their own. Without a row there is no file.
     """
 
     def __init__(self, lake: Lake, table: Table, run_id: str) -> None:
@@ -30,8 +30,8 @@ class PartWriter:
         self._schema = arrow_schema(table)
         self._columns: list[list[_Value]] = [[] for _ in table.columns]
         self._writer: Any = None
-        self._paths: list[str] = []
         self._rows_in_file = 0
+        self.paths: list[str] = []
         self.rows = 0
 
     def add(self, row: Sequence[_Value]) -> None:
@@ -42,15 +42,13 @@ class PartWriter:
             self._flush()
 
     def add_table(self, rows: Any) -> None:
-        """Append an Arrow table; a column that it lacks is null, another one is left out.
-
-        Raises pyarrow.ArrowException for a column of another type.
-        """
+        """Append an Arrow table, whose columns have the types of this one's. A column that it lacks
+        is null, another one is left out."""
         import pyarrow as pa
 
         self._flush()
         arrays = [
-            rows.column(field.name).cast(field.type)
+            rows.column(field.name)
             if field.name in rows.column_names
             else pa.nulls(rows.num_rows, field.type)
             for field in self._schema
@@ -66,15 +64,11 @@ class PartWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self._flush()
+        try:
+            if kind is None:
+                self._flush()
+        finally:
             self._close_file()
-            for path in self._paths:
-                self._lake.finish(path)
-            return
-        if self._writer is not None:
-            self._writer.close()
-        self._lake.remove_leftovers(self._table, self._run_id)
 
     def _flush(self) -> None:
         import pyarrow as pa
@@ -94,8 +88,8 @@ class PartWriter:
 
         if self._writer is None:
             folder = self._lake.folder(self._table, self._run_id)
-            path = f"{folder}/part-{len(self._paths):05d}.parquet"
-            self._paths.append(path)
+            path = f"{folder}/part-{len(self.paths):05d}.parquet"
+            self.paths.append(path)
             self._writer = pq.ParquetWriter(
                 self._lake.begin(path), self._schema, filesystem=self._lake.fs, compression="zstd"
             )
@@ -106,15 +100,68 @@ class PartWriter:
             self._close_file()
 
     def _close_file(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-            self._rows_in_file = 0
+        writer, self._writer, self._rows_in_file = self._writer, None, 0
+        if writer is not None:
+            writer.close()
+
+
+class Addition:
+    """The tables of one run, written beside those of the lake until `publish`.
+
+    A context manager: without a `publish`, nothing of the run is left, and a run of that id which
+    was there before is untouched. counts: rows of each table.
+    """
+
+    def __init__(self, lake: Lake, run_id: str) -> None:
+        self._lake = lake
+        self._run_id = run_id
+        self._writers: list[tuple[Table, PartWriter]] = []
+
+    def table(self, table: Table) -> PartWriter:
+        """The writer of a table, to be used as a context manager."""
+        writer = PartWriter(self._lake, table, self._run_id)
+        self._writers.append((table, writer))
+        return writer
+
+    def write(self, table: Table, rows: Iterable[Sequence[_Value]]) -> None:
+        """Write all rows of a table."""
+        with self.table(table) as writer:
+            for row in rows:
+                writer.add(row)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {table.name: writer.rows for table, writer in self._writers}
+
+    def publish(self) -> None:
+        """Replace the run's files in the lake, its row in `runs` first; that row is written last,
+        by the caller, so that a run which is half replaced does not count."""
+        self._lake.remove(self._run_id)
+        for _, writer in self._writers:
+            for path in writer.paths:
+                self._lake.finish(path)
+
+    def __enter__(self) -> Addition:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for table, _ in self._writers:
+            self._lake.remove_leftovers(table, self._run_id)
 
 
 def write_rows(lake: Lake, table: Table, run_id: str, rows: Iterable[Sequence[_Value]]) -> int:
-    """Write a table of a run; returns the number of rows. No file without a row."""
-    with PartWriter(lake, table, run_id) as writer:
-        for row in rows:
-            writer.add(row)
+    """Write one table of a run; returns the number of rows."""
+    try:
+        with PartWriter(lake, table, run_id) as writer:
+            for row in rows:
+                writer.add(row)
+        for path in writer.paths:
+            lake.finish(path)
+    finally:
+        lake.remove_leftovers(table, run_id)
     return writer.rows

@@ -7,10 +7,11 @@ group. The last line of a run that was killed may be torn; the rows before it co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kvorum.chaos.experiment.figures import REPORT_VERSION
 from kvorum.chaos.experiment.history import (
     COMMIT,
     FAULT_BEGIN,
@@ -37,8 +38,7 @@ from kvorum.chaos.experiment.milestones import (
 from kvorum.chaos.experiment.observations import QuorumSeen, read_observation
 from kvorum.chaos.experiment.recovery import struck_ms_of
 from kvorum.chaos.experiment.report import REPORT_HTML, REPORT_JSON, RUN_FILE, read_record
-from kvorum.chaos.lake.parts import PartWriter, write_rows
-from kvorum.chaos.lake.store import Lake
+from kvorum.chaos.lake.parts import Addition
 from kvorum.chaos.lake.tables import FAULTS, HISTORY, MILESTONES, RUNS, VOTERS
 from kvorum.runtime.errors import ConfigError, CorruptData
 
@@ -58,8 +58,8 @@ def run_id_of(folder: Path) -> str:
     return run_id
 
 
-def write_run(lake: Lake, folder: Path, run_id: str) -> dict[str, int]:
-    """Write the tables of a run, but not its row in `runs`; returns their numbers of rows.
+def write_run(addition: Addition, folder: Path) -> None:
+    """Write the tables of a run, but not its row in `runs`.
 
     Raises CorruptData for a damaged file of the run.
     """
@@ -67,10 +67,7 @@ def write_run(lake: Lake, folder: Path, run_id: str) -> dict[str, int]:
     header = read_header(path)
     record = record_in(folder)
     fold = _Fold(header)
-    with (
-        PartWriter(lake, HISTORY, run_id) as history,
-        PartWriter(lake, VOTERS, run_id) as voters,
-    ):
+    with addition.table(HISTORY) as history, addition.table(VOTERS) as voters:
         for event in read_history(path):
             for row in history_rows(event, header.wall_start_ms):
                 history.add(row)
@@ -79,19 +76,13 @@ def write_run(lake: Lake, folder: Path, run_id: str) -> dict[str, int]:
                 voters.add(row)
     topic = record.get("configuration", {}).get("topic", {}).get("name")
     try:
-        faults = write_rows(lake, FAULTS, run_id, fold.fault_rows(topic))
-    except KeyError as missing:
-        raise CorruptData(path, 0, f"a fault-begin lacks {missing}") from missing
+        faults = list(fold.fault_rows(topic))
+    except (KeyError, TypeError) as error:
+        raise CorruptData(path, 0, f"a fault-begin lacks a field: {error}") from error
+    addition.write(FAULTS, faults)
     logged = milestones_in(str(folder))
     milestones = fold.seen if logged is None else logged[1]
-    return {
-        HISTORY.name: history.rows,
-        VOTERS.name: voters.rows,
-        FAULTS.name: faults,
-        MILESTONES.name: write_rows(
-            lake, MILESTONES, run_id, milestone_rows(milestones, header.wall_start_ms)
-        ),
-    }
+    addition.write(MILESTONES, milestone_rows(milestones, header.wall_start_ms))
 
 
 def history_rows(event: Event, wall_start_ms: int) -> Iterator[Row]:
@@ -140,7 +131,7 @@ def voter_rows(event: Event, wall_start_ms: int) -> Iterator[Row]:
         )
 
 
-def milestone_rows(milestones: Sequence[Milestone], wall_start_ms: float | None) -> Iterator[Row]:
+def milestone_rows(milestones: Iterable[Milestone], wall_start_ms: float | None) -> Iterator[Row]:
     """wall_start_ms: of the history; None for an export without one."""
     for item in milestones:
         yield (
@@ -248,13 +239,17 @@ def runs_row(folder: Path, run_id: str, rows: dict[str, int]) -> Row:
 
 
 def _report_in(folder: Path) -> dict[str, Any]:
+    """The content of report.json; empty for a run that was not judged. Raises CorruptData."""
     path = folder / REPORT_JSON
     if not path.exists():
         return {}
+    again = f"kvorum report {folder} writes it again"
     try:
-        document: dict[str, Any] = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except ValueError as error:
-        raise CorruptData(
-            str(path), 0, f"not a report: {error}; kvorum report {folder} writes it again"
-        ) from error
-    return document
+        raise CorruptData(str(path), 0, f"not a report: {error}; {again}") from error
+    version = document.get("version") if isinstance(document, dict) else None
+    if version != REPORT_VERSION:
+        reason = f"a report of version {version}, not {REPORT_VERSION}; {again}"
+        raise CorruptData(str(path), 0, reason)
+    return dict(document)

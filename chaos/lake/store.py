@@ -2,7 +2,7 @@
 
 A file is written under a name that readers skip, and then moved to its own. A run counts once it
 has its row in the table `runs`, which is written last: a run that was broken off while it was added
-has none, and is replaced when it is added again.
+has none, and is replaced when it is added again. One process at a time may change a lake.
 """
 
 from __future__ import annotations
@@ -47,48 +47,53 @@ class Lake:
         self._is_file = fs.FileType.File
         self._selector = fs.FileSelector
 
-    def create(self) -> None:
-        """Write lake.json, for a lake that is new or was made with fewer columns.
+    def check_place(self) -> bool:
+        """True if there is a lake. Raises ConfigError if the place holds other files, or a lake of
+        another version; CorruptData if lake.json is damaged."""
+        path = f"{self.root}/{LAKE_FILE}"
+        if self._type(path) == self._is_file:
+            self._described(path)
+            return True
+        if any(not name.endswith(_UNFINISHED) for name in self._names(self.root)):
+            raise ConfigError(f"{self.uri} is no lake and not empty; name an empty folder")
+        return False
 
-        Raises ConfigError if the place holds other files, or a lake of a later version.
+    def create(self) -> None:
+        """Write lake.json, for a lake that is new or lacks tables or columns of this release.
+
+        Raises as `check_place` does.
         """
         path = f"{self.root}/{LAKE_FILE}"
-        wanted = json.dumps(document(), indent=1).encode()
-        if self._type(path) != self._is_file:
-            if self._names(self.root):
-                raise ConfigError(f"{self.uri} is no lake and not empty; name an empty folder")
-        elif self._described(path) == wanted:
+        if self.check_place() and _covers(self._described(path), document()):
             return
         self.fs.create_dir(self.root, recursive=True)
-        self._replace(path, wanted)
+        self._replace(path, json.dumps(document(), indent=1).encode())
 
     def check(self) -> None:
         """Raises ConfigError if there is no lake, or one that this release cannot read."""
-        path = f"{self.root}/{LAKE_FILE}"
-        if self._type(path) != self._is_file:
+        if not self.check_place():
             raise ConfigError(f"{self.uri} is no lake: it has no {LAKE_FILE}; kvorum lake add")
-        self._described(path)
 
-    def _described(self, path: str) -> bytes:
+    def _described(self, path: str) -> dict[str, Any]:
         """The content of lake.json. Raises CorruptData, ConfigError for another version."""
         with self.fs.open_input_file(path) as file:
-            content: bytes = file.read()
+            content = file.read()
         try:
-            version = json.loads(content)["lake"]
+            found: dict[str, Any] = json.loads(content)
+            version = found["lake"]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptData(path, 0, f"not the description of a lake: {error!r}") from error
         if version != LAKE_VERSION:
             raise ConfigError(
                 f"{self.uri} is a lake of version {version}, this Kvorum knows {LAKE_VERSION}"
             )
-        return content
+        return found
 
-    def folder(self, table: Table | str, run_id: str) -> str:
+    def folder(self, table: Table, run_id: str) -> str:
         """Where the files of a run's table are."""
-        name = table if isinstance(table, str) else table.name
-        return f"{self.root}/{name}/v={LAKE_VERSION}/{_PARTITION}{run_id}"
+        return f"{self.root}/{table.name}/v={LAKE_VERSION}/{_PARTITION}{run_id}"
 
-    def parts(self, table: Table | str, run_id: str) -> list[str]:
+    def parts(self, table: Table, run_id: str) -> list[str]:
         """Paths of the run's files of a table, by name."""
         folder = self.folder(table, run_id)
         return [
@@ -97,10 +102,9 @@ class Lake:
             if name.endswith(".parquet") and name[0] not in "._"
         ]
 
-    def run_ids(self, table: Table | str) -> list[str]:
+    def run_ids(self, table: Table) -> list[str]:
         """The runs that have a folder in a table, by id."""
-        name = table if isinstance(table, str) else table.name
-        names = self._names(f"{self.root}/{name}/v={LAKE_VERSION}")
+        names = self._names(f"{self.root}/{table.name}/v={LAKE_VERSION}")
         return [item.removeprefix(_PARTITION) for item in names if item.startswith(_PARTITION)]
 
     def unfinished(self) -> list[str]:
@@ -132,19 +136,24 @@ class Lake:
             raise CorruptData(path, 0, f"not a Parquet file: {error}") from error
 
     def remove(self, run_id: str) -> None:
-        """Remove every file of a run, its row in `runs` first."""
+        """Remove every file of a run that is not in progress, its row in `runs` first."""
         for table in TABLES:
             folder = self.folder(table, run_id)
-            if self._type(folder) == self._is_directory:
-                self.fs.delete_dir(folder)
+            whole = [name for name in self._names(folder) if not name.endswith(_UNFINISHED)]
+            self.delete([f"{folder}/{name}" for name in whole])
+            self._remove_if_empty(table, run_id)
 
-    def remove_leftovers(self, table: Table | str, run_id: str) -> int:
-        """Remove files that were never finished. Returns their number."""
+    def remove_leftovers(self, table: Table, run_id: str) -> None:
+        """Remove files that were never finished."""
         folder = self.folder(table, run_id)
-        left = [name for name in self._names(folder) if name.endswith(_UNFINISHED)]
-        for name in left:
-            self.fs.delete_file(f"{folder}/{name}")
-        return len(left)
+        names = self._names(folder)
+        self.delete([f"{folder}/{name}" for name in names if name.endswith(_UNFINISHED)])
+        self._remove_if_empty(table, run_id)
+
+    def _remove_if_empty(self, table: Table, run_id: str) -> None:
+        folder = self.folder(table, run_id)
+        if self._type(folder) == self._is_directory and not self._names(folder):
+            self.fs.delete_dir(folder)
 
     def begin(self, path: str) -> str:
         """The name under which a file is written before `finish` gives it its own."""
@@ -180,3 +189,14 @@ class Lake:
     def _listed(self, folder: str) -> Iterator[str]:
         for info in self.fs.get_file_info(self._selector(folder, allow_not_found=True)):
             yield info.base_name
+
+
+def _covers(described: dict[str, Any], known: dict[str, Any]) -> bool:
+    """True if a description has every table and column of another one: a release with fewer columns
+    does not take those of a newer one away."""
+    tables = described.get("tables", {})
+    return all(
+        {column["name"] for column in table["columns"]}
+        <= {column["name"] for column in tables.get(name, {"columns": []})["columns"]}
+        for name, table in known["tables"].items()
+    )

@@ -153,11 +153,6 @@ OF_METADATA = (METADATA_RECORDS, PARTITIONS, TOPICS, BROKERS, CONTROLLERS, CONFI
 TABLES = (RUNS, HISTORY, FAULTS, MILESTONES, VOTERS, *OF_METADATA)
 
 
-def table_named(name: str) -> Table:
-    """The table of that name. Raises KeyError."""
-    return {table.name: table for table in TABLES}[name]
-
-
 def document() -> dict[str, Any]:
     """The content of lake.json: {lake: version, tables: {name: {meaning, columns}}}."""
     return {"lake": LAKE_VERSION, "tables": described(TABLES)}

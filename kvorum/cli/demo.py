@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import click
 
 from kvorum.cli.common import EXIT_FAILED, CommandFailed
-from kvorum.cli.lake import add_to_lake
+from kvorum.cli.lake import add_to_lake, check_lake
 from kvorum.cli.report import no_pass
 
 # The path is not resolved: the wheel has chaos/ inside kvorum/, a checkout a symbolic link to it.
@@ -47,6 +48,8 @@ def demo(out: str, seed: int | None) -> None:
     from kvorum.chaos.live.runner import run
     from kvorum.runtime.errors import KvorumError
 
+    lake = Path(out) / "lake"
+    check_lake(str(lake))
     run_dir = Path(out) / f"run-{time.strftime('%Y%m%d-%H%M%S')}"
     say(f"experiment {EXPERIMENT.name}; everything of this run goes to {run_dir}")
     try:
@@ -54,7 +57,6 @@ def demo(out: str, seed: int | None) -> None:
     except KvorumError as error:
         raise CommandFailed(str(error), EXIT_FAILED) from error
     spark_dir = run_dir / "spark"
-    lake = Path(out) / "lake"
     add_to_lake(str(lake), str(run_dir))
     _forget_old_runs(Path(out), lake)
     say("PySpark analyses the runs of the lake")
@@ -111,9 +113,12 @@ def _forget_old_runs(out: Path, lake: Path) -> None:
     """Remove the folders of old runs, and the runs from the lake: their pages would be gone."""
     from kvorum.chaos.lake.run_rows import is_run, run_id_of
     from kvorum.chaos.lake.store import Lake
+    from kvorum.runtime.errors import ConfigError, CorruptData
 
     runs = sorted(path for path in out.glob("run-*") if path.is_dir())
     for old in runs[:-RUNS_KEPT]:
-        if is_run(old):
-            Lake(str(lake)).remove(run_id_of(old))
+        # A run that was killed at its start, or is of an older release, is in no lake.
+        with contextlib.suppress(ConfigError, CorruptData):
+            if is_run(old):
+                Lake(str(lake)).remove(run_id_of(old))
         shutil.rmtree(old)

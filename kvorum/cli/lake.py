@@ -46,13 +46,13 @@ def add(folders: tuple[str, ...], uri: str, run_id: str | None, is_replaced: boo
 
 
 def check_lake(uri: str | None) -> None:
-    """Make the lake of `lake_option`, so that nobody learns after a run that it cannot be written.
-    Raises CommandFailed."""
+    """Refuse the place of `lake_option` before a run if it is none for a lake. Raises
+    CommandFailed."""
     if uri is not None:
         from kvorum.chaos.lake.store import Lake
 
         with _refusals(uri):
-            Lake(uri).create()
+            Lake(uri).check_place()
 
 
 def add_made(uri: str | None, run_dirs: Sequence[str]) -> None:
@@ -138,7 +138,10 @@ def _plain(run: dict[str, Any]) -> dict[str, Any]:
 @lake.command()
 @_LAKE
 def compact(uri: str) -> None:
-    """Merge the files of each run, and remove what adding runs left unfinished."""
+    """Merge the files of each run, and remove what adding runs left unfinished.
+
+    Let nobody add a run meanwhile: it would be removed as unfinished.
+    """
     from kvorum.chaos.lake.add import compact as compact_lake
     from kvorum.chaos.lake.store import Lake
 

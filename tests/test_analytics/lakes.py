@@ -9,7 +9,8 @@ from typing import Any
 
 from kvorum.chaos.lake.parts import write_rows
 from kvorum.chaos.lake.store import Lake
-from kvorum.chaos.lake.tables import RUNS, TABLES, Table, table_named
+from kvorum.chaos.lake.tables import RUNS, TABLES
+from kvorum.metadata.inspect.export_schema import Table
 
 WALL_MS = 1_700_000_000_000
 PARTITIONS = 4
@@ -218,4 +219,5 @@ def _metadata(rng: random.Random) -> dict[str, list[Row]]:
     }  # fmt: skip
 
 
-ALL_TABLES = tuple(table.name for table in TABLES)
+def table_named(name: str) -> Table:
+    return {table.name: table for table in TABLES}[name]

@@ -17,8 +17,8 @@ from kvorum.analytics.lake import UnreadableLake, open_lake
 from kvorum.analytics.schemas import RUN_ID, SCHEMAS, type_name
 from kvorum.analytics.session import open_session
 from kvorum.analytics.tables import history
-from kvorum.chaos.lake.tables import FAULTS, HISTORY, table_named
-from tests.test_analytics.lakes import add_run, make_lake, random_tables, write
+from kvorum.chaos.lake.tables import FAULTS, HISTORY
+from tests.test_analytics.lakes import add_run, make_lake, random_tables, table_named, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -45,7 +45,7 @@ def test_the_job_reads_the_columns_that_the_lake_describes(name):
 
 
 def first(lake, table: str, run_id: str = "a") -> Path:
-    return Path(lake.parts(table, run_id)[0])
+    return Path(lake.parts(table_named(table), run_id)[0])
 
 
 def torn(lake) -> str:
@@ -118,14 +118,14 @@ def lost_part(lake) -> str:
 def copied_run(lake) -> str:
     """The folders of another run under this one's name."""
     for table in ("runs", *(name for name in SCHEMAS if name != "runs")):
-        place = Path(lake.folder(table, "a"))
+        place = Path(lake.folder(table_named(table), "a"))
         shutil.rmtree(place)
-        shutil.copytree(lake.folder(table, "b"), place)
+        shutil.copytree(lake.folder(table_named(table), "b"), place)
     return "a is a copy of the run b"
 
 
 def unfinished(lake) -> str:
-    shutil.rmtree(lake.folder("runs", "a"))
+    shutil.rmtree(lake.folder(table_named("runs"), "a"))
     return "a was never added completely"
 
 
@@ -228,7 +228,7 @@ def test_silence_is_time_in_which_something_waits(spark, tmp_path, lake):
     for index, row in enumerate(rows):
         row["index"] = index
     assert write(lake, HISTORY, "x", rows) and not write(lake, FAULTS, "x", [])
-    table = spark.read.parquet(lake.folder("history", "x")).selectExpr("'x' as run_id", "*")
+    table = spark.read.parquet(lake.folder(HISTORY, "x")).selectExpr("'x' as run_id", "*")
     gaps = history.gaps(history.slices(history.operations(table))).orderBy("begin_ms").collect()
     assert [(row.begin_ms, row.end_ms, row.is_over) for row in gaps] == [
         (1_000, 1_400, True), (1_500, 2_000, False),

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,8 +16,19 @@ from kvorum.chaos.experiment.report import write_report
 from kvorum.chaos.lake import parts
 from kvorum.chaos.lake.add import add, compact
 from kvorum.chaos.lake.store import COMPACTED, Lake
-from kvorum.chaos.lake.tables import HISTORY, LAKE_VERSION, RUNS, TABLES, arrow_schema, document
+from kvorum.chaos.lake.tables import (
+    FAULTS,
+    HISTORY,
+    LAKE_VERSION,
+    MILESTONES,
+    RUNS,
+    TABLES,
+    VOTERS,
+    arrow_schema,
+    document,
+)
 from kvorum.metadata.inspect.export import export_history
+from kvorum.metadata.inspect.export_schema import Table
 from kvorum.metadata.inspect.history import MetadataHistory
 from kvorum.runtime.errors import ConfigError, CorruptData
 from tests.command import kvorum
@@ -64,7 +76,7 @@ def lake_of(tmp_path: Path, **changes) -> Lake:
     return lake
 
 
-def rows_of(lake: Lake, table: str, run_id: str = "r") -> list[dict]:
+def rows_of(lake: Lake, table: Table, run_id: str = "r") -> list[dict]:
     return [
         row for path in lake.parts(table, run_id) for row in pq.ParquetFile(path).read().to_pylist()
     ]
@@ -72,7 +84,7 @@ def rows_of(lake: Lake, table: str, run_id: str = "r") -> list[dict]:
 
 def test_a_record_of_a_send_or_a_poll_is_a_row_and_any_other_event_is_one(tmp_path):
     lake = lake_of(tmp_path)
-    rows = rows_of(lake, "history")
+    rows = rows_of(lake, HISTORY)
     assert sum((row["f"], row["type"]) == ("send", "ok") for row in rows) == 11
     read = [row for row in rows if row["process"] == "consumer-1"]
     assert [(row["operation"], row["value"], row["offset"]) for row in read] == [
@@ -95,22 +107,20 @@ def test_a_commit_is_one_row_whatever_it_commits(tmp_path):
     write_run(tmp_path / "run", history)
     lake = Lake(str(tmp_path / "lake"))
     add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
-    (row,) = rows_of(lake, "history")
+    (row,) = rows_of(lake, HISTORY)
     assert (row["f"], row["operation"], row["group"], row["generation"]) == ("commit", None, "g", 3)
 
 
 def test_faults_milestones_and_voters_have_their_tables(tmp_path):
     lake = lake_of(tmp_path)
-    (fault,) = rows_of(lake, "faults")
+    (fault,) = rows_of(lake, FAULTS)
     assert (fault["struck_ms"], fault["begin_ms"], fault["end_ms"]) == (57.5, 60, 75)
     assert (fault["led_partitions"], fault["held_partitions"]) == ([0], [0, 1])
-    milestones = [(row["what"], row["leader"], row["isr"]) for row in rows_of(lake, "milestones")]
+    milestones = [(row["what"], row["leader"], row["isr"]) for row in rows_of(lake, MILESTONES)]
     assert milestones == [
         ("active-controller", 2, None), ("leader", 102, None), ("isr", None, [102, 103]),
     ]  # fmt: skip
-    voters = [
-        (row["voter_id"], row["log_end_offset"], row["lag"]) for row in rows_of(lake, "voters")
-    ]
+    voters = [(row["voter_id"], row["log_end_offset"], row["lag"]) for row in rows_of(lake, VOTERS)]
     assert voters == [(1, 6, 3), (2, 9, 0), (3, None, None)]
 
 
@@ -122,13 +132,14 @@ def test_the_row_of_a_run_states_its_sizes_and_its_verdict(tmp_path):
     assert (row["controllers"], row["brokers"], row["seed"]) == (3, 3, 4)
     assert row["is_complete"] and row["report"].endswith("report.html")
     counts = dict(row["rows"])
-    assert counts == {name: len(rows_of(lake, name)) for name in counts}
+    tables = {table.name: table for table in TABLES}
+    assert counts == {name: len(rows_of(lake, tables[name])) for name in counts}
 
 
 def test_every_file_states_the_version_and_the_meaning_of_its_columns(tmp_path):
     lake = lake_of(tmp_path)
-    for name in ("history", "faults", "runs"):
-        for path in lake.parts(name, "r"):
+    for table in (HISTORY, FAULTS, RUNS):
+        for path in lake.parts(table, "r"):
             schema = pq.ParquetFile(path).schema_arrow
             assert schema.metadata[b"kvorum.lake.version"] == str(LAKE_VERSION).encode()
             assert all(field.metadata[b"kvorum.meaning"] for field in schema)
@@ -152,7 +163,7 @@ def test_a_run_that_was_killed_keeps_what_it_had(tmp_path):
     added = add(lake, str(folder), wall_ms=NOW_MS)
     (row,) = lake.runs()
     assert (row["is_complete"], row["verdict"], row["experiment"]) == (False, None, None)
-    assert added.rows["history"] == len(rows_of(lake, "history")) > 20
+    assert added.rows["history"] == len(rows_of(lake, HISTORY)) > 20
 
 
 def test_an_export_of_metadata_is_a_run_of_its_own_kind(tmp_path):
@@ -179,45 +190,144 @@ def test_a_run_is_added_once_and_replaced_when_asked(tmp_path):
     assert len(lake.runs()) == 1
 
 
-def test_a_broken_off_addition_is_no_run_and_is_added_again(tmp_path, monkeypatch):
+def test_a_damaged_run_is_refused_and_leaves_nothing_behind(tmp_path):
     (tmp_path / "run").mkdir()
     history = run_history()
     fault = next(event for event in history.events if event.f == "fault-begin")
     del fault.details["led_partitions"]
     write_run(tmp_path / "run", history)
     lake = Lake(str(tmp_path / "lake"))
-    with pytest.raises(CorruptData, match="a fault-begin lacks 'led_partitions'"):
+    with pytest.raises(CorruptData, match="a fault-begin lacks a field: 'led_partitions'"):
         add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
+    assert (lake.runs(), lake.unfinished()) == ([], [])
+    assert sorted(path.name for path in (tmp_path / "lake").rglob("*.*")) == ["lake.json"]
+
+
+def test_a_broken_off_addition_is_no_run_and_is_added_again(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    write_run(tmp_path / "run", run_history())
+    lake = Lake(str(tmp_path / "lake"))
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        # The row in `runs` is written last.
+        patch.setattr("kvorum.chaos.lake.add.write_rows", die)
+        with pytest.raises(KeyboardInterrupt):
+            add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
     assert (lake.runs(), lake.unfinished()) == ([], ["r"])
     code, out, _ = kvorum("lake", "list", "--lake", tmp_path / "lake")
     assert code == 0 and "r: never added completely" in out
-    write_run(tmp_path / "run", run_history())
     add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
     assert ([row["id"] for row in lake.runs()], lake.unfinished()) == (["r"], [])
 
 
-def test_a_failed_write_leaves_no_file_that_readers_read(tmp_path):
+def bad_column(folder: Path) -> str:
+    path = folder / "partitions.parquet"
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("partition")
+    pq.write_table(table.set_column(place, "partition", table["partition"].cast(pa.string())), path)
+    return f"{path} at byte 0: the column partition is string, not int32"
+
+
+def torn_table(folder: Path) -> str:
+    (folder / "brokers.parquet").write_bytes(b"PAR1 torn")
+    return f"{folder / 'brokers.parquet'} at byte 0: not a table of an export"
+
+
+def later_version(folder: Path) -> str:
+    path = folder / "schema.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 99}))
+    return f"{path} is of version 99, this Kvorum knows"
+
+
+@pytest.mark.parametrize("damage", [bad_column, torn_table, later_version])
+def test_a_replacement_that_cannot_be_read_leaves_the_run_that_was_there(tmp_path, damage):
+    lake = lake_of(tmp_path)
+    before = rows_of(lake, HISTORY)
+    export_history(MetadataHistory(name="a node"), str(tmp_path / "out"))
+    words = damage(tmp_path / "out")
+    code, _, err = kvorum(
+        "lake", "add", tmp_path / "out", "--lake", tmp_path / "lake", "--run-id", "r", "--replace"
+    )
+    assert code != 0 and words in err and len(err.splitlines()) == 1
+    assert [row["kind"] for row in lake.runs()] == ["chaos"]
+    assert rows_of(lake, HISTORY) == before and lake.unfinished() == []
+
+
+def test_a_replacement_leaves_no_file_of_the_run_before(tmp_path):
+    lake = lake_of(tmp_path)
+    assert lake.parts(VOTERS, "r")
+    export_history(MetadataHistory(name="a node"), str(tmp_path / "out"))
+    add(lake, str(tmp_path / "out"), wall_ms=NOW_MS, run_id="r", is_replaced=True)
+    assert [row["kind"] for row in lake.runs()] == ["metadata"]
+    assert lake.parts(VOTERS, "r") == lake.parts(HISTORY, "r") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "a report of version None"),
+        ('{"version": 1}', "a report of version 1"),
+        ("{", "not a report: "),
+    ],
+)
+def test_a_report_that_is_none_is_one_sentence(tmp_path, text, words):
+    (tmp_path / "run").mkdir()
+    write_run(tmp_path / "run", run_history())
+    (tmp_path / "run" / "report.json").write_text(text)
+    code, _, err = kvorum("lake", "add", tmp_path / "run", "--lake", tmp_path / "lake")
+    assert code == 1 and words in err and "kvorum report " in err and len(err.splitlines()) == 1
+
+
+def test_a_lake_whose_creation_was_broken_off_is_created_again(tmp_path):
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / ".lake.json.inprogress").write_text("{")
+    Lake(str(tmp_path / "lake")).create()
+    Lake(str(tmp_path / "lake")).check()
+
+
+def test_a_description_with_more_columns_is_kept(tmp_path):
     lake = Lake(str(tmp_path / "lake"))
     lake.create()
-    row = [None] * len(HISTORY.columns)
-    with (
-        pytest.raises(RuntimeError, match="disk"),
-        parts.PartWriter(lake, HISTORY, "r") as writer,
-    ):
-        writer.add([0, 0.0, 0, "p", "ok", "send", *row[6:]])
+    path = tmp_path / "lake" / "lake.json"
+    newer = json.loads(path.read_text())
+    newer["tables"]["runs"]["columns"].append({"name": "colour", "type": "string"})
+    path.write_text(json.dumps(newer))
+    lake.create()
+    assert json.loads(path.read_text()) == newer
+    del newer["tables"]["runs"]["columns"][0]
+    path.write_text(json.dumps(newer))
+    lake.create()
+    assert json.loads(path.read_text()) == document()
+
+
+def test_a_failed_write_leaves_no_file(tmp_path):
+    lake = Lake(str(tmp_path / "lake"))
+    lake.create()
+    row = [0, 0.0, 0, "p", "ok", "send", *[None] * (len(HISTORY.columns) - 6)]
+
+    def rows():
+        yield row
         raise RuntimeError("disk")
-    assert lake.parts(HISTORY, "r") == []
+
+    with pytest.raises(RuntimeError, match="disk"), parts.Addition(lake, "r") as addition:
+        addition.write(HISTORY, rows())
+    with pytest.raises(RuntimeError, match="disk"):
+        parts.write_rows(lake, HISTORY, "r", rows())
+    assert not Path(lake.folder(HISTORY, "r")).exists()
 
 
 def test_compaction_merges_the_files_of_a_run_and_loses_no_row(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "ROWS_PER_GROUP", 4)
     monkeypatch.setattr(parts, "ROWS_PER_FILE", 8)
     lake = lake_of(tmp_path)
-    before = rows_of(lake, "history")
-    assert len(lake.parts("history", "r")) > 3
+    before = rows_of(lake, HISTORY)
+    assert len(lake.parts(HISTORY, "r")) > 3
     done = compact(lake)
-    assert len(lake.parts("history", "r")) == 1
-    assert rows_of(lake, "history") == before
+    assert len(lake.parts(HISTORY, "r")) == 1
+    assert rows_of(lake, HISTORY) == before
     assert done.files_before - done.files_after >= 3
     assert compact(lake).files_before == done.files_after
 
@@ -226,21 +336,22 @@ def test_compaction_that_died_is_finished_by_the_next_one(tmp_path, monkeypatch)
     monkeypatch.setattr(parts, "ROWS_PER_GROUP", 4)
     monkeypatch.setattr(parts, "ROWS_PER_FILE", 8)
     lake = lake_of(tmp_path)
-    before = rows_of(lake, "history")
+    before = rows_of(lake, HISTORY)
 
-    def die(_: object) -> None:
-        raise KeyboardInterrupt
+    def die(paths: list[str]) -> None:
+        if paths:
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(lake, "delete", die)
         with pytest.raises(KeyboardInterrupt):
             compact(lake)
-    assert (Path(lake.folder("history", "r")) / COMPACTED).exists()
-    assert rows_of(lake, "history") == before
-    lake.delete(lake.parts("history", "r")[:2])
+    assert (Path(lake.folder(HISTORY, "r")) / COMPACTED).exists()
+    assert rows_of(lake, HISTORY) == before
+    lake.delete(lake.parts(HISTORY, "r")[:2])
     compact(lake)
-    assert rows_of(lake, "history") == before
-    assert not (Path(lake.folder("history", "r")) / COMPACTED).exists()
+    assert rows_of(lake, HISTORY) == before
+    assert not (Path(lake.folder(HISTORY, "r")) / COMPACTED).exists()
 
 
 @pytest.mark.parametrize(
@@ -279,10 +390,19 @@ def test_a_damaged_file_is_named(tmp_path):
 
 def test_a_copied_run_is_named_by_its_folder(tmp_path):
     lake = lake_of(tmp_path)
-    for table in ("runs", "history", "faults"):
+    for table in (RUNS, HISTORY, FAULTS):
         shutil.copytree(lake.folder(table, "r"), lake.folder(table, "s"))
     code, out, _ = kvorum("lake", "list", "--lake", tmp_path / "lake")
     assert code == 0 and "s: the run r under a second name" in out
+
+
+def test_a_run_that_is_replaced_takes_no_merged_file_with_it(tmp_path):
+    """A compaction died, then the run was replaced: the old merged file is no part of the new."""
+    lake = lake_of(tmp_path)
+    folder = Path(lake.folder(HISTORY, "r"))
+    shutil.copy(folder / "part-00000.parquet", folder / COMPACTED)
+    add(lake, str(tmp_path / "run"), wall_ms=NOW_MS, is_replaced=True)
+    assert not (folder / COMPACTED).exists()
 
 
 def test_list_as_json_has_maps_as_objects(tmp_path):
