@@ -51,15 +51,12 @@ def plan_moves(
 ) -> list[Move]:
     """The partitions that change, in order. Pure.
 
-    Drawn replicas are on brokers that are neither killed nor paused, and one of them is new to the
-    partition if there is such a broker; else the replicas change their order. Brokers are drawn by
+    Drawn replicas are as many as before, on brokers that are neither killed nor paused, and one of
+    them is new to the partition; a partition for which too few of these brokers are left stays as
+    it is. Without a broker that is new to it, the replicas change their order. Brokers are drawn by
     role, so that one seed moves the same roles in every run.
     """
-    able = [
-        name
-        for name in by_role(view.brokers, view)
-        if name not in view.killed and name not in view.paused
-    ]
+    able = _able(view)
     moves = []
     for key, before in sorted(present.items()):
         if fault.partitions and key[1] not in fault.partitions:
@@ -75,12 +72,33 @@ def _drawn(before: Replicas, able: Sequence[str], rng: random.Random) -> Replica
     if fresh:
         first = rng.choice(fresh)
         others = [name for name in able if name != first]
-        chosen = [first, *rng.sample(others, min(len(before) - 1, len(others)))]
+        if len(others) < len(before) - 1:
+            return before
+        chosen = [first, *rng.sample(others, len(before) - 1)]
         rng.shuffle(chosen)
         return tuple(chosen)
     # Another preferred replica, the others as they were.
-    at = rng.randrange(1, len(before)) if len(before) > 1 else 0
+    places = [at for at in range(1, len(before)) if before[at] in able]
+    at = rng.choice(places) if places else 0
     return (before[at], *before[:at], *before[at + 1 :])
+
+
+def _able(view: ClusterView) -> list[str]:
+    """The brokers that may get a replica, by role."""
+    down = view.killed | view.paused
+    return [name for name in by_role(view.brokers, view) if name not in down]
+
+
+def why_no_move(fault: Reassign, present: Mapping[Key, Replicas], view: ClusterView) -> str:
+    """The reason why `plan_moves` has found nothing. Pure."""
+    able = _able(view)
+    most = max((len(replicas) for replicas in present.values()), default=0)
+    if fault.replicas or len(able) >= most + 1 or len(able) == len(view.brokers):
+        return "every partition has these replicas already"
+    return (
+        f"the brokers that run ({', '.join(able) or 'none'}) are too few for other replicas of "
+        f"partitions that have {most}; restart or resume brokers first"
+    )
 
 
 class Reassignment:
@@ -93,9 +111,10 @@ class Reassignment:
         """Raises UnresolvableTarget if nothing can move, or if no broker answers."""
         self._system = system
         self._ids = {node.name: node.node_id for node in system.nodes()}
-        self.moves = plan_moves(fault, self._present(fault.topic, view), view, rng)
+        present = self._present(fault.topic, view)
+        self.moves = plan_moves(fault, present, view, rng)
         if not self.moves:
-            raise UnresolvableTarget("every partition has these replicas already")
+            raise UnresolvableTarget(why_no_move(fault, present, view))
         self._throttle = Throttle(system, fault.throttle) if fault.throttle else None
         self._asked: set[Key] = set()
         self.outcome: dict[str, object] = {}

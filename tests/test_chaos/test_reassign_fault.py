@@ -14,7 +14,7 @@ from kvorum.chaos.experiment.reach import Reach, impossible_targets, node_names
 from kvorum.chaos.experiment.steps import Action
 from kvorum.chaos.faults import Reassign
 from kvorum.chaos.live.nemesis import Nemesis
-from kvorum.chaos.live.reassignments import plan_moves
+from kvorum.chaos.live.reassignments import plan_moves, why_no_move
 from kvorum.chaos.live.systems.capabilities import needs_of
 from kvorum.chaos.live.systems.protocol import Capability
 from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget
@@ -23,8 +23,8 @@ BROKERS = ("broker-101", "broker-102", "broker-103", "broker-104")
 FIRST, SECOND, THIRD, FOURTH = BROKERS
 
 
-def view_of(*, brokers=BROKERS, killed=()) -> ClusterView:
-    replicas = tuple(brokers[:2])
+def view_of(*, brokers=BROKERS, killed=(), factor=2) -> ClusterView:
+    replicas = tuple(brokers[:factor])
     partition = PartitionView(leader=FIRST, replicas=replicas, isr=replicas)
     return ClusterView(
         controllers=("controller-1",),
@@ -54,6 +54,31 @@ def test_a_dead_broker_gets_no_replica():
     for seed in range(50):
         moves = moves_of(Reassign(duration_ms=1), view_of(killed=[FOURTH]), seed)
         assert all(FOURTH not in move.after for move in moves)
+
+
+@pytest.mark.parametrize("killed", [[THIRD, FOURTH], [FIRST, SECOND], [SECOND, THIRD]])
+def test_too_few_brokers_that_run_lower_no_replication_factor(killed):
+    view = view_of(killed=killed, factor=3)
+    fault = Reassign(duration_ms=1)
+    for seed in range(50):
+        for move in moves_of(fault, view, seed):
+            assert len(set(move.after)) == 3
+            assert not (set(move.after) - set(move.before)) & set(killed)
+            assert move.after[0] not in killed
+
+
+def test_partitions_with_too_few_brokers_that_run_are_left_out_with_the_reason():
+    view = view_of(killed=[SECOND, THIRD], factor=3)
+    fault = Reassign(duration_ms=1)
+    assert moves_of(fault, view) == []
+    present = {key: one.replicas for key, one in view.partitions.items()}
+    assert why_no_move(fault, present, view) == (
+        "the brokers that run (broker-101, broker-104) are too few for other replicas of "
+        "partitions that have 3; restart or resume brokers first"
+    )
+    given = Reassign(duration_ms=1, replicas=(FIRST, SECOND, THIRD))
+    assert moves_of(given, view) == []
+    assert why_no_move(given, present, view) == "every partition has these replicas already"
 
 
 def test_without_another_broker_another_replica_becomes_the_preferred_one():
