@@ -291,8 +291,8 @@ class _Session:
 
     def _say_how_it_ended(self) -> None:
         """Said after the cleanup, so that what it says of the cluster is so."""
-        is_own = self._choice.attached is None and self._warm is None
-        left = "the cluster is stopped" if is_own else "the cluster is healed and runs on"
+        is_left = self._leaves_its_cluster()
+        left = "the cluster is healed and runs on" if is_left else "the cluster is stopped"
         self._progress(
             f"{self._record['error']}; {left}; kvorum report {self._run_dir} judges the run"
         )
@@ -345,9 +345,9 @@ class _Session:
         nemesis = Nemesis(
             injector=injector, probes=probes, progress=self._timed(history), check=check
         )
-        if self._warm is not None:
-            # A run that breaks off must leave none of its faults to the next one.
-            stack.callback(injector.end_all)
+        if self._leaves_its_cluster():
+            # A run that breaks off must leave none of its faults to those who use the cluster next.
+            stack.callback(self._end_faults, injector)
         loads.await_flow(timeout_ms=self._configuration.start_timeout_ms)
         nemesis.wait(self._configuration.warm_up_ms)
         before = probes.measure_all(self._experiment.steady_state)
@@ -371,6 +371,17 @@ class _Session:
         self._read_to_the_end(loads)
         observer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
         self._export_metadata(system)
+
+    def _leaves_its_cluster(self) -> bool:
+        """True if the cluster runs on after the run."""
+        return self._choice.attached is not None or self._warm is not None
+
+    def _end_faults(self, injector: Injector) -> None:
+        """End what a run that broke off left in force; a failure must not hide why it broke off."""
+        try:
+            injector.end_all()
+        except (KvorumError, OSError) as error:
+            self._record["notes"].append(f"a fault may be in force still: {error}")
 
     def _check(self, opened: Opened, loads: Loads, observer: Observer) -> None:
         """Raise KvorumError if a part ended early without which the run proves nothing."""
