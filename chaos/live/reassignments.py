@@ -6,6 +6,7 @@ new replicas; what has not is cancelled, which gives a partition its former repl
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,8 +15,8 @@ from typing import Any, TypeVar
 
 from kvorum.chaos.faults import Reassign
 from kvorum.chaos.live.kafka_connection import METADATA, Call
-from kvorum.chaos.live.operator_calls import ask_any_broker, error_text
-from kvorum.chaos.live.systems.protocol import NotObservable, System
+from kvorum.chaos.live.operator_calls import ask_any_broker, ask_broker, error_text
+from kvorum.chaos.live.systems.protocol import NotObservable, System, running_brokers
 from kvorum.chaos.live.throttles import Moving, Throttle
 from kvorum.chaos.targets import ClusterView, UnresolvableTarget, by_role
 from kvorum.runtime.clock import monotonic_ms
@@ -28,10 +29,13 @@ _REQUEST_MS = 4_000
 #: A cancellation must come through although the cluster is just coming back from other faults.
 _CANCEL_WITHIN_MS = 15_000
 _ASK_AGAIN_S = 0.2
+#: A broker that hangs must not hold up the faults that are due.
+_LOOK_WITHIN_MS = 500
 
 Key = tuple[str, int]
 Replicas = tuple[str, ...]
 Result = TypeVar("Result")
+Ask = Callable[[Call, Mapping[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +120,11 @@ class Reassignment:
         if not self.moves:
             raise UnresolvableTarget(why_no_move(fault, present, view))
         self._throttle = Throttle(system, fault.throttle) if fault.throttle else None
+        self._looks = 0
         self._asked: set[Key] = set()
+        #: The partitions whose cancellation was sent, and those whose cancellation was confirmed.
+        self._cancellations: set[Key] = set()
+        self._cancelled: set[Key] = set()
         self.outcome: dict[str, object] = {}
 
     def nodes(self) -> tuple[str, ...]:
@@ -144,9 +152,19 @@ class Reassignment:
             self.outcome["refused"] = _told(refused)
 
     def is_over(self) -> bool:
-        """True if no partition moves any more; False also if no broker answers."""
+        """True if no partition moves any more; False also if the broker that is asked does not
+        answer soon. Each look asks the next broker."""
+        brokers = running_brokers(self._system)
+        if not brokers:
+            return False
+        self._looks += 1
+        broker = brokers[self._looks % len(brokers)]
+
+        def ask(call: Call, values: Mapping[str, Any]) -> Any:
+            return ask_broker(broker, call, values, timeout_ms=_LOOK_WITHIN_MS)
+
         try:
-            return not self._ongoing()
+            return not self._ongoing(ask)
         except NotObservable:
             return False
 
@@ -154,8 +172,10 @@ class Reassignment:
         """Cancel what still moves, and take the throttle off. Raises KvorumError if no broker
         answers in time."""
         if self._asked:
-            cancelled = self._persist(self._cancel)
+            self._persist(self._cancel)
             moved = self._persist(self._moved)
+            # A cancellation without an answer may have been carried out.
+            cancelled = self._cancelled | (self._cancellations - moved)
             self.outcome |= {
                 "reassigned": _names(moved - cancelled),
                 "cancelled": _names(cancelled),
@@ -164,16 +184,17 @@ class Reassignment:
         if self._throttle is not None:
             self._persist(self._throttle.clear)
 
-    def _cancel(self) -> set[Key]:
-        ongoing = self._ongoing()
+    def _cancel(self) -> None:
+        ongoing = self._ongoing(functools.partial(ask_any_broker, self._system))
         if not ongoing:
-            return set()
+            return
+        self._cancellations |= ongoing
         refused = self._alter(dict.fromkeys(ongoing))
-        done = {key for key, code in refused.items() if code == _NOTHING_TO_CANCEL}
-        left = {key: code for key, code in refused.items() if key not in done}
+        self._cancelled |= ongoing - refused.keys()
+        left = {key: code for key, code in refused.items() if code != _NOTHING_TO_CANCEL}
         if left:
+            self._cancellations -= left.keys()
             raise NotObservable(f"the cancellation was refused: {_told(left)}")
-        return ongoing - done
 
     def _moved(self) -> set[Key]:
         """The partitions that have the replicas that were asked for."""
@@ -255,7 +276,7 @@ class Reassignment:
             if int(partition.error_code)
         }
 
-    def _ongoing(self) -> set[Key]:
+    def _ongoing(self, ask: Ask) -> set[Key]:
         """The partitions of this reassignment that still move. Raises NotObservable.
 
         A partition that a later reassignment moves elsewhere is none of them.
@@ -264,7 +285,7 @@ class Reassignment:
         for topic, number in sorted(self._asked):
             topics.setdefault(topic, []).append(number)
         rows = [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()]
-        answer = ask_any_broker(self._system, _LIST, {"timeout": _REQUEST_MS, "topics": rows})
+        answer = ask(_LIST, {"timeout": _REQUEST_MS, "topics": rows})
         code = int(answer.error_code)
         if code:
             raise NotObservable(f"the reassignments were not listed: {error_text(code, answer)}")
