@@ -105,6 +105,19 @@ def why_no_move(fault: Reassign, present: Mapping[Key, Replicas], view: ClusterV
     )
 
 
+def why_unknown(fault: Reassign, present: Collection[Key], brokers: Collection[str]) -> str:
+    """The first broker or partition of the fault that does not exist; empty if all do. Pure."""
+    for name in fault.replicas:
+        if name not in brokers:
+            return f"no broker is named {name!r} (brokers: {', '.join(brokers)})"
+    numbers = {number for _, number in present}
+    for number in fault.partitions:
+        if number not in numbers:
+            topics = ", ".join(sorted({topic for topic, _ in present}))
+            return f"{topics} has the partitions 0 to {max(numbers)}, not {number}"
+    return ""
+
+
 class Reassignment:
     """The reassignment of one fault. outcome: for the history, once `finish` has returned: the
     partitions that were reassigned, cancelled, or moved elsewhere by a later request."""
@@ -112,10 +125,16 @@ class Reassignment:
     def __init__(
         self, fault: Reassign, system: System, view: ClusterView, rng: random.Random
     ) -> None:
-        """Raises UnresolvableTarget if nothing can move, or if no broker answers."""
+        """Raises UnresolvableTarget if nothing can move, for a broker or a partition that does not
+        exist, or if no broker answers."""
         self._system = system
-        self._ids = {node.name: node.node_id for node in system.nodes()}
+        self._ids = {
+            node.name: node.node_id for node in system.nodes() if node.name in system.plan.brokers
+        }
         present = self._present(fault.topic, view)
+        reason = why_unknown(fault, present, self._ids)
+        if reason:
+            raise UnresolvableTarget(reason)
         self.moves = plan_moves(fault, present, view, rng)
         if not self.moves:
             raise UnresolvableTarget(why_no_move(fault, present, view))

@@ -38,6 +38,7 @@ from kvorum.chaos.faults import LIVE_FAULTS, LiveFault, describe
 from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.capabilities import needs_of
+from kvorum.chaos.live.systems.limits import check_shape
 from kvorum.chaos.live.systems.opening import LOGS, choose_system, open_system
 from kvorum.chaos.live.systems.protocol import (
     Capability,
@@ -80,11 +81,14 @@ class _Shape:
 
     def __init__(
         self,
-        nodes: tuple[int, int, int],
+        *,
+        controllers: int,
+        voters: int,
+        brokers: int,
         settings: Mapping[str, str],
         timeout_s: float,
     ) -> None:
-        self.controllers, self.voters, self.brokers = nodes
+        self.controllers, self.voters, self.brokers = controllers, voters, brokers
         self.settings: Sequence[tuple[str, str]] = tuple(settings.items())
         self.start_timeout_ms = round(timeout_s * 1000)
 
@@ -98,8 +102,8 @@ class Cluster:
     None puts every link behind toxiproxy if its server can be found. metrics: every node of Kvorum
     has a Prometheus page. seed: decides which node a target like `one:brokers` means.
 
-    `start` raises ConfigError for what cannot be (an unknown system, no toxiproxy server with
-    proxies=True), KvorumError if the cluster does not start.
+    `start` raises ConfigError for what cannot be (an unknown system or property, more voters than
+    controllers, no toxiproxy server with proxies=True), KvorumError if the cluster does not start.
     """
 
     def __init__(
@@ -116,7 +120,13 @@ class Cluster:
         seed: int = 1,
         start_timeout_s: float = 60.0,
     ) -> None:
-        self._shape = _Shape((controllers, voters, brokers), settings or {}, start_timeout_s)
+        self._shape = _Shape(
+            controllers=controllers,
+            voters=voters,
+            brokers=brokers,
+            settings=settings or {},
+            timeout_s=start_timeout_s,
+        )
         self._system_name = system
         self._directory = None if directory is None else Path(directory)
         self._proxies = proxies
@@ -424,6 +434,7 @@ class Cluster:
         from confluent_kafka.admin import AdminClient
 
         choice = choose_system(self._system_name)
+        check_shape(choice, self._shape)
         self._lacks = choice.lacks
         folder = self._folder()
         (folder / LOGS).mkdir(parents=True, exist_ok=True)

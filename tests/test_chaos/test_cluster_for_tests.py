@@ -100,6 +100,24 @@ def test_a_fault_of_a_test_needs_no_duration(name, arguments):
         pass
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"controllers": 0}, "controllers=0 must lie between 1 and "),
+        ({"brokers": 0}, "brokers=0 must lie between 1 and "),
+        ({"voters": 4}, "voters=4 must lie between 0 and the number of controllers, 3"),
+        ({"voters": -1}, "voters=-1 must lie between 0 and the number of controllers, 3"),
+        ({"settings": {"num.partition": "3"}}, "num.partition"),
+        ({"settings": {"num.partitions": "three"}}, "num.partitions"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_before_anything_starts(tmp_path, changes, reason):
+    cluster = Cluster(directory=tmp_path / "data", proxies=False, **changes)
+    with pytest.raises(ConfigError, match=re.escape(reason)):
+        cluster.start()
+    assert not (tmp_path / "data").exists()
+
+
 @live
 def test_a_slow_disk_lasts_as_long_as_its_block(cluster):
     with cluster.fault("slow_disk", target="brokers", sync_delay_ms=1) as injected:

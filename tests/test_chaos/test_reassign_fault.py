@@ -358,6 +358,12 @@ def test_a_reassignment_without_an_effect_is_refused_and_leaves_nothing(cluster)
     (now,) = replicas(cluster, topic)
     with pytest.raises(UnresolvableTarget, match="every partition has these replicas already"):
         cluster.inject("reassign", topic=topic, replicas=list(now), duration_ms=1)
+    with pytest.raises(UnresolvableTarget, match=r"no broker is named 'broker-109' \(brokers: "):
+        cluster.inject("reassign", topic=topic, replicas=["broker-109"], duration_ms=1)
+    with pytest.raises(UnresolvableTarget, match="no broker is named 'controller-1'"):
+        cluster.inject("reassign", topic=topic, replicas=["controller-1"], duration_ms=1)
+    with pytest.raises(UnresolvableTarget, match="there has the partitions 0 to 0, not 1"):
+        cluster.inject("reassign", topic=topic, partitions=[1], duration_ms=1)
     with pytest.raises(UnresolvableTarget, match="the cluster has no partition to move"):
         cluster.inject("reassign", topic="nowhere", duration_ms=1)
     assert cluster._injecting().active() == []
