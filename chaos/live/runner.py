@@ -7,6 +7,7 @@ returns or raises.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import platform
@@ -55,7 +56,8 @@ from kvorum.chaos.live.systems.protocol import (
     System,
     node_named,
 )
-from kvorum.chaos.live.toxiproxy_server import find_server
+from kvorum.chaos.live.toxiproxy import ToxiproxyError
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyEnded, find_server
 from kvorum.chaos.live.warm import WarmCluster
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
@@ -130,8 +132,8 @@ def run(
     carry_out: takes the place of method and rollbacks, for a caller that decides the steps itself.
     warm: a running cluster to use in place of a fresh one; its topics get the prefix `FILE-SEED.`.
     Raises ConfigError for an invalid experiment, an experiment that the system cannot carry out, or
-    an output_dir that already has a run, and KvorumError if the run could not be carried out. A
-    broken guarantee of the cluster is not an exception but a verdict.
+    an output_dir that already has a run, and KvorumError for a run that never began. A broken
+    guarantee of the cluster is not an exception but a verdict, and so is an error in the middle.
     """
     choice = (
         choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned)
@@ -157,8 +159,16 @@ def run(
     session = _Session(experiment, choice, run_dir, tell, rerun, carry_out)
     if warm is not None:
         session.use(warm, prefix=f"{Path(experiment_path).stem}-{chosen}.")
-    with _orderly_termination():
-        session.execute()
+    try:
+        with _orderly_termination():
+            session.execute()
+    except KvorumError:
+        history = run_dir / HISTORY_FILE
+        if history.exists() and has_events(str(history)):
+            # If the files cannot be judged, the error that ended the run says more.
+            with contextlib.suppress(KvorumError):
+                return finish(str(run_dir))
+        raise
     return finish(str(run_dir))
 
 
@@ -220,6 +230,16 @@ def _reason_of(error: BaseException) -> str:
             return f"{type(error).__name__}: {error}"
 
 
+def _is_of_toxiproxy(error: BaseException) -> bool:
+    """True if toxiproxy failed, also if another error followed in the clean-up."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, ToxiproxyError | ToxiproxyEnded):
+            return True
+        found = found.__cause__ or found.__context__
+    return False
+
+
 class _Session:
     """The state of one run in progress."""
 
@@ -266,6 +286,7 @@ class _Session:
             "died_unasked": [],
             "notes": [],
             "error": UNENDED,
+            "is_lab_failure": False,
             "system": {"name": choice.name, "version": choice.version},
             "versions": {},
         }
@@ -283,11 +304,14 @@ class _Session:
             self._record["error"] = None
         except BaseException as error:
             self._record["error"] = _reason_of(error)
+            self._record["is_lab_failure"] = _is_of_toxiproxy(error)
             raise
         finally:
             self._write_record()
             if self._record["error"] in _BY_SIGNAL:
-                self._say_how_it_ended()
+                # A closed output must not take the signal's place: it would have the run judged.
+                with contextlib.suppress(OutputClosed):
+                    self._say_how_it_ended()
 
     def _say_how_it_ended(self) -> None:
         """Said after the cleanup, so that what it says of the cluster is so."""
