@@ -26,6 +26,7 @@ _SYSTEM_PATH = "/usr/sbin:/sbin:/usr/local/sbin"
 _TIMEOUT_MS = 5_000
 _CALL_TIMEOUT_S = 10.0
 _COUNTER = re.compile(r"counter packets (\d+) ")
+_CHAIN = re.compile(r"chain (\S+) {")
 _WAY_OUT = "run as root, or with CAP_NET_ADMIN"
 _numbers = itertools.count(1)
 
@@ -109,6 +110,12 @@ class PacketFilter:
         self._remove(name)
         self._await(lambda: not self._counters(name), f"the end of {name}")
 
+    def in_force(self) -> list[str]:
+        """The names of the faults that have rules now. Raises PacketFilterFailed."""
+        if self._process is None:
+            return []
+        return _CHAIN.findall(self._list(["table", "inet", self._table]))
+
     def close(self) -> None:
         """End nft, and with it every rule; may be called again."""
         process, self._process = self._process, None
@@ -159,18 +166,23 @@ class PacketFilter:
     def _counters(self, name: str) -> list[int]:
         """The packets that each rule of a chain has dropped; empty without the chain. Raises
         PacketFilterFailed."""
-        nft = _nft() or "nft"
+        listed = self._list(["chain", "inet", self._table, name])
+        return [int(number) for number in _COUNTER.findall(listed)]
+
+    def _list(self, what: Sequence[str]) -> str:
+        """The words of nft; empty for what does not exist. Raises PacketFilterFailed."""
         try:
             done = subprocess.run(
-                [nft, "list", "chain", "inet", self._table, name],
+                [_nft() or "nft", "list", *what],
                 capture_output=True,
                 text=True,
                 timeout=_CALL_TIMEOUT_S,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise PacketFilterFailed(f"the rules of {name} cannot be listed: {error}") from error
-        return [int(number) for number in _COUNTER.findall(done.stdout)]
+            text = f"the rules of {what[-1]} cannot be listed: {error}"
+            raise PacketFilterFailed(text) from error
+        return done.stdout
 
     def _last_words(self) -> str:
         process = self._process

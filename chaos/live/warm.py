@@ -1,9 +1,10 @@
 """A cluster that several runs use one after the other, each with topics of its own.
 
 A run on a warm cluster is spared its start and its stop. Before each run the cluster must be whole:
-every node runs, every ISR is full, one controller leads, every controller has what is committed,
-and no proxy has a toxic. The replicas are compared once, on the disks, when the cluster has stopped
-(`compare_replicas`): no report of a single run can have that check.
+every node runs on a healthy disk and clock, every ISR is full, one controller leads, every
+controller has what is committed, no link has a fault, and no broker is throttled. The replicas are
+compared once, on the disks, when the cluster has stopped (`compare_replicas`): no report of a
+single run can have that check.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from kvorum.chaos.live.systems.opening import (
     open_system,
 )
 from kvorum.chaos.live.systems.protocol import RUNNING, NotObservable, newest_status
+from kvorum.chaos.live.throttles import throttle_rates
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, KvorumError, required
+from kvorum.runtime.fault_board import HEALTHY
 
 _WHOLE_WITHIN_MS = 60_000
 _METADATA_TIMEOUT_S = 3.0
@@ -145,7 +148,16 @@ class WarmCluster:
             toxics = toxiproxy.toxics(link) if toxiproxy is not None else {}
             if toxics:
                 return f"the proxy {link.name} has the toxics {sorted(toxics)}"
-        return self._why_behind() or self._why_not_replicated()
+        for name, board in system.fault_boards.items():
+            if board.conditions() != HEALTHY:
+                return f"{name} has {board.conditions()}"
+        disabled = toxiproxy.disabled() if toxiproxy is not None else []
+        if disabled:
+            return f"the proxy {disabled[0]} is disabled"
+        losing = opened.packets.in_force() if opened.packets is not None else []
+        if losing:
+            return f"packets are dropped by the rules {', '.join(losing)}"
+        return self._why_behind() or self._why_not_replicated() or self._why_throttled()
 
     def compare_replicas(self) -> CheckResult:
         """The replicas of all runs' topics, on the disks of the stopped brokers."""
@@ -186,6 +198,14 @@ class WarmCluster:
         if alive != len(system.plan.brokers):
             return f"{alive} of {len(system.plan.brokers)} brokers are in the metadata"
         return ""
+
+    def _why_throttled(self) -> str:
+        system = required(self._opened, "checked by the caller").system
+        try:
+            rates = throttle_rates(system)
+        except NotObservable as error:
+            return str(error)
+        return "".join(f"{name} has the throttle {rate}" for name, rate in [*rates.items()][:1])
 
     def _metadata(self) -> tuple[int, Topics]:
         """The number of live brokers, and every topic. Raises NotObservable."""
