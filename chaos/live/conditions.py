@@ -58,6 +58,10 @@ def is_deadly(fault: ConditionFault) -> bool:
     return isinstance(fault, FillDisk | FailDisk)
 
 
+def _is_slow(fault: ConditionFault) -> bool:
+    return isinstance(fault, SlowDisk)
+
+
 class ConditionKeeper:
     """The faults of disks and clocks in force, by node. Not thread-safe.
 
@@ -79,16 +83,17 @@ class ConditionKeeper:
         self._faults.setdefault(node, {})[fault_id] = fault
         self._show(node)
 
-    def end(self, node: str, fault_id: int) -> Hits:
+    def end(self, node: str, fault: ConditionFault, fault_id: int) -> Hits:
         """Take a fault out of force; may be called again. Returns the node's calls that faults of
-        its disk have hit in the meantime."""
+        this kind, which slow calls down or fail them, have hit in the meantime."""
         before = self._before[node, fault_id]
         self._faults[node].pop(fault_id, None)
         self._show(node)
         now = self._system.fault_boards[node].hits()
+        # The board has one counter for each kind.
         return Hits(
-            delayed_syncs=now.delayed_syncs - before.delayed_syncs,
-            failed_calls=now.failed_calls - before.failed_calls,
+            delayed_syncs=now.delayed_syncs - before.delayed_syncs if _is_slow(fault) else 0,
+            failed_calls=now.failed_calls - before.failed_calls if is_deadly(fault) else 0,
         )
 
     def revive(self, node: str, fault: ConditionFault, hits: Hits) -> None:

@@ -254,7 +254,7 @@ class Injector:
         begun_ms = self._history.now_ms()
 
         def end(node: str) -> None:
-            hits = self._conditions.end(node, injected.fault_id)
+            hits = self._conditions.end(node, fault, injected.fault_id)
             if not isinstance(fault, StepClock):
                 injected.hits[node] = hits
             self._conditions.revive(node, fault, hits)
