@@ -1,7 +1,8 @@
 """Requests of an operator to any broker that answers, by the Kafka protocol and past the proxies.
 
-librdkafka has no call for voters and reassignments, so these go over `kafka_connection`. A broker
-forwards them to the active controller.
+librdkafka has no call for voters and reassignments, and after its first answer it goes to the
+addresses that brokers advertise, which are the proxies. So these requests go over
+`kafka_connection`. A broker forwards them to the active controller.
 """
 
 from __future__ import annotations

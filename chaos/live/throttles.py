@@ -112,6 +112,6 @@ def _alter(admin: Any, kind: str, name: str, values: Mapping[str, str | None]) -
 
 
 def _admin(system: System) -> Any:
-    """A client that goes past the proxies, to the brokers that run."""
+    """A client that first asks the brokers that run, past their proxies."""
     direct = ",".join(node.listener for node in running_brokers(system))
     return open_admin(direct or system.bootstrap())
