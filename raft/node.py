@@ -164,7 +164,7 @@ class RaftNode:
             now_ms=monotonic_ms(),
         )
         self._voters = NO_VOTERS
-        self.recorder = FlightRecorder(self.core)
+        self.recorder = FlightRecorder(self.core, clock=clock)
 
     # Methods for the state machine.
 
