@@ -39,7 +39,7 @@ from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.capabilities import needs_of
 from kvorum.chaos.live.systems.limits import check_shape
-from kvorum.chaos.live.systems.opening import LOGS, choose_system, open_system
+from kvorum.chaos.live.systems.opening import LOGS, SystemChoice, choose_system, open_system
 from kvorum.chaos.live.systems.protocol import (
     Capability,
     Node,
@@ -50,7 +50,7 @@ from kvorum.chaos.live.systems.protocol import (
 from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.chaos.targets import ClusterView
 from kvorum.chaos.testing.view import CONDITIONS, ClusterState, Condition, nodes_of, read_state
-from kvorum.runtime.errors import ConfigError, KvorumError
+from kvorum.runtime.errors import ConfigError, KvorumError, required
 
 _TOPIC_TIMEOUT_S = 20.0
 _SCRAPE_TIMEOUT_S = 5.0
@@ -139,7 +139,7 @@ class Cluster:
         self._system: System | None = None
         self._injector: Injector | None = None
         self._admin: Any = None
-        self._lacks: Mapping[Capability, str] = {}
+        self._choice: SystemChoice | None = None
         self._faults: list[_Noted] = []
         #: Topics with this prefix are known to targets without it, too.
         self.topic_prefix = ""
@@ -433,9 +433,8 @@ class Cluster:
     def _open(self) -> None:
         from confluent_kafka.admin import AdminClient
 
-        choice = choose_system(self._system_name)
+        choice = self._choice = choose_system(self._system_name)
         check_shape(choice, self._shape)
-        self._lacks = choice.lacks
         folder = self._folder()
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
         opened = open_system(
@@ -478,10 +477,10 @@ class Cluster:
 
     def _inject(self, name: str, fault: LiveFault) -> Injected | None:
         missing = needs_of(fault) - self._running().capabilities
-        if missing:
-            needed = ", ".join(sorted(capability.value for capability in missing))
-            reasons = [self._lacks[capability] for capability in missing & self._lacks.keys()]
-            why = "; ".join(dict.fromkeys(reasons)) or (
+        denied = self._denied(fault)
+        if missing or denied:
+            needed = ", ".join(sorted(capability.value for capability in missing | denied.keys()))
+            why = "; ".join(dict.fromkeys(denied.values())) or (
                 "faults of links need a toxiproxy-server on PATH and proxies not switched off"
             )
             raise KvorumError(
@@ -493,6 +492,12 @@ class Cluster:
         self._faults.append(_Noted(text, injected))
         self._note_ends()
         return injected
+
+    def _denied(self, fault: LiveFault) -> dict[Capability, str]:
+        """The reason for each capability that this machine denies the fault."""
+        choice = required(self._choice, _NOT_STARTED)
+        denials = {capability: choice.denial(capability) for capability in needs_of(fault)}
+        return {capability: why for capability, why in denials.items() if why is not None}
 
     def _end(self, act: Callable[[Injector], None]) -> None:
         try:

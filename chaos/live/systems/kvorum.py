@@ -16,7 +16,6 @@ from typing import Any
 import grpc
 
 from kvorum.chaos.live.links import LinkPlan
-from kvorum.chaos.live.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.processes import (
     ProcessFailed,
     is_alive,
@@ -95,10 +94,7 @@ class KvorumSystem:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        has = KVORUM_CAPABILITIES
-        if not self.plan.links:
-            return has - OF_LINKS
-        return has if why_no_packet_loss() is None else has - {Capability.PACKET_LOSS}
+        return KVORUM_CAPABILITIES if self.plan.links else KVORUM_CAPABILITIES - OF_LINKS
 
     @property
     def killed(self) -> frozenset[str]:
