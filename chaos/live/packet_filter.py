@@ -26,7 +26,6 @@ _SYSTEM_PATH = "/usr/sbin:/sbin:/usr/local/sbin"
 _TIMEOUT_MS = 5_000
 _CALL_TIMEOUT_S = 10.0
 _COUNTER = re.compile(r"counter packets (\d+) ")
-_CHAIN = re.compile(r"chain (\S+) {")
 _WAY_OUT = "run as root, or with CAP_NET_ADMIN"
 _numbers = itertools.count(1)
 
@@ -109,12 +108,6 @@ class PacketFilter:
         """Drop no more of these packets. Raises PacketFilterFailed."""
         self._remove(name)
         self._await(lambda: not self._counters(name), f"the end of {name}")
-
-    def in_force(self) -> list[str]:
-        """The names of the faults that have rules now. Raises PacketFilterFailed."""
-        if self._process is None:
-            return []
-        return _CHAIN.findall(self._list(["table", "inet", self._table]))
 
     def close(self) -> None:
         """End nft, and with it every rule; may be called again."""

@@ -46,6 +46,7 @@ from kvorum.chaos.live.systems.opening import (
     LOGS,
     Opened,
     SystemChoice,
+    WarmCluster,
     choose_system,
     configuration_for,
     open_system,
@@ -58,7 +59,6 @@ from kvorum.chaos.live.systems.protocol import (
 )
 from kvorum.chaos.live.toxiproxy import ToxiproxyError
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyEnded, find_server
-from kvorum.chaos.live.warm import WarmCluster
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 

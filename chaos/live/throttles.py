@@ -61,28 +61,6 @@ class Throttle:
             _alter(admin, "BROKER", str(broker), values)
 
 
-def throttle_rates(system: System) -> dict[str, str]:
-    """Broker -> a rate that is set there. Raises NotObservable if a running broker does not
-    answer."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
-
-    admin = _admin(system)
-    found = {}
-    for node in running_brokers(system):
-        resource = ConfigResource(ResourceType.BROKER, str(node.node_id))
-        try:
-            described = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
-            configs = described[resource].result()
-        except KafkaException as error:
-            raise NotObservable(f"the throttle of broker {node.node_id}: {error}") from error
-        rates = [configs[key] for key in _RATES if key in configs]
-        set_there = [str(rate.value) for rate in rates if not rate.is_default]
-        if set_there:
-            found[node.name] = set_there[0]
-    return found
-
-
 def _alter(admin: Any, kind: str, name: str, values: Mapping[str, str | None]) -> None:
     """Set the configs, or remove those whose value is None."""
     from confluent_kafka import KafkaException

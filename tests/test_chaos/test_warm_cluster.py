@@ -19,13 +19,13 @@ from kvorum.chaos.live.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.runner import WARM_NOTE, run
 from kvorum.chaos.live.systems.opening import choose_system
 from kvorum.chaos.live.throttles import Throttle
-from kvorum.chaos.live.warm import WarmCluster, shape_of
 from kvorum.chaos.targets import parse_target
 from kvorum.chaos.workloads.clients import open_admin
 from kvorum.runtime.errors import ConfigError, KvorumError
 from kvorum.runtime.fault_board import HEALTHY, Conditions
 
 from .short_experiments import shares
+from .warm_cluster import WarmCluster, shape_of
 
 EXPERIMENT = """\
 title: on a warm cluster

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from kvorum.chaos.experiment.scenario import Configuration
 from kvorum.chaos.live.links import link_count, plan_links
@@ -87,6 +88,23 @@ class Opened:
     toxiproxy_version: str
     server: ToxiproxyServer | None = None
     packets: PacketFilter | None = None
+
+
+class WarmCluster(Protocol):
+    """A running cluster that several runs use one after the other, each with topics of its own. The
+    tests of the shipped experiments have one."""
+
+    @property
+    def choice(self) -> SystemChoice: ...
+
+    def open(self, configuration: Configuration, *, prefix: str) -> Opened:
+        """The cluster for one run, whose topics begin with the prefix. Raises KvorumError if an
+        earlier run left a fault there."""
+        ...
+
+    def note_compacted(self, topics: tuple[str, ...]) -> None:
+        """Topics of a run of which two replicas may lack different records."""
+        ...
 
 
 def choose_system(

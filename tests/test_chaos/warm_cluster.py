@@ -9,14 +9,19 @@ single run can have that check.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ConfigResource, ResourceType
+
 from kvorum.chaos.experiment.checks.model import CheckResult
 from kvorum.chaos.experiment.checks.replicas import divergent_replicas
 from kvorum.chaos.experiment.scenario import Configuration
+from kvorum.chaos.live.packet_filter import PacketFilter
 from kvorum.chaos.live.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.systems.opening import (
@@ -26,14 +31,21 @@ from kvorum.chaos.live.systems.opening import (
     SystemChoice,
     open_system,
 )
-from kvorum.chaos.live.systems.protocol import RUNNING, NotObservable, newest_status
-from kvorum.chaos.live.throttles import throttle_rates
+from kvorum.chaos.live.systems.protocol import (
+    RUNNING,
+    NotObservable,
+    System,
+    newest_status,
+    running_brokers,
+)
+from kvorum.chaos.workloads.clients import open_admin
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, KvorumError, required
 from kvorum.runtime.fault_board import HEALTHY
 
 _WHOLE_WITHIN_MS = 60_000
 _METADATA_TIMEOUT_S = 3.0
+_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 #: What makes two experiments able to share a cluster.
 Shape = tuple[int, int, int, tuple[tuple[str, str], ...]]
@@ -154,7 +166,7 @@ class WarmCluster:
         disabled = toxiproxy.disabled() if toxiproxy is not None else []
         if disabled:
             return f"the proxy {disabled[0]} is disabled"
-        losing = opened.packets.in_force() if opened.packets is not None else []
+        losing = _losing(opened.packets) if opened.packets is not None else []
         if losing:
             return f"packets are dropped by the rules {', '.join(losing)}"
         return self._why_behind() or self._why_not_replicated() or self._why_throttled()
@@ -202,18 +214,15 @@ class WarmCluster:
     def _why_throttled(self) -> str:
         system = required(self._opened, "checked by the caller").system
         try:
-            rates = throttle_rates(system)
+            rates = _throttle_rates(system)
         except NotObservable as error:
             return str(error)
         return "".join(f"{name} has the throttle {rate}" for name, rate in [*rates.items()][:1])
 
     def _metadata(self) -> tuple[int, Topics]:
         """The number of live brokers, and every topic. Raises NotObservable."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
-
         system = required(self._opened, "checked by the caller").system
-        admin = AdminClient({"bootstrap.servers": system.bootstrap(), "log_level": 0})
+        admin = open_admin(system.bootstrap())
         try:
             found = admin.list_topics(timeout=_METADATA_TIMEOUT_S)
         except KafkaException as error:
@@ -226,3 +235,29 @@ class WarmCluster:
             for name, topic in found.topics.items()
         }
         return len(found.brokers), topics
+
+
+def _losing(packets: PacketFilter) -> list[str]:
+    """The names of the faults that have rules now. Raises PacketFilterFailed."""
+    if packets._process is None:
+        return []
+    return re.findall(r"chain (\S+) {", packets._list(["table", "inet", packets._table]))
+
+
+def _throttle_rates(system: System) -> dict[str, str]:
+    """Broker -> a rate that is set there. Raises NotObservable if a running broker does not
+    answer."""
+    admin = open_admin(system.bootstrap())
+    found = {}
+    for node in running_brokers(system):
+        resource = ConfigResource(ResourceType.BROKER, str(node.node_id))
+        try:
+            described = admin.describe_configs([resource], request_timeout=_METADATA_TIMEOUT_S)
+            configs = described[resource].result()
+        except KafkaException as error:
+            raise NotObservable(f"the throttle of broker {node.node_id}: {error}") from error
+        rates = [configs[key] for key in _RATES if key in configs]
+        set_there = [str(rate.value) for rate in rates if not rate.is_default]
+        if set_there:
+            found[node.name] = set_there[0]
+    return found
