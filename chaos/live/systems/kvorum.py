@@ -36,11 +36,12 @@ from kvorum.chaos.live.systems.protocol import (
     active_controller,
     node_named,
 )
-from kvorum.launch.first_voters import ControllerPlace, claim
+from kvorum.launch.identity import claim_directory
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.history import history_of
 from kvorum.metadata.rpc.metadata_log_reader import read_copy
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
+from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.fault_board import FaultBoard
 
@@ -244,14 +245,13 @@ class KvorumSystem:
             else:
                 path.unlink()
         if self._shape.voters and name in self.plan.controllers:
-            host, port = self.controller_listener(name)
-            place = ControllerPlace(
+            claim_directory(
+                OsDisk(),
+                str(Path(self.data_dir) / name),
                 node_id=node_named(self, name).node_id,
-                host=host,
-                port=port,
-                directory=str(Path(self.data_dir) / name),
+                cluster_id=self._document()["cluster_id"],
+                rng=random.SystemRandom(),
             )
-            claim(place, cluster_id=self._document()["cluster_id"], rng=random.SystemRandom())
 
     def pause(self, name: str) -> None:
         os.kill(self._pid(name, "be paused"), signal.SIGSTOP)
