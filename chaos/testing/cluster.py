@@ -551,9 +551,13 @@ def _built(name: str, arguments: Mapping[str, object]) -> LiveFault:
         near = get_close_matches(name, list(LIVE_FAULTS), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(LIVE_FAULTS)}"
         raise ConfigError(f"unknown fault {name!r}; {hint}")
-    fields = {field.name for field in dataclasses.fields(LIVE_FAULTS[name])}
+    needed = {
+        field.name
+        for field in dataclasses.fields(LIVE_FAULTS[name])
+        if field.default is dataclasses.MISSING
+    }
     # An experiment must say how long a fault of disks lasts; here the test ends every fault.
-    lasting = {"duration_ms": DURATION_MS_MAX} if "duration_ms" in fields else {}
+    lasting = {"duration_ms": DURATION_MS_MAX} if "duration_ms" in needed else {}
     built = build_fault(name, {**lasting, **arguments})
     if isinstance(built, list):
         raise ConfigError("; ".join(problem.message for problem in built))

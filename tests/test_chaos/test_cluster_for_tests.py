@@ -13,6 +13,12 @@ import pytest
 
 import kvorum
 from kvorum import Cluster
+from kvorum.chaos.experiment.history import (
+    FAULT_BEGIN,
+    HISTORY_FILE,
+    details_of,
+    read_history,
+)
 from kvorum.chaos.live.processes import NotReached, is_alive
 from kvorum.chaos.live.systems.protocol import NotObservable
 from kvorum.chaos.live.toxiproxy_server import find_server
@@ -98,6 +104,15 @@ def test_a_fault_of_a_test_needs_no_duration(name, arguments):
     # Nothing is started: a fault that can be built gets as far as the cluster.
     with pytest.raises(KvorumError, match="not started"), Cluster().fault(name, **arguments):
         pass
+
+
+@live
+def test_the_history_tells_no_duration_of_a_fault_that_has_none(cluster):
+    with cluster.fault("pause", target="broker-101"):
+        cluster._injecting()._history.flush()
+    events = read_history(str(cluster._folder() / HISTORY_FILE))
+    begun = [details_of(event) for event in events if event.f == FAULT_BEGIN][-1]
+    assert (begun["description"], begun["duration_ms"]) == ("pause broker-101", None)
 
 
 @pytest.mark.parametrize(
