@@ -201,7 +201,8 @@ def _continued(met: DataFrame) -> DataFrame:
 
 def _fenced(struck: DataFrame, met: DataFrame, milestones: DataFrame) -> DataFrame:
     """Per fault: when one of the struck brokers was fenced first; any broker if no broker was
-    struck. A fault that continues an outage is not to blame if an owner struck the broker, too."""
+    struck. A fault that continues an outage is not to blame if an owner struck the broker, too; an
+    owner that struck no broker counts only beside a fault that struck none either."""
     numbers = F.filter(
         F.transform("nodes", lambda node: F.regexp_extract(node, "-([0-9]+)$", 1)),
         lambda number: number != "",
@@ -219,11 +220,11 @@ def _fenced(struck: DataFrame, met: DataFrame, milestones: DataFrame) -> DataFra
         .join(_owned_to(met, *_FAULT), list(_FAULT), "left")
         .where(_in_window())
         .where((F.size("ids") == 0) | F.array_contains("ids", F.col("broker")))
-        .select(*_FAULT, "time_ms", "broker")
+        .select(*_FAULT, "time_ms", "broker", "ids")
         .alias("found")
     )
     is_of_another = _is_same(_FAULT) & (
-        (F.size("others.owner_ids") == 0)
+        ((F.size("others.owner_ids") == 0) & (F.size("found.ids") == 0))
         | F.array_contains("others.owner_ids", F.col("found.broker"))
     )
     return (
