@@ -169,28 +169,26 @@ def _compute_history(
     counted = history.latencies(sent).persist()
     tables.write("outcomes", history.outcomes(sliced, counted, data["runs"]))
     gaps = history.gaps(sliced).persist()
-    silences = history.silences(gaps)
+    silences = history.silences(gaps).persist()
+    kept = [sliced, counted, gaps, silences]
     tables.write(
         "silences",
         silences.orderBy("run_id", F.desc("length_ms"), "topic", "partition", "begin_ms"),
     )
     tables.write("unavailability", history.unavailability(sliced, gaps))
     if has_faults:
-        tables.write(
-            "latency_by_fault",
-            history.latency_by_fault(
-                counted, failover.spells(data["faults"], silences), data["runs"]
-            ),
-        )
-    if has_milestones:
-        recovered = failover.recoveries(
-            data["faults"], silences, data["milestones"], data["runs"]
-        ).persist()
-        tables.write("recoveries", recovered)
-        tables.write("failover_by_fault", failover.failover_by_fault(recovered))
-        recovered.unpersist()
-    for kept in (gaps, counted, sliced):
-        kept.unpersist()
+        blamed = failover.blame(data["faults"], silences)
+        kept += [blamed.struck.persist(), blamed.met.persist()]
+        spells = failover.spells(blamed)
+        latency = history.latency_by_fault(counted, spells, data["runs"])
+        tables.write("latency_by_fault", latency)
+        if has_milestones:
+            recovered = failover.recoveries(blamed, data["milestones"], data["runs"]).persist()
+            tables.write("recoveries", recovered)
+            tables.write("failover_by_fault", failover.failover_by_fault(recovered))
+            recovered.unpersist()
+    for table in reversed(kept):
+        table.unpersist()
 
 
 def _compare(lake: Lake, tables: Tables, sides: tuple[Side, Side] | None, ratio_max: float) -> None:
