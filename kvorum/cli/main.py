@@ -19,6 +19,7 @@ _NOUNS = {
     "init": ("kvorum.cli.init:init", "Write the configuration of a cluster's nodes."),
     "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
+    "health": ("kvorum.cli.health:health", "Check leader, voters, brokers and partitions."),
     "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
     "partitions": (
         "kvorum.cli.partitions:partitions",

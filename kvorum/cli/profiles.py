@@ -1,9 +1,9 @@
 """Profiles: named sets of options, so that the addresses of a cluster are typed once.
 
-They are in one YAML file, `$KVORUM_PROFILES`, or `kvorum/profiles.yaml` in `$XDG_CONFIG_HOME` or
-`~/.config`. A command takes an option from its command line, else from the environment, else from
-the profile: the one of --profile, of `$KVORUM_PROFILE`, or the current one. The environment's
-address does not count beside --profile.
+They are in one YAML file: `$KVORUM_PROFILES`, or `profiles.yaml` in the folder kvorum of
+`$XDG_CONFIG_HOME` or `~/.config`. A command takes an option from its command line, else from the
+environment, else from the profile: the one of --profile, of `$KVORUM_PROFILE`, or the current one.
+The environment's address does not count beside --profile.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import io
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
@@ -58,17 +58,22 @@ def _answer(ask: Callable[[], Any]) -> str:
     """What the command prints, or why it failed."""
     from kvorum.cli.common import CommandFailed
 
-    context = click.get_current_context()
     printed = io.StringIO()
-    # Each answer's connections are closed with it.
+    try:
+        with one_answer(), contextlib.redirect_stdout(printed):
+            ask()
+    except CommandFailed as error:
+        return f"{printed.getvalue()}kvorum: {error}\n"
+    return printed.getvalue()
+
+
+@contextlib.contextmanager
+def one_answer() -> Iterator[None]:
+    """Of a command that asks more than once: the connections opened in it are closed with it."""
+    context = click.get_current_context()
     with click.Context(context.command, parent=context) as own:
         own.params = context.params
-        try:
-            with contextlib.redirect_stdout(printed):
-                ask()
-        except CommandFailed as error:
-            return f"{printed.getvalue()}kvorum: {error}\n"
-    return printed.getvalue()
+        yield
 
 
 def _framed(text: str, output: str, is_terminal: bool) -> str:

@@ -269,3 +269,13 @@ def test_completion_offers_the_names_of_the_cluster(via, monkeypatch):
     assert offered("quorum", "timeline", "--node", "1") == ["1"]
     monkeypatch.delenv("_KVORUM_COMPLETE")
     assert via("topics", "delete", "completed")[0] == 0
+
+
+def test_a_healthy_cluster_passes_every_check(via):
+    found = json_of(via, "health")
+    assert found["is_healthy"]
+    assert [check["check"] for check in found["checks"]] == [
+        "leader", "voters", "brokers", "offline partitions", "under min ISR", "under-replicated",
+    ]  # fmt: skip
+    code, out, _ = via("health")
+    assert code == 0 and out.splitlines()[0].split() == ["CHECK", "STATE", "DETAIL"]
