@@ -21,6 +21,7 @@ try:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
 except ModuleNotFoundError:
     if __name__ != "__main__":
         raise
@@ -57,6 +58,9 @@ _DUEL_TYPES = {
     "p50_ms": "double", "p99_ms": "double", "longest_silence_ms": "double",
     "unavailable_ms": "double",
 }  # fmt: skip
+
+#: Tables of the lake that are read once or twice, and may be larger than memory.
+_LARGE = ("history", "metadata_records", "voters")
 
 Say = Callable[[str], None]
 
@@ -105,7 +109,7 @@ def analyse(
 
 def _compute(lake: Lake, tables: Tables) -> list[Mapping[str, Any]]:
     """Write the tables that Spark computes; returns the rows of `faults`, for the plots."""
-    data = lake.tables
+    data = _kept(lake.tables)
 
     def wanted(*names: str) -> bool:
         is_whole = True
@@ -144,6 +148,18 @@ def _compute(lake: Lake, tables: Tables) -> list[Mapping[str, Any]]:
     return [row.asDict() for row in data["faults"].orderBy("run_id", "fault_id").collect()]
 
 
+def _kept(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """The tables, the small ones in memory: several tables are made of each, and a lake has a file
+    for each run."""
+    kept = {}
+    for name, table in tables.items():
+        if name not in _LARGE:
+            cores = table.sparkSession.sparkContext.defaultParallelism
+            table = table.coalesce(cores).persist()
+        kept[name] = table
+    return kept
+
+
 def _compute_history(
     data: Mapping[str, DataFrame], tables: Tables, has_faults: bool, has_milestones: bool
 ) -> None:
@@ -153,25 +169,26 @@ def _compute_history(
     counted = history.latencies(sent).persist()
     tables.write("outcomes", history.outcomes(sliced, counted, data["runs"]))
     gaps = history.gaps(sliced).persist()
-    silences = history.silences(gaps)
-    tables.write("silences", silences)
+    silences = history.silences(gaps).persist()
+    kept = [sliced, counted, gaps, silences]
+    tables.write(
+        "silences",
+        silences.orderBy("run_id", F.desc("length_ms"), "topic", "partition", "begin_ms"),
+    )
     tables.write("unavailability", history.unavailability(sliced, gaps))
     if has_faults:
-        tables.write(
-            "latency_by_fault",
-            history.latency_by_fault(
-                counted, failover.spells(data["faults"], silences), data["runs"]
-            ),
-        )
-    if has_milestones:
-        recovered = failover.recoveries(
-            data["faults"], silences, data["milestones"], data["runs"]
-        ).persist()
-        tables.write("recoveries", recovered)
-        tables.write("failover_by_fault", failover.failover_by_fault(recovered))
-        recovered.unpersist()
-    for kept in (gaps, counted, sliced):
-        kept.unpersist()
+        blamed = failover.blame(data["faults"], silences)
+        kept += [blamed.struck.persist(), blamed.met.persist()]
+        spells = failover.spells(blamed)
+        latency = history.latency_by_fault(counted, spells, data["runs"])
+        tables.write("latency_by_fault", latency)
+        if has_milestones:
+            recovered = failover.recoveries(blamed, data["milestones"], data["runs"]).persist()
+            tables.write("recoveries", recovered)
+            tables.write("failover_by_fault", failover.failover_by_fault(recovered))
+            recovered.unpersist()
+    for table in reversed(kept):
+        table.unpersist()
 
 
 def _compare(lake: Lake, tables: Tables, sides: tuple[Side, Side] | None, ratio_max: float) -> None:

@@ -64,6 +64,9 @@ def open_lake(spark: SparkSession, uri: str, *, run_ids: Sequence[str] = ()) -> 
         for row in rows
         if row[RUN_ID] not in left_out and (not run_ids or row[RUN_ID] in run_ids)
     ]
+    if not counted:
+        reason = next(iter(left_out.values()), "it is empty")
+        raise UnreadableLake(f"no run of {uri} counts: {reason}; kvorum lake list --lake {uri}")
     counted.sort(key=lambda row: (row["started_wall_ms"] or 0, str(row[RUN_ID])))
     chosen = [str(row[RUN_ID]) for row in counted]
     if set(chosen) != known or left_out:

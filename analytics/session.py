@@ -18,6 +18,8 @@ _DEFAULTS = {
     "spark.sql.adaptive.enabled": "true",
     # Without it, what is kept has as many partitions as a shuffle begins with, however small it is.
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
+    # A lake has a folder for each run and table: a task for each would cost more than its listing.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     # A run's id is text, also if it has digits alone.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.session.timeZone": "UTC",

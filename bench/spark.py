@@ -13,14 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kvorum.chaos.lake.parts import PartWriter, write_rows
+from kvorum.chaos.lake.parts import Addition, write_rows
 from kvorum.chaos.lake.store import Lake
 from kvorum.chaos.lake.tables import FAULTS, HISTORY, MILESTONES, RUNS, arrow_schema
 from kvorum.metadata.inspect.export_schema import Table
@@ -47,24 +47,22 @@ def make_lake(folder: Path, runs: int, rows: int) -> None:
 
 def _make_run(lake: Lake, run_id: str, rows: int, rng: Any) -> None:
     records = rows // 2
-    with PartWriter(lake, HISTORY, run_id) as history:
-        for begin in range(0, records, _ROWS_AT_ONCE // 2):
-            count = min(_ROWS_AT_ONCE // 2, records - begin)
-            history.add_table(_sends(begin, count, rng))
-    end_ms = records * 1000 / _RECORDS_PER_SECOND
-    faults = list(_faults(end_ms))
-    counts = {
-        "history": history.rows,
-        "faults": _write(lake, FAULTS, run_id, faults),
-        "milestones": _write(lake, MILESTONES, run_id, list(_milestones(faults))),
-    }
+    faults = list(_faults(records * 1000 / _RECORDS_PER_SECOND))
+    with Addition(lake, run_id) as addition:
+        with addition.table(HISTORY) as history:
+            for begin in range(0, records, _ROWS_AT_ONCE // 2):
+                count = min(_ROWS_AT_ONCE // 2, records - begin)
+                history.add_table(_sends(begin, count, rng))
+        addition.write(FAULTS, _ordered(FAULTS, faults))
+        addition.write(MILESTONES, _ordered(MILESTONES, _milestones(faults)))
+        addition.publish()
     row = {
         "id": run_id, "kind": "chaos", "experiment": "made", "system": "kvorum", "version": "1",
         "seed": 1, "verdict": "passed", "is_complete": True, "controllers": 3, "brokers": 3,
         "topic": "orders", "partitions": _PARTITIONS, "started_wall_ms": _WALL_MS,
-        "rows": list(counts.items()),
+        "rows": list(addition.counts.items()),
     }  # fmt: skip
-    _write(lake, RUNS, run_id, [row])
+    write_rows(lake, RUNS, run_id, _ordered(RUNS, [row]))
 
 
 def _sends(begin: int, count: int, rng: Any) -> Any:
@@ -128,9 +126,10 @@ def _milestones(faults: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def _write(lake: Lake, table: Table, run_id: str, rows: list[dict[str, Any]]) -> int:
+def _ordered(table: Table, rows: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
+    """The rows with a value for each column of the table, in its order."""
     names = [column.name for column in table.columns]
-    return write_rows(lake, table, run_id, ([row.get(name) for name in names] for row in rows))
+    return ([row.get(name) for name in names] for row in rows)
 
 
 def measure(lake: Path, output: Path, driver_memory: str) -> tuple[float, float]:

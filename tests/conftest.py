@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+# No profile of the user changes a test.
+os.environ["KVORUM_PROFILES"] = os.devnull
 # No test objects to elapsed time: of a loaded machine it says nothing about the code.
 TIMELESS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("timeless", TIMELESS)

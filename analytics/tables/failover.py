@@ -8,6 +8,8 @@ A decision within an outage belongs to the owners of the outage, also after the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -23,6 +25,25 @@ JOINED_MS = 50.0
 _FAULT = ("run_id", "fault_id")
 _SUBJECT = (*_FAULT, "topic", "partition")
 _OUTAGE = ("run_id", "topic", "partition", "since_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Faults and the silences that they met. Several tables are made of both: keep them in memory.
+
+    struck: of `windows`. met: a row for each fault and each silence that overlaps it or begins in
+    its aftermath; since_ms: the begin of the silence's outage; is_owner: the outage belongs to the
+    fault.
+    """
+
+    struck: DataFrame
+    met: DataFrame
+
+
+def blame(faults: DataFrame, silences: DataFrame) -> Blame:
+    """What each fault met, of the lake's faults and the table silences."""
+    struck = windows(faults)
+    return Blame(struck, _met(struck, silences))
 
 
 def windows(faults: DataFrame) -> DataFrame:
@@ -44,16 +65,13 @@ def windows(faults: DataFrame) -> DataFrame:
     )
 
 
-def recoveries(
-    faults: DataFrame, silences: DataFrame, milestones: DataFrame, runs: DataFrame
-) -> DataFrame:
+def recoveries(blamed: Blame, milestones: DataFrame, runs: DataFrame) -> DataFrame:
     """A row for each fault and each partition that the struck nodes held or that it silenced.
 
     The administration is a subject like a partition, of faults of the active controller. Times
     count from the fault's begin; null if it did not happen.
     """
-    struck = windows(faults)
-    met = _met(struck, silences)
+    struck, met = blamed.struck, blamed.met
     silent = _silent(met)
     subjects = _held(struck).unionByName(silent.select(*_SUBJECT)).distinct()
     of_fault = struck.select(
@@ -126,8 +144,6 @@ def _held(struck: DataFrame) -> DataFrame:
 
 
 def _met(struck: DataFrame, silences: DataFrame) -> DataFrame:
-    """A row for each fault and each silence that overlaps it or begins in its aftermath. since_ms:
-    the begin of the silence's outage; is_owner: the outage belongs to the fault."""
     order = Window.partitionBy("run_id", "topic", "partition").orderBy("begin_ms")
     gap_ms = F.col("begin_ms") - F.lag("end_ms").over(order)
     is_first = F.col("gap_ms").isNull() | (F.col("gap_ms") > JOINED_MS)
@@ -152,12 +168,11 @@ def _met(struck: DataFrame, silences: DataFrame) -> DataFrame:
     )
 
 
-def spells(faults: DataFrame, silences: DataFrame) -> DataFrame:
+def spells(blamed: Blame) -> DataFrame:
     """Per fault: run_id, fault, struck_ms, until_ms: the time up to its end, and up to the end of
     the outages that it owns. until_ms is null for a fault that was never undone."""
-    struck = windows(faults)
-    owned = _owned_to(_met(struck, silences), *_FAULT)
-    return struck.join(owned, list(_FAULT), "left").select(
+    owned = _owned_to(blamed.met, *_FAULT)
+    return blamed.struck.join(owned, list(_FAULT), "left").select(
         "run_id",
         "fault",
         "struck_ms",
@@ -201,7 +216,8 @@ def _continued(met: DataFrame) -> DataFrame:
 
 def _fenced(struck: DataFrame, met: DataFrame, milestones: DataFrame) -> DataFrame:
     """Per fault: when one of the struck brokers was fenced first; any broker if no broker was
-    struck. A fault that continues an outage is not to blame if an owner struck the broker, too."""
+    struck. A fault that continues an outage is not to blame if an owner struck the broker, too; an
+    owner that struck no broker counts only beside a fault that struck none either."""
     numbers = F.filter(
         F.transform("nodes", lambda node: F.regexp_extract(node, "-([0-9]+)$", 1)),
         lambda number: number != "",
@@ -219,11 +235,11 @@ def _fenced(struck: DataFrame, met: DataFrame, milestones: DataFrame) -> DataFra
         .join(_owned_to(met, *_FAULT), list(_FAULT), "left")
         .where(_in_window())
         .where((F.size("ids") == 0) | F.array_contains("ids", F.col("broker")))
-        .select(*_FAULT, "time_ms", "broker")
+        .select(*_FAULT, "time_ms", "broker", "ids")
         .alias("found")
     )
     is_of_another = _is_same(_FAULT) & (
-        (F.size("others.owner_ids") == 0)
+        ((F.size("others.owner_ids") == 0) & (F.size("found.ids") == 0))
         | F.array_contains("others.owner_ids", F.col("found.broker"))
     )
     return (

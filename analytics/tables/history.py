@@ -122,10 +122,8 @@ def _things(sliced: DataFrame) -> DataFrame:
 
 def silences(found: DataFrame) -> DataFrame:
     """The gaps of SILENCE_MS_MIN or more."""
-    return (
-        found.where(F.col("length_ms") >= SILENCE_MS_MIN)
-        .select(*_THING, "begin_ms", "end_ms", "length_ms", "is_over")
-        .orderBy("run_id", F.desc("length_ms"), "topic", "partition", "begin_ms")
+    return found.where(F.col("length_ms") >= SILENCE_MS_MIN).select(
+        *_THING, "begin_ms", "end_ms", "length_ms", "is_over"
     )
 
 

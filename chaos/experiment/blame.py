@@ -40,9 +40,13 @@ class Window:
         """True if an outage that began at that time is the fault's."""
         return self.struck_ms - SKEW_MS <= time_ms < self.last_ms
 
+    def names(self, broker: int | None) -> bool:
+        """True for a struck broker."""
+        return broker in self.brokers
+
     def strikes(self, broker: int | None) -> bool:
         """True for a struck broker, and for any broker if the fault struck none."""
-        return not self.brokers or broker in self.brokers
+        return not self.brokers or self.names(broker)
 
     def unavailable_ms(self, spans: Iterable[Span]) -> float:
         """The length of the spans from the fault on."""
@@ -101,15 +105,17 @@ class Blame:
 def first_fenced(window: Window, blames: Iterable[Blame], entries: Sequence[Timed]) -> Timed | None:
     """The first time that a struck broker was fenced by the fault. entries: all fencings.
 
-    A fault that continues an outage is not to blame if an owner of it struck the broker, too.
+    A fault that continues an outage is not to blame if an owner of it struck the broker, too. An
+    owner that struck no broker counts only beside a fault that struck none either.
     """
     known = list(blames)
     limit_ms = max((blame.limit_ms(window) for blame in known), default=window.last_ms)
     others = [pair for blame in known for pair in blame.continued(window)]
     for entry in _between(entries, window.struck_ms, limit_ms):
         at_ms, broker = entry[0], entry[1].broker
+        claims = Window.names if window.names(broker) else Window.strikes
         is_of_another = any(
-            span.begin_ms <= at_ms < span.end_ms and any(w.strikes(broker) for w in owners)
+            span.begin_ms <= at_ms < span.end_ms and any(claims(owner, broker) for owner in owners)
             for span, owners in others
         )
         if window.strikes(broker) and not is_of_another:

@@ -4,7 +4,8 @@ They come from the metadata log's own records and timestamps, which the run expo
 add its own interval to every time. A timestamp is the active controller's wall clock when it wrote
 the record; `Header.wall_start_ms` of the history maps it to the history's clock, so controllers and
 runner must share a clock, as processes of one machine do. A run without such an export (a cluster
-that Kvorum did not start) takes the observer's events instead (`SeenMilestones`).
+that Kvorum did not start) takes the observer's events instead (`SeenMilestones`); `RunMilestones`
+has the rule for both.
 
 `milestones.jsonl` in a run's folder has one milestone a line after a first line `Source`, so that a
 report can be written again.
@@ -13,7 +14,7 @@ report can be written again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -230,6 +231,34 @@ class SeenMilestones:
             del self._isrs[key][:passed]
             for observer in places:
                 places[observer] -= passed
+
+
+class RunMilestones:
+    """The milestones of one run, for its report and for a lake, and their source in words.
+
+    logged: those of the metadata log; a warm cluster's log begins with the decisions of earlier
+    runs, which are left out. The observer's events count only where the log says nothing: before
+    its first record if it was trimmed, or always if the run exported none.
+    """
+
+    def __init__(
+        self, exported: tuple[Source, Sequence[Milestone]] | None, wall_start_ms: float
+    ) -> None:
+        """exported: of `milestones_in`. wall_start_ms: of the history's header."""
+        self.source = OBSERVER_EVENTS
+        self.logged: list[Milestone] = []
+        self._seen = SeenMilestones(wall_start_ms)
+        self._seen_until_ms = float("inf")
+        if exported is not None:
+            source, milestones = exported
+            self.source = source.source or METADATA_LOG
+            self.logged = [item for item in milestones if item.wall_ms >= wall_start_ms]
+            self._seen_until_ms = source.first_wall_ms - wall_start_ms
+
+    def seen(self, event: Event) -> list[Milestone]:
+        """The milestones that an event of the observer adds."""
+        found = self._seen.add(event)
+        return found if event.time_ms < self._seen_until_ms else []
 
 
 def write_milestones(path: str, source: Source, milestones: Iterable[Milestone]) -> None:

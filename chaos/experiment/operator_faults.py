@@ -7,7 +7,7 @@ start, is refused here when the file is read.
 from __future__ import annotations
 
 from kvorum.chaos.experiment.faults import ArgumentProblem
-from kvorum.chaos.experiment.reach import Reach
+from kvorum.chaos.experiment.reach import Reach, possible_nodes, why_no_partition
 from kvorum.chaos.faults import AddVoter, LiveFault, Reassign, RemoveVoter, fault_name
 from kvorum.chaos.targets import TargetKind
 
@@ -43,10 +43,7 @@ def _why_no_voter(fault: AddVoter | RemoveVoter, reach: Reach) -> str:
         )
     if target.kind in _SETS or len(target.nodes) > 1:
         return f"{name} changes one voter at a time, and {target.text()} may be several nodes"
-    is_broker = target.kind in (TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CLIENTS)
-    is_broker |= target.kind is TargetKind.ONE and target.scope == "brokers"
-    is_broker |= any(node not in reach.nodes.controllers for node in target.nodes)
-    if is_broker:
+    if not possible_nodes(target, reach) & set(reach.nodes.controllers):
         return f"only a controller can vote, and {target.text()} is none"
     if isinstance(fault, AddVoter) and len(reach.nodes.controllers) == 1:
         return f"{name} needs a second controller, and the cluster has one"
@@ -63,10 +60,9 @@ def _of_reassignment(fault: Reassign, reach: Reach) -> list[ArgumentProblem]:
     known = (reach.topic, *reach.other_topics)
     if not is_of_load and fault.topic not in known and not fault.topic.startswith(_INTERNAL):
         problem("topic", f"no load writes to {fault.topic!r}; known: {', '.join(known)}")
-    high = [number for number in fault.partitions if number >= reach.partitions]
-    if is_of_load and high:
-        last = reach.partitions - 1
-        problem("partitions", f"{reach.topic} has the partitions 0 to {last}, not {high[0]}")
+    missing = [reason for at in fault.partitions if (reason := why_no_partition(at, reach))]
+    if is_of_load and missing:
+        problem("partitions", missing[0])
     for name in fault.replicas:
         if name not in reach.nodes.brokers:
             brokers = ", ".join(reach.nodes.brokers)

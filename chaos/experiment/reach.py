@@ -89,6 +89,30 @@ def impossible_targets(fault: LiveFault, reach: Reach) -> list[ArgumentProblem]:
     return []
 
 
+def possible_nodes(target: Target, reach: Reach) -> set[str]:
+    """The nodes that the target may match at some time."""
+    match target.kind:
+        case TargetKind.NODE:
+            return set(target.nodes)
+        case TargetKind.ONE | TargetKind.MINORITY | TargetKind.MAJORITY:
+            return set(reach.nodes.of(target.scope))
+        case TargetKind.LEADER | TargetKind.FOLLOWER | TargetKind.BROKERS:
+            return set(reach.nodes.brokers)
+        case TargetKind.CLIENTS:
+            return set()
+        case TargetKind.KILLED | TargetKind.PAUSED | TargetKind.ALL:
+            return set(reach.nodes.of("all"))
+        case _:
+            return set(reach.nodes.controllers)
+
+
+def why_no_partition(number: int, reach: Reach) -> str | None:
+    """The reason why the load's topic has no partition of this number; None if it has one."""
+    if number < reach.partitions:
+        return None
+    return f"{reach.topic} has the partitions 0 to {reach.partitions - 1}, not {number}"
+
+
 def _why_nobody(target: Target, reach: Reach) -> str | None:
     nodes, text = reach.nodes, target.text()
     match target.kind:
@@ -120,9 +144,8 @@ def _why_no_replica(target: Target, reach: Reach) -> str | None:
         near = get_close_matches(target.topic, [reach.topic], n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"the load's topic is {reach.topic!r}"
         return f"a target names the load's topic, not {target.topic!r}; {hint}"
-    if target.partition >= reach.partitions:
-        last = reach.partitions - 1
-        return f"{target.topic} has the partitions 0 to {last}, not {target.partition}"
+    if reason := why_no_partition(target.partition, reach):
+        return reason
     if target.kind is TargetKind.FOLLOWER and reach.replication_factor == 1:
         return f"{target.text()} needs a replication_factor of 2 or more, and it is 1"
     return None
@@ -133,11 +156,11 @@ def _why_no_link(first: Target, second: Target, reach: Reach, *, is_split: bool)
     is_of_clients = TargetKind.CLIENTS in (first.kind, second.kind)
     if is_of_clients:
         other = second if first.kind is TargetKind.CLIENTS else first
-        possible = _possible(other, reach)
+        possible = possible_nodes(other, reach)
         if not possible & set(reach.nodes.brokers):
             return f"clients connect to brokers only, and {other.text()} is none"
         return None
-    possible = _possible(second, reach)
+    possible = possible_nodes(second, reach)
     if left and is_split and not possible - left:
         return f"{second.text()} without {first.text()} is nobody: nothing is cut"
     if left and left == right and len(left) == 1:
@@ -173,20 +196,3 @@ def _certain(target: Target, reach: Reach) -> set[str]:
     if target.kind in _OF_ALL:
         return set(reach.nodes.of(_OF_ALL[target.kind]))
     return set()
-
-
-def _possible(target: Target, reach: Reach) -> set[str]:
-    """The nodes that the target may match at some time."""
-    match target.kind:
-        case TargetKind.NODE:
-            return set(target.nodes)
-        case TargetKind.ONE | TargetKind.MINORITY | TargetKind.MAJORITY:
-            return set(reach.nodes.of(target.scope))
-        case TargetKind.LEADER | TargetKind.FOLLOWER | TargetKind.BROKERS:
-            return set(reach.nodes.brokers)
-        case TargetKind.CLIENTS:
-            return set()
-        case TargetKind.KILLED | TargetKind.PAUSED | TargetKind.ALL:
-            return set(reach.nodes.of("all"))
-        case _:
-            return set(reach.nodes.controllers)

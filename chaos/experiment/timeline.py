@@ -36,10 +36,9 @@ from kvorum.chaos.experiment.milestones import (
     ACTIVE_CONTROLLER,
     ISR,
     LEADER,
-    METADATA_LOG,
     OBSERVER_EVENTS,
     Milestone,
-    SeenMilestones,
+    RunMilestones,
     Source,
 )
 from kvorum.chaos.experiment.recovery import FaultSpan, Partition, Record, fault_spans, whole
@@ -152,24 +151,16 @@ class _Fold:
         buckets_max: int,
     ) -> None:
         self._timeline = Timeline()
-        self._wall_start_ms = wall_start_ms
         self._buckets = _Buckets(buckets_max)
         self._records: dict[Partition, Record] = {}
         self._lags: dict[Partition, list[Lag]] = {}
         self._last_ms: float | None = None
         self._begins: list[Event] = []
         self._ends: dict[int, Event] = {}
-        self._seen = SeenMilestones(wall_start_ms)
-        # The observer's events count before the first record of a log that was trimmed.
-        self._seen_until_ms = float("inf")
-        if milestones is not None:
-            source, logged = milestones
-            self._timeline.milestones_source = source.source or METADATA_LOG
-            self._seen_until_ms = source.first_wall_ms - wall_start_ms
-            for item in logged:
-                # A warm cluster's log begins with the decisions of earlier runs.
-                if item.wall_ms >= wall_start_ms:
-                    self._milestone(item.wall_ms - wall_start_ms, item)
+        self._decisions = RunMilestones(milestones, wall_start_ms)
+        self._timeline.milestones_source = self._decisions.source
+        for item in self._decisions.logged:
+            self._milestone(item.wall_ms - wall_start_ms, item)
 
     def add(self, event: Event) -> None:
         f = event.f
@@ -181,9 +172,8 @@ class _Fold:
         elif f in (CREATE_TOPIC, DELETE_TOPIC):
             self._administer(event)
         elif f == OBSERVE:
-            for item in self._seen.add(event):
-                if event.time_ms < self._seen_until_ms:
-                    self._milestone(event.time_ms, item)
+            for item in self._decisions.seen(event):
+                self._milestone(event.time_ms, item)
         elif f in (ASSIGN, REVOKE):
             if event.group is not None:
                 self._timeline.rebalances.setdefault(event.group, []).append(event.time_ms)

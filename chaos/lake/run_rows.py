@@ -30,9 +30,8 @@ from kvorum.chaos.experiment.history import (
     read_history,
 )
 from kvorum.chaos.experiment.milestones import (
-    OBSERVER_EVENTS,
     Milestone,
-    SeenMilestones,
+    RunMilestones,
     milestones_in,
 )
 from kvorum.chaos.experiment.observations import QuorumSeen, read_observation
@@ -66,7 +65,8 @@ def write_run(addition: Addition, folder: Path) -> None:
     path = str(folder / HISTORY_FILE)
     header = read_header(path)
     record = record_in(folder)
-    fold = _Fold(header)
+    decisions = RunMilestones(milestones_in(str(folder)), header.wall_start_ms)
+    fold = _Fold(header, decisions)
     with addition.table(HISTORY) as history, addition.table(VOTERS) as voters:
         for event in read_history(path):
             for row in history_rows(event, header.wall_start_ms):
@@ -80,8 +80,8 @@ def write_run(addition: Addition, folder: Path) -> None:
     except (KeyError, TypeError) as error:
         raise CorruptData(path, 0, f"a fault-begin lacks a field: {error}") from error
     addition.write(FAULTS, faults)
-    logged = milestones_in(str(folder))
-    milestones = fold.seen if logged is None else logged[1]
+    # The observer's are those before the log's first one.
+    milestones = [*fold.seen, *decisions.logged]
     addition.write(MILESTONES, milestone_rows(milestones, header.wall_start_ms))
 
 
@@ -150,11 +150,11 @@ def milestone_rows(milestones: Iterable[Milestone], wall_start_ms: float | None)
 class _Fold:
     """The faults of a history, and the milestones that its observer saw."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, decisions: RunMilestones) -> None:
         self._wall_start_ms = header.wall_start_ms
         self._begins: list[Event] = []
         self._ends: dict[Any, float] = {}
-        self._milestones = SeenMilestones(header.wall_start_ms)
+        self._decisions = decisions
         self.seen: list[Milestone] = []
 
     def add(self, event: Event) -> None:
@@ -163,7 +163,7 @@ class _Fold:
         elif event.f == FAULT_END:
             self._ends[details_of(event).get("id")] = event.time_ms
         elif event.f == OBSERVE:
-            self.seen += self._milestones.add(event)
+            self.seen += self._decisions.seen(event)
 
     def fault_rows(self, topic: str | None) -> Iterator[Row]:
         """Raises KeyError for a fault-begin that lacks a field."""
@@ -197,6 +197,7 @@ def runs_row(folder: Path, run_id: str, rows: dict[str, int]) -> Row:
     """The run's row in the table `runs`, in the order of its columns."""
     header = read_header(str(folder / HISTORY_FILE))
     record, report = record_in(folder), _report_in(folder)
+    decisions = RunMilestones(milestones_in(str(folder)), header.wall_start_ms)
     configuration = record.get("configuration", {})
     topic, workload = configuration.get("topic", {}), configuration.get("workload", {})
     promises = configuration.get("promises") or {}
@@ -231,7 +232,7 @@ def runs_row(folder: Path, run_id: str, rows: dict[str, int]) -> Row:
         "started_wall_ms": record.get("started_wall_ms", header.wall_start_ms),
         "ended_wall_ms": record.get("ended_wall_ms"),
         "history_start_wall_ms": header.wall_start_ms,
-        "milestones_source": report.get("milestones_source", OBSERVER_EVENTS),
+        "milestones_source": decisions.source,
         "report": str(page.absolute()) if page.exists() else None,
         "rows": sorted(rows.items()),
     }

@@ -7,6 +7,8 @@ from typing import Any
 
 from kvorum import __version__
 from kvorum.cli.common import CommandFailed, Row, check, warn
+from kvorum.metadata.controller.decide.eligible_brokers import MIN_INSYNC_REPLICAS
+from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.inspect import quorum_report
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO, uuid_text
@@ -189,6 +191,34 @@ class BrokerBackend:
             }
             for b in sorted(reply.brokers, key=lambda b: b.broker_id)
         ]
+
+    def min_isr(self, names: Sequence[str]) -> dict[str, int]:
+        if not names:
+            return {}
+        reply = self.connection.call(
+            "describe_configs",
+            32,
+            4,
+            {
+                "resources": [
+                    {
+                        "resource_type": RESOURCE_TOPIC,
+                        "resource_name": name,
+                        "configuration_keys": [MIN_INSYNC_REPLICAS],
+                    }
+                    for name in names
+                ],
+                "include_synonyms": False,
+                "include_documentation": False,
+            },
+            flexible=True,
+        )
+        # A topic that was deleted meanwhile has no configs.
+        return {
+            result.resource_name: int(entry.value)
+            for result in reply.results
+            for entry in result.configs
+        }
 
     def unregister_broker(self, broker_id: int) -> None:
         reply = self.connection.call(

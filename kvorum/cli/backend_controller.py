@@ -7,6 +7,7 @@ from typing import Any
 
 from kvorum.cli.common import CommandFailed, Row, check, refusal
 from kvorum.cli.controller_client import BlockingControllerClient
+from kvorum.metadata.controller.decide.eligible_brokers import min_isr_of
 from kvorum.metadata.image.features import FEATURES_BEFORE_KIP_584, level_of
 from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.metadata.inspect.history import image_of
@@ -120,6 +121,10 @@ class ControllerBackend:
             }
             for _, broker in sorted(self._image().brokers.items())
         ]
+
+    def min_isr(self, names: Sequence[str]) -> dict[str, int]:
+        image = self._image()
+        return {name: min_isr_of(image, name) for name in names if image.topic(name) is not None}
 
     def unregister_broker(self, broker_id: int) -> None:
         request = UnregisterBrokerRequest(broker_id=broker_id)

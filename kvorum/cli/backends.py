@@ -43,6 +43,9 @@ class Backend(Protocol):
 
     def brokers(self) -> list[Row]: ...
 
+    def min_isr(self, names: Sequence[str]) -> dict[str, int]:
+        """min.insync.replicas by topic; without topics that do not exist."""
+
     def unregister_broker(self, broker_id: int) -> None:
         """Raises CommandFailed if the cluster refuses."""
 

@@ -7,7 +7,9 @@ from typing import Any
 import click
 
 from kvorum.cli.common import INT32_MAX, CommandFailed, cluster_options, show
+from kvorum.cli.completion import broker_ids
 from kvorum.cli.log_dirs import log_dirs
+from kvorum.cli.watch import watchable
 
 _COLUMNS = ["broker_id", "host", "port", "rack", "is_fenced"]
 
@@ -21,6 +23,7 @@ brokers.add_command(log_dirs)
 
 
 @brokers.command("list")
+@watchable
 @cluster_options
 def list_brokers(**options: Any) -> None:
     """All registered brokers, fenced ones included."""
@@ -33,7 +36,8 @@ def list_brokers(**options: Any) -> None:
 
 
 @brokers.command()
-@click.argument("broker_id", type=click.IntRange(0, INT32_MAX))
+@watchable
+@click.argument("broker_id", type=click.IntRange(0, INT32_MAX), shell_complete=broker_ids)
 @cluster_options
 def describe(broker_id: int, **options: Any) -> None:
     """One broker, with the partitions that it leads and its replicas."""
@@ -60,7 +64,7 @@ def describe(broker_id: int, **options: Any) -> None:
 
 
 @brokers.command()
-@click.argument("broker_id", type=click.IntRange(0, INT32_MAX))
+@click.argument("broker_id", type=click.IntRange(0, INT32_MAX), shell_complete=broker_ids)
 @cluster_options
 def unregister(broker_id: int, **options: Any) -> None:
     """Remove the registration of a broker that is gone for good. Refused while the broker is alive

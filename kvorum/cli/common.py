@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kvorum.cli.profiles import ENVIRONMENT_BOOTSTRAP, OUTPUTS, ProfileOption, profile_option
 from kvorum.metadata.inspect import quorum_report
 from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable, ErrorCode
 from kvorum.runtime.text import split_address
@@ -24,7 +25,6 @@ EXIT_VERDICT_FAILED = 6
 INT16_MAX, INT32_MAX, INT64_MAX = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
-ENVIRONMENT_BOOTSTRAP = "KVORUM_BOOTSTRAP_SERVER"
 DEFAULT_TIMEOUT_S = 5.0
 
 Row = dict[str, Any]
@@ -77,7 +77,25 @@ def warn(text: str) -> None:
     click.echo(f"kvorum: {text}", err=True)
 
 
+#: The forms of an answer that a program reads; the others are for people.
+STRUCTURED = ("json", "yaml")
+
+
+def is_structured(output: str) -> bool:
+    """True for an output that has every key of an answer, under names that do not change."""
+    return output in STRUCTURED
+
+
 output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(OUTPUTS),
+    cls=ProfileOption,
+    default="table",
+    help="Format of the output; wide: a table with every column.",
+)
+#: Of a command whose answers are not rows.
+plain_output_option = click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json"]),
@@ -93,20 +111,26 @@ def cluster_options(command: CommandT) -> CommandT:
         click.option(
             "--timeout",
             type=click.FloatRange(min=0.1),
+            cls=ProfileOption,
             default=DEFAULT_TIMEOUT_S,
             show_default=True,
             help="Seconds to wait for an answer.",
         ),
         click.option(
-            "--bootstrap-controller", metavar="HOST:PORT", help="Any controller of the cluster."
+            "--bootstrap-controller",
+            metavar="HOST:PORT",
+            cls=ProfileOption,
+            help="Any controller of the cluster.",
         ),
         click.option(
             "-b",
             "--bootstrap-server",
             metavar="HOST:PORT",
-            help="Any broker of the cluster. Else $KVORUM_BOOTSTRAP_SERVER, else "
+            cls=ProfileOption,
+            help="Any broker of the cluster. Else $KVORUM_BOOTSTRAP_SERVER, the profile's, or "
             f"{DEFAULT_BOOTSTRAP}.",
         ),
+        profile_option,
     ):
         command = option(command)
     return command
@@ -138,15 +162,23 @@ def _addresses(text: str) -> list[tuple[str, int]]:
 
 
 def show(output: str, data: Any, columns: Sequence[str] | None = None) -> None:
-    """Print data: JSON as it is, or a table of rows (mappings) with these columns.
+    """Print data: JSON or YAML as it is, or a table of rows (mappings) with these columns; wide:
+    with the rows' other keys behind them.
 
-    JSON keys are snake_case and stable; a table's headings are the same words.
+    The keys are snake_case and stable; a table's headings are the same words.
     """
     if output == "json":
         click.echo(json.dumps(data, indent=2))
         return
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+        return
     rows = data if isinstance(data, list) else [data]
     headings = list(columns or (rows[0] if rows else []))
+    if output == "wide":
+        headings += [key for key in (rows[0] if rows else ()) if key not in headings]
     cells = [[_cell(row.get(column)) for column in headings] for row in rows]
     widths = [
         max(len(heading), *(len(row[i]) for row in cells)) if cells else len(heading)
@@ -165,7 +197,7 @@ def show_outcomes(
     NONE if the item succeeded. JSON prints NONE; a table prints `done` instead, since NONE in an
     ERROR column reads like a failure.
     """
-    if output == "json":
+    if is_structured(output):
         show(output, list(rows))
         return
     shown = [{**row, "result": done if row["error"] == "NONE" else row["error"]} for row in rows]

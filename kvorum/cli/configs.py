@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kvorum.cli.common import cluster_options, show
+from kvorum.cli.watch import watchable
 
 if TYPE_CHECKING:
     from kvorum.cli.config_backends import ConfigBackend
@@ -67,6 +68,7 @@ class _InOrder(click.Command):
 
 
 @configs.command(cls=_InOrder)
+@watchable
 @entity_options
 @click.option("--all", "is_all", is_flag=True, help="Include defaults and the broker's file.")
 @cluster_options

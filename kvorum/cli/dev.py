@@ -16,7 +16,7 @@ from kvorum.cli.common import (
     EXIT_FAILED,
     EXIT_UNREACHABLE,
     CommandFailed,
-    output_option,
+    plain_output_option,
     refused,
     warn,
 )
@@ -74,7 +74,7 @@ DEFAULT_DATA_DIR = "./kvorum-data"
     type=click.Path(dir_okay=False),
     help="File with the bootstrap address; it exists while the cluster is usable.",
 )
-@output_option
+@plain_output_option
 @click.pass_context
 def dev(ctx: click.Context, /, **options: Any) -> None:
     """Start controllers and brokers as processes of this machine.

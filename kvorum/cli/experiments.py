@@ -13,6 +13,7 @@ from kvorum.cli.common import (
     EXIT_FAILED,
     EXIT_USAGE,
     CommandFailed,
+    is_structured,
     output_option,
     show,
 )
@@ -65,8 +66,8 @@ def list_experiments(output: str) -> None:
     from kvorum.chaos.experiment.shipped import shipped
 
     rows: list[dict[str, Any]] = [dataclasses.asdict(experiment) for experiment in shipped()]
-    if output == "json":
-        show("json", rows)
+    if is_structured(output):
+        show(output, rows)
         return
     for row in rows:
         click.echo(f"{row['name']:<20} {row['seconds']:>4} s  {row['title']}")
@@ -143,8 +144,8 @@ def replay(
         raise CommandFailed(str(error), EXIT_USAGE) from error
     except KvorumError as error:
         raise CommandFailed(str(error), EXIT_FAILED) from error
-    if output != "json":
-        show("table", [pick.row() for pick in picks], ("fault", "last_time", "now"))
+    if not is_structured(output):
+        show(output, [pick.row() for pick in picks], ("fault", "last_time", "now"))
         same = sum(pick.is_same for pick in picks)
         click.echo(f"{same} of {len(picks)} faults hit the same nodes as in {name}")
     show_result(result, output)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kvorum.cli.common import INT16_MAX, CommandFailed, cluster_options, show, show_outcomes
+from kvorum.cli.watch import watchable
 
 
 @click.group()
@@ -15,6 +16,7 @@ def features() -> None:
 
 
 @features.command()
+@watchable
 @cluster_options
 def describe(**options: Any) -> None:
     """Each feature: the levels that the nodes support, and the finalised one.

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, show, show_outcomes
+from kvorum.cli.common import (
+    CommandFailed,
+    cluster_options,
+    is_structured,
+    show,
+    show_outcomes,
+)
+from kvorum.cli.completion import group_names
+from kvorum.cli.watch import watchable
 
 if TYPE_CHECKING:
     from kvorum.cli.group_client import GroupClient
@@ -27,6 +35,7 @@ def groups() -> None:
 
 
 @groups.command("list")
+@watchable
 @click.option(
     "--state",
     "states",
@@ -42,14 +51,15 @@ def list_groups(states: tuple[str, ...], **options: Any) -> None:
 
 
 @groups.command()
-@click.argument("names", nargs=-1, required=True)
+@watchable
+@click.argument("names", nargs=-1, required=True, shell_complete=group_names)
 @click.option("--members", is_flag=True, help="A row for each member, not for each offset.")
 @cluster_options
 def describe(names: tuple[str, ...], members: bool, **options: Any) -> None:
     """Offsets and lag of groups NAMES, or their members."""
     found = _client(options).describe(list(names))
-    if options["output"] == "json":
-        show("json", found)
+    if is_structured(options["output"]):
+        show(options["output"], found)
         return
     key = "members" if members else "offsets"
     rows = [
@@ -61,11 +71,11 @@ def describe(names: tuple[str, ...], members: bool, **options: Any) -> None:
     columns = ["topic", "partition", "committed_offset", "end_offset", "lag", "member_id"]
     if members:
         columns = ["member_id", "group_instance_id", "client_id", "client_host", "partitions"]
-    show("table", rows, ["group", "state", *columns])
+    show(options["output"], rows, ["group", "state", *columns])
 
 
 @groups.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=group_names)
 @cluster_options
 def delete(names: tuple[str, ...], **options: Any) -> None:
     """Delete groups NAMES, with their offsets. They must have no members."""

@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, output_option, refused, show, warn
+from kvorum.cli.common import (
+    CommandFailed,
+    is_structured,
+    output_option,
+    refused,
+    show,
+    warn,
+)
 
 
 @click.group()
@@ -96,9 +103,9 @@ def list_runs(uri: str, output: str) -> None:
         found, unfinished = opened.runs(), opened.unfinished()
     runs = [run for run in found if run["run_id"] == run["id"]]
     copies = {str(run["run_id"]): run["id"] for run in found if run["run_id"] != run["id"]}
-    if output == "json":
+    if is_structured(output):
         plain = [_plain(run) for run in runs]
-        show("json", {"runs": plain, "unfinished": unfinished, "copies": copies})
+        show(output, {"runs": plain, "unfinished": unfinished, "copies": copies})
         return
     rows = [
         {
@@ -110,7 +117,7 @@ def list_runs(uri: str, output: str) -> None:
         }
         for run in runs
     ]
-    show("table", rows, ("run", "system", "verdict", "history", "experiment"))
+    show(output, rows, ("run", "system", "verdict", "history", "experiment"))
     for folder, run_id in copies.items():
         click.echo(f"{folder}: the run {run_id} under a second name; remove its folders")
     for run_id in unfinished:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvorum.cli.common import INT32_MAX, CommandFailed, check, cluster_options, show
+from kvorum.cli.watch import watchable
 
 if TYPE_CHECKING:
     from kvorum.wire.log_dirs_codec import DescribedDirectory
@@ -18,6 +19,7 @@ _COLUMNS = [
 
 
 @click.command("log-dirs")
+@watchable
 @click.argument("broker_ids", nargs=-1, type=click.IntRange(0, INT32_MAX), metavar="[BROKER_ID]...")
 @cluster_options
 def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:

@@ -9,14 +9,17 @@ import os
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from kvorum import __version__
+from kvorum.cli.profiles import profile_option
 
 _NOUNS = {
     "dev": ("kvorum.cli.dev:dev", "Start a whole cluster on this machine."),
     "init": ("kvorum.cli.init:init", "Write the configuration of a cluster's nodes."),
     "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
+    "health": ("kvorum.cli.health:health", "Check leader, voters, brokers and partitions."),
     "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
     "partitions": (
         "kvorum.cli.partitions:partitions",
@@ -37,6 +40,8 @@ _NOUNS = {
     "chaos": ("kvorum.cli.chaos:chaos", "Run experiments on a real cluster, or simulations."),
     "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, check it, analyse it."),
     "lake": ("kvorum.cli.lake:lake", "Runs and exported metadata as Parquet, for Spark."),
+    "profile": ("kvorum.cli.profile:profile", "Named sets of options: addresses, output, timeout."),
+    "completion": ("kvorum.cli.completion:completion", "Completion for bash, zsh and fish."),
     "report": ("kvorum.cli.report:report", "Check a run again and rewrite its report."),
 }
 
@@ -46,7 +51,6 @@ _EXTRAS = {
     "jinja2": "chaos",
     "requests": "chaos",
     "toxiproxy": "chaos",
-    "yaml": "chaos",
     "pyarrow": "export",
 }
 """Packages that only some commands need, with the extra of this package that installs each."""
@@ -78,6 +82,15 @@ class LazyGroup(click.Group):
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As click's, without the import of every command."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in _NOUNS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _NOUNS.items()])
@@ -88,6 +101,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="kvorum")
+@profile_option
 def cli() -> None:
     """A Kafka-compatible cluster with a KRaft-style metadata quorum: run it, break it,
     understand it.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, show, warn
+from kvorum.cli.common import CommandFailed, is_structured, show, warn
 from kvorum.cli.metadata_source import (
     LIVE_WORD,
     in_a_sentence,
@@ -38,8 +38,8 @@ def ls(path: str, **options: Any) -> None:
 
     with in_a_sentence():
         names = children(read_image(options), path)
-    if options["output"] == "json":
-        show("json", names)
+    if is_structured(options["output"]):
+        show(options["output"], names)
     else:
         for name in names:
             click.echo(name)
@@ -68,8 +68,8 @@ def tree(path: str, depth: int | None, **options: Any) -> None:
 
     with in_a_sentence():
         node = resolve(root(read_image(options)), path)
-    if options["output"] == "json":
-        show("json", tree_content(node, depth))
+    if is_structured(options["output"]):
+        show(options["output"], tree_content(node, depth))
         return
     for line in tree_lines(node, depth):
         click.echo(line)
@@ -92,8 +92,8 @@ def find(pattern: str, start: str, value: str | None, **options: Any) -> None:
 
     with in_a_sentence():
         found = list(find_in(root(read_image(options)), pattern, start=start, value_text=value))
-    if options["output"] == "json":
-        show("json", [{"path": p, "is_folder": f, "value": v} for p, v, f in found])
+    if is_structured(options["output"]):
+        show(options["output"], [{"path": p, "is_folder": f, "value": v} for p, v, f in found])
         return
     for path, leaf, is_folder in found:
         click.echo(found_line(path, leaf, is_folder=is_folder))
@@ -117,8 +117,8 @@ def diff(before: str, after: str, **options: Any) -> None:
     with in_a_sentence():
         old, new = _two_images(before, after, options)
         differences = list(difference(root(old), root(new)))
-    if options["output"] == "json":
-        show("json", [asdict(each) for each in differences])
+    if is_structured(options["output"]):
+        show(options["output"], [asdict(each) for each in differences])
         return
     for each in differences:
         click.echo(difference_line(each))

@@ -14,6 +14,7 @@ from kvorum.cli.common import (
     CommandFailed,
     Row,
     cluster_options,
+    is_structured,
     show,
     show_outcomes,
     warn,
@@ -197,7 +198,7 @@ def _generate(
     known = {row["broker_id"]: row for row in backend.brokers()}
     usable = usable_brokers(chosen, known, with_racks=with_racks)
     proposed = generate(current, usable, random.Random())
-    if output == "json":
+    if is_structured(output):
         rows = {"current": current, "proposed": proposed}
         show(output, {name: json.loads(write_assignment(a)) for name, a in rows.items()})
         return
@@ -236,7 +237,7 @@ def _execute(
         note = f"throttled to {throttle} bytes a second; --verify takes that away in the end"
         click.echo(note, err=True)
     rows = asked.reassign([(topic, i, replicas) for (topic, i), replicas in wanted.items()])
-    if output == "json":
+    if is_structured(output):
         show(output, {"before": json.loads(before), "partitions": rows})
     else:
         click.echo(f"Current partition replica assignment\n{before}\n")

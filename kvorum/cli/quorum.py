@@ -9,9 +9,11 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import cluster_options, show
+from kvorum.cli.common import cluster_options, is_structured, show
+from kvorum.cli.completion import controller_ids
 from kvorum.cli.recover import recover
 from kvorum.cli.voters import add_voter, remove_voter
+from kvorum.cli.watch import watchable
 from kvorum.runtime.ids import UUID_ZERO, uuid_text
 from kvorum.runtime.text import address_text
 
@@ -26,6 +28,7 @@ for command in (add_voter, remove_voter, recover):
 
 
 @quorum.command()
+@watchable
 @cluster_options
 def status(**options: Any) -> None:
     """Show the leader, its epoch, and the lag of the other nodes."""
@@ -50,10 +53,10 @@ def status(**options: Any) -> None:
         "current_voters": [v["node_id"] for v in described["voters"]],
         "current_observers": [o["node_id"] for o in described["observers"]],
     }
-    if options["output"] == "json":
+    if is_structured(options["output"]):
         for kind in ("voters", "observers"):
             row[kind] = [_identity(replica, described) for replica in described[kind]]
-        show("json", row)
+        show(options["output"], row)
         return
     shown = {
         **row,
@@ -93,6 +96,7 @@ def _identity(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, A
 
 
 @quorum.command()
+@watchable
 @cluster_options
 def replication(**options: Any) -> None:
     """Every replica of the metadata log, and its lag."""
@@ -111,8 +115,8 @@ def replication(**options: Any) -> None:
                     else {"voters": "Follower", "observers": "Observer"}[kind],
                 }
             )
-    if options["output"] == "json":
-        show("json", rows)
+    if is_structured(options["output"]):
+        show(options["output"], rows)
         return
     columns = {
         "NodeId": "node_id",
@@ -128,7 +132,14 @@ def replication(**options: Any) -> None:
 
 
 @quorum.command()
-@click.option("--node", "node_id", type=int, help="Lines of this controller only.")
+@watchable
+@click.option(
+    "--node",
+    "node_id",
+    type=int,
+    shell_complete=controller_ids,
+    help="Lines of this controller only.",
+)
 @cluster_options
 def timeline(node_id: int | None, **options: Any) -> None:
     """Show the elections that the controllers saw since they started: candidates, refusals,

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, output_option, show, warn
+from kvorum.cli.common import (
+    CommandFailed,
+    cluster_options,
+    is_structured,
+    output_option,
+    show,
+    warn,
+)
 
 if TYPE_CHECKING:
     from kvorum.raft.flight_recorder import ReplayDifference
@@ -73,7 +80,7 @@ def replay(file: str, output: str) -> None:
         warn(f"{file}: the record ends before its last line")
     if difference is not None and outcome.version != __version__:
         warn(f"{file}: recorded by kvorum {outcome.version}, this is {__version__}")
-    if output == "json":
+    if is_structured(output):
         found = None
         if difference is not None:
             found = {
@@ -91,7 +98,7 @@ def replay(file: str, output: str) -> None:
             "is_whole": outcome.is_whole,
             "first_difference": found,
         }
-        show("json", row)
+        show(output, row)
     elif difference is None:
         click.echo(f"{outcome.events} events, same effects")
     else:

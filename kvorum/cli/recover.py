@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import EXIT_FAILED, CommandFailed, output_option, refused, show
+from kvorum.cli.common import (
+    EXIT_FAILED,
+    CommandFailed,
+    is_structured,
+    output_option,
+    refused,
+    show,
+)
 
 
 @click.command()
@@ -51,8 +58,8 @@ def recover(path: str, unsafe: bool, output: str) -> None:
         "next_epoch": survivor.next_epoch,
         "changed": unsafe,
     }
-    if output == "json":
-        show("json", row)
+    if is_structured(output):
+        show(output, row)
     else:
         _explain(row, list(survivor.lost))
     if not unsafe:

@@ -10,6 +10,7 @@ import click
 from kvorum.cli.common import (
     EXIT_VERDICT_FAILED,
     CommandFailed,
+    is_structured,
     output_option,
     refused,
     show,
@@ -33,8 +34,8 @@ def report(run_dir: str, output: str) -> None:
 
 def show_result(result: Any, output: str) -> None:
     """Print a run's result. Raises CommandFailed unless the verdict is `passed`."""
-    if output == "json":
-        show("json", dataclasses.asdict(result))
+    if is_structured(output):
+        show(output, dataclasses.asdict(result))
     else:
         click.echo(f"verdict: {result.verdict} - {result.summary}")
         click.echo(f"report: {result.report_html}")

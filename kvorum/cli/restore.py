@@ -7,7 +7,13 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, refused, show
+from kvorum.cli.common import (
+    CommandFailed,
+    cluster_options,
+    is_structured,
+    refused,
+    show,
+)
 
 _NO_LEADER = -1
 
@@ -77,8 +83,8 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
         "in_sync_elsewhere": others,
         "changed": not dry_run,
     }
-    if options["output"] == "json":
-        show("json", row)
+    if is_structured(options["output"]):
+        show(options["output"], row)
         return
     word = "would be" if dry_run else "is"
     for folder, new_path in done.put_aside:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, output_option
+from kvorum.cli.common import CommandFailed, plain_output_option
 from kvorum.runtime.text import address_text
 
 
@@ -21,7 +21,7 @@ def snapshot() -> None:
 @click.option(
     "--records", "with_records", is_flag=True, help="Print a JSON line for each record too."
 )
-@output_option
+@plain_output_option
 def inspect(file: str, with_records: bool, output: str) -> None:
     """Verify every byte of checkpoint FILE and show its contents.
 

@@ -11,9 +11,12 @@ from kvorum.cli.common import (
     INT32_MAX,
     CommandFailed,
     cluster_options,
+    is_structured,
     show,
     show_outcomes,
 )
+from kvorum.cli.completion import topic_names
+from kvorum.cli.watch import watchable
 
 
 @click.group()
@@ -69,6 +72,7 @@ def create(
 
 
 @topics.command("list")
+@watchable
 @cluster_options
 def list_topics(**options: Any) -> None:
     """Names, ids and sizes of all topics."""
@@ -86,13 +90,14 @@ def list_topics(**options: Any) -> None:
 
 
 @topics.command()
-@click.argument("names", nargs=-1)
+@watchable
+@click.argument("names", nargs=-1, shell_complete=topic_names)
 @cluster_options
 def describe(names: tuple[str, ...], **options: Any) -> None:
     """Partitions of topics NAMES (all if none is given)."""
     found = _backend(options).describe_topics(list(names) or None)
-    if options["output"] == "json":
-        show("json", found)
+    if is_structured(options["output"]):
+        show(options["output"], found)
         return
     rows = [
         {"topic": topic["topic"], **partition}
@@ -100,11 +105,11 @@ def describe(names: tuple[str, ...], **options: Any) -> None:
         for partition in topic["partitions"]
     ]
     columns = ["topic", "partition", "leader", "leader_epoch", "replicas", "isr", "elr"]
-    show("table", rows, columns)
+    show(options["output"], rows, columns)
 
 
 @topics.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=topic_names)
 @cluster_options
 def delete(names: tuple[str, ...], **options: Any) -> None:
     """Delete topics NAMES."""

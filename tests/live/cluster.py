@@ -92,7 +92,7 @@ def run_kvorum(
 
 def _environment(more: dict[str, str]) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("KVORUM_")}
-    return {**kept, "PYTHONUNBUFFERED": "1", **more}
+    return {**kept, "KVORUM_PROFILES": os.devnull, "PYTHONUNBUFFERED": "1", **more}
 
 
 class Command:

@@ -123,6 +123,15 @@ def test_reads_are_answered_and_stderr_says_how_old_the_view_may_be(
     )
 
 
+def test_health_names_the_lost_quorum_and_what_it_leaves_unknown(outage: Outage, run: Run) -> None:
+    done = run("health", "-o", "json")
+    assert done.returncode == 4, done.stderr
+    checks = {check["check"]: check for check in json.loads(done.stdout)["checks"]}
+    assert outage.sentence.match(f"kvorum: {checks['leader']['detail']}")
+    assert not checks["voters"]["is_healthy"]
+    assert "not healthy: leader, voters" in done.stderr
+
+
 def test_the_export_is_of_the_controller_that_is_left(
     outage: Outage, run: Run, tmp_path: Path
 ) -> None:

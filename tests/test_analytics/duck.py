@@ -98,26 +98,27 @@ with led as (
   select *, lag(leader) over (partition by run_id, topic, partition order by time_ms, epoch) as b
   from led
 ) select * from before where b <> leader or topic = '(administration)';
+create table with_ids as
+select run_id, fault_id, f.struck_ms, f.last_ms, case when nodes[1] similar to '[a-z]+-[0-9]+'
+  then cast(split_part(nodes[1], '-', 2) as int) end as id,
+  (select max(end_ms) from overlapping o where (o.run_id, o.fault_id) = (f.run_id, f.fault_id))
+    as owned_to_ms
+from struck f;
+create table others as
+select c.run_id, c.fault_id, c.begin_ms, c.end_ms, n.id
+from blamed c join overlapping a on (a.run_id, a.topic, a.partition, a.since_ms)
+  = (c.run_id, c.topic, c.partition, c.since_ms)
+join with_ids n on (n.run_id, n.fault_id) = (a.run_id, a.fault_id)
+where not c.is_owner;
 create table fences as
-with n as (
-  select run_id, fault_id, f.struck_ms, f.last_ms, case when nodes[1] similar to '[a-z]+-[0-9]+'
-    then cast(split_part(nodes[1], '-', 2) as int) end as id,
-    (select max(end_ms) from overlapping o where (o.run_id, o.fault_id) = (f.run_id, f.fault_id))
-      as owned_to_ms
-  from struck f
-), others as (
-  select c.run_id, c.fault_id, c.begin_ms, c.end_ms, n.id
-  from blamed c join overlapping a on (a.run_id, a.topic, a.partition, a.since_ms)
-    = (c.run_id, c.topic, c.partition, c.since_ms)
-  join n on (n.run_id, n.fault_id) = (a.run_id, a.fault_id)
-  where not c.is_owner
-)
 select n.run_id, n.fault_id, min(m.time_ms) as fence_at
-from n join milestones m on m.run_id = n.run_id and m.what = 'fenced' and m.time_ms >= n.struck_ms
+from with_ids n
+join milestones m on m.run_id = n.run_id and m.what = 'fenced' and m.time_ms >= n.struck_ms
   and (n.last_ms is null or m.time_ms < n.last_ms or m.time_ms < n.owned_to_ms)
   and (n.id is null or m.broker = n.id)
 where not exists (select 1 from others o where (o.run_id, o.fault_id) = (n.run_id, n.fault_id)
-  and m.time_ms >= o.begin_ms and m.time_ms < o.end_ms and (o.id is null or o.id = m.broker))
+  and m.time_ms >= o.begin_ms and m.time_ms < o.end_ms
+  and (o.id = m.broker or (o.id is null and n.id is null)))
 group by all;
 create table elections as
 select f.run_id, f.fault_id, m.topic, m.partition, min(m.time_ms) as elect_at

@@ -15,6 +15,8 @@ from kvorum.metadata.inspect.export_schema import Table
 WALL_MS = 1_700_000_000_000
 PARTITIONS = 4
 BROKERS = (101, 102, 103, 104)
+#: Faults that strike no broker.
+OF_CLIENTS = (3, 7)
 Row = dict[str, Any]
 
 
@@ -118,6 +120,7 @@ def _faults(rng: random.Random, end_ms: float) -> list[Row]:
         begin_ms = round(rng.uniform(0, end_ms) if fault_id else end_ms + 5, 3)
         held = sorted(rng.sample(range(PARTITIONS), rng.randint(1, PARTITIONS)))
         node = f"broker-{rng.choice(BROKERS)}" if fault_id % 4 != 1 else "controller-1"
+        node = "clients" if fault_id in OF_CLIENTS else node
         faults.append({
             "fault_id": fault_id, "name": f"f{fault_id}", "description": "", "target": "one",
             "fault": ["kill", "cut", "stop"][fault_id % 3], "nodes": [node], "roles": [],

@@ -84,6 +84,10 @@ def test_the_generated_runs_show_every_case(done):
     assert duck_count(done, "blamed where not is_owner"), "no outage of an earlier fault"
     later = "elections e join struck f using (run_id, fault_id) where elect_at > last_ms"
     assert duck_count(done, later), "no election after the next fault's begin"
+    kept = "fences f join with_ids n using (run_id, fault_id) where n.id is not null and exists ("
+    kept += "from others o where (o.run_id, o.fault_id) = (f.run_id, f.fault_id) "
+    kept += "and o.id is null and f.fence_at >= o.begin_ms and f.fence_at < o.end_ms)"
+    assert duck_count(done, kept), "no kill during an outage of a fault that struck no broker"
     assert {row["is_over"] for row in rows_of(output, "silences")} == {True, False}
     assert {row["has_majority"] for row in rows_of(output, "what_if")} == {True, False}
     assert any(row["cause"] == "no fault" for row in rows_of(output, "fencing_causes"))

@@ -88,7 +88,15 @@ def emptied(lake) -> str:
     return "has no run: add one with kvorum lake add"
 
 
-@pytest.mark.parametrize("damage", [torn, foreign, foreign_everywhere, later, undescribed, emptied])
+def nothing_counts(lake) -> str:
+    for run_id in ("a", "b"):
+        shutil.rmtree(lake.folder(table_named("milestones"), run_id))
+    return "counts: milestones has 0 rows of "
+
+
+@pytest.mark.parametrize(
+    "damage", [torn, foreign, foreign_everywhere, later, undescribed, emptied, nothing_counts]
+)
 def test_an_unreadable_lake_is_one_sentence(spark, lake, damage: Callable[..., str]):
     words = damage(lake)
     with pytest.raises(UnreadableLake) as error:

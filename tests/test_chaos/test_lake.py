@@ -10,9 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kvorum.chaos.experiment.history import Commit
+from kvorum.chaos.experiment.history import Commit, read_history
+from kvorum.chaos.experiment.milestones import (
+    METADATA_LOG,
+    MILESTONES_FILE,
+    OBSERVER_EVENTS,
+    Milestone,
+    Source,
+    milestones_in,
+    write_milestones,
+)
 from kvorum.chaos.experiment.observations import PartitionSeen, QuorumSeen
 from kvorum.chaos.experiment.report import write_report
+from kvorum.chaos.experiment.timeline import build_timeline
 from kvorum.chaos.lake import parts
 from kvorum.chaos.lake.add import add, compact
 from kvorum.chaos.lake.store import COMPACTED, Lake
@@ -37,6 +47,8 @@ from .histories import HistoryBuilder
 from .runs import write_run
 
 NOW_MS = 5_000
+#: Of `HistoryBuilder.write`.
+WALL_START_MS = 1_700_000_000_000
 
 
 def run_history() -> HistoryBuilder:
@@ -122,6 +134,49 @@ def test_faults_milestones_and_voters_have_their_tables(tmp_path):
     ]  # fmt: skip
     voters = [(row["voter_id"], row["log_end_offset"], row["lag"]) for row in rows_of(lake, VOTERS)]
     assert voters == [(1, 6, 3), (2, 9, 0), (3, None, None)]
+
+
+def added_with(tmp_path: Path, first_wall_ms: float, logged: list[Milestone]) -> Lake:
+    """A lake with a run whose metadata log begins at first_wall_ms, 0 if it is whole; the run has
+    no report."""
+    run = tmp_path / "run"
+    run.mkdir()
+    write_run(run, run_history())
+    source = Source(milestones=1, source=METADATA_LOG, first_wall_ms=first_wall_ms)
+    write_milestones(str(run / MILESTONES_FILE), source, logged)
+    lake = Lake(str(tmp_path / "lake"))
+    add(lake, str(run), wall_ms=NOW_MS)
+    return lake
+
+
+def fenced_at(*times_ms: float) -> list[Milestone]:
+    return [Milestone(wall_ms=WALL_START_MS + at, what="fenced", broker=101) for at in times_ms]
+
+
+def test_decisions_of_earlier_runs_of_a_warm_cluster_are_no_milestones_of_the_run(tmp_path):
+    lake = added_with(tmp_path, 0, fenced_at(-40_000, -1, 0, 61))
+    assert [row["time_ms"] for row in rows_of(lake, MILESTONES)] == [0, 61]
+
+
+def test_the_observers_events_are_the_milestones_before_a_trimmed_log(tmp_path):
+    # The observer sees a leader of the quorum, and a millisecond later one of the partition.
+    seen_ms = [event.time_ms for event in run_history().events if event.f == "observe"]
+    lake = added_with(tmp_path, WALL_START_MS + seen_ms[1], fenced_at(seen_ms[1] + 5))
+    told = [(row["time_ms"], row["what"]) for row in rows_of(lake, MILESTONES)]
+    assert told == [(seen_ms[0], "active-controller"), (seen_ms[1] + 5, "fenced")]
+    timeline = build_timeline(
+        read_history(str(tmp_path / "run" / "history.jsonl")),
+        milestones=milestones_in(str(tmp_path / "run")),
+        wall_start_ms=WALL_START_MS,
+    )
+    assert told == [(time_ms, item.what) for time_ms, item in timeline.milestones]
+
+
+def test_a_run_names_the_source_of_its_milestones_without_a_report_too(tmp_path):
+    assert lake_of(tmp_path).runs()[0]["milestones_source"] == OBSERVER_EVENTS
+    (tmp_path / "logged").mkdir()
+    (row,) = added_with(tmp_path / "logged", 0, []).runs()
+    assert row["milestones_source"] == METADATA_LOG
 
 
 def test_the_row_of_a_run_states_its_sizes_and_its_verdict(tmp_path):

@@ -185,6 +185,27 @@ def test_an_outage_of_an_earlier_fault_is_continued_and_not_blamed():
     assert kill.recoveries[0].continued_from == slow.recoveries[1].continued_from == ()
 
 
+def cut_and(*nodes: str) -> Timeline:
+    """Clients that are cut off, an outage that goes on, and in it a fault of these nodes and the
+    fencing of broker 101."""
+    history = faulty({0: (1_000, 8_000)}, 1_000, 2_000, kind="cut", nodes=["clients"])
+    history.fault(1, 5_000, 7_000, held=[0], nodes=list(nodes))
+    history.events.sort(key=lambda event: event.time_ms)
+    return timeline_of(history, milestone(6_500, "fenced", broker=101))
+
+
+def test_a_fault_without_a_broker_takes_no_fencing_away_from_the_kill_of_that_broker():
+    _, kill = cut_and("broker-101").faults
+    assert kill.recoveries[0].continued_from == ("cut-it",)
+    assert kill.recoveries[0].fence_ms == pytest.approx(1_500, abs=1)
+
+
+def test_of_two_faults_without_a_broker_the_one_that_began_the_outage_has_the_fencing():
+    cut, later = cut_and("clients").faults
+    assert cut.recoveries[0].fence_ms == pytest.approx(5_500, abs=1)
+    assert later.recoveries[0].fence_ms is None
+
+
 def test_an_outage_that_no_fault_began_belongs_to_the_first_that_met_it():
     history = faulty({0: (3_000, 9_000)}, 5_000, 6_000, name="first")
     history.fault(1, 7_000, 8_000, held=[0], name="second")

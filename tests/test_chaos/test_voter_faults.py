@@ -6,7 +6,7 @@ import pytest
 
 from kvorum import Cluster
 from kvorum.chaos.experiment.operator_faults import impossible_requests
-from kvorum.chaos.experiment.reach import Reach, impossible_targets, node_names
+from kvorum.chaos.experiment.reach import NodeNames, Reach, impossible_targets, node_names
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.faults import AddVoter, RemoveVoter
 from kvorum.chaos.live.systems.limits import SystemLimits
@@ -18,9 +18,15 @@ from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
 
 
-def problems_of(fault: AddVoter | RemoveVoter, *, controllers: int = 4, voters: int = 3) -> str:
+def problems_of(
+    fault: AddVoter | RemoveVoter,
+    *,
+    controllers: int = 4,
+    voters: int = 3,
+    nodes: NodeNames | None = None,
+) -> str:
     reach = Reach(
-        nodes=node_names(controllers, 1),
+        nodes=nodes or node_names(controllers, 1),
         topic="orders",
         partitions=6,
         replication_factor=1,
@@ -42,12 +48,20 @@ def problems_of(fault: AddVoter | RemoveVoter, *, controllers: int = 4, voters: 
         ("majority", "changes one voter at a time"),
         ("broker-101", "only a controller can vote"),
         ("one:brokers", "only a controller can vote"),
+        ("leader:orders/0", "only a controller can vote"),
         ("controller-5", "no node is named"),
     ],
 )
 def test_a_voter_that_cannot_change_is_refused_when_the_file_is_read(target, reason):
     said = problems_of(RemoveVoter(target=parse_target(target)))
     assert reason in said if reason else not said
+
+
+@pytest.mark.parametrize("target", ["broker-1", "one:brokers", "leader:orders/0"])
+def test_a_broker_that_is_a_controller_too_can_be_a_voter(target):
+    both = ("broker-1", "broker-2")
+    nodes = NodeNames(controllers=both, brokers=both)
+    assert problems_of(RemoveVoter(target=parse_target(target)), nodes=nodes) == ""
 
 
 def test_a_static_voter_set_refuses_every_change_and_says_what_to_configure():

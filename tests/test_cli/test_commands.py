@@ -52,7 +52,14 @@ def via(request, cluster, monkeypatch, capsys):
         captured = capsys.readouterr()
         return end.value.code, captured.out, captured.err
 
-    run.name = request.param
+    def bare():
+        monkeypatch.setattr(sys, "argv", ["kvorum"])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    run.name, run.options, run.bare = request.param, options, bare
     return run
 
 
@@ -242,3 +249,33 @@ def test_snapshot_is_written_and_read_like_the_cluster(via, tmp_path):
     done = run_kvorum("metadata", "ls", "/topics", "--snapshot", made["file"], "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == json_of(via, "metadata", "ls", "/topics")
+
+
+def test_completion_offers_the_names_of_the_cluster(via, monkeypatch):
+    assert via("topics", "create", "completed", "--partitions", "1")[0] == 0
+
+    def offered(*words):
+        # The options stand before the word that is completed.
+        line = ["kvorum", words[0], words[1], *via.options, *words[2:]]
+        monkeypatch.setenv("_KVORUM_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", " ".join(line))
+        monkeypatch.setenv("COMP_CWORD", str(len(line) - 1))
+        code, out, err = via.bare()
+        assert (code, err) == (0, "")
+        return [line.partition(",")[2] for line in out.splitlines()]
+
+    assert offered("topics", "describe", "compl") == ["completed"]
+    assert offered("brokers", "describe", "10") == ["101", "102"]
+    assert offered("quorum", "timeline", "--node", "1") == ["1"]
+    monkeypatch.delenv("_KVORUM_COMPLETE")
+    assert via("topics", "delete", "completed")[0] == 0
+
+
+def test_a_healthy_cluster_passes_every_check(via):
+    found = json_of(via, "health")
+    assert found["is_healthy"]
+    assert [check["check"] for check in found["checks"]] == [
+        "leader", "voters", "brokers", "offline partitions", "under min ISR", "under-replicated",
+    ]  # fmt: skip
+    code, out, _ = via("health")
+    assert code == 0 and out.splitlines()[0].split() == ["CHECK", "STATE", "DETAIL"]

@@ -51,11 +51,11 @@ def test_a_noun_that_is_nearly_right_is_suggested(wrong, right):
 
 
 def test_a_package_that_a_command_lacks_is_named_with_the_way_to_get_it(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    experiment = tmp_path / "x.yaml"
-    experiment.write_text("title: x\n")
-    code, out, err = kvorum("chaos", "run", experiment, "--out", tmp_path / "run")
-    assert (code, out, err) == (1, "", "kvorum: this needs yaml: pip install 'kvorum[chaos]'\n")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "lake").mkdir()
+    code, out, err = kvorum("lake", "list", "--lake", tmp_path / "lake")
+    assert (code, out) == (1, "")
+    assert err == "kvorum: this needs pyarrow: pip install 'kvorum[export]'\n"
 
 
 def test_the_spark_job_without_pyspark_says_what_it_needs():

@@ -198,10 +198,11 @@ class PartitionEvidence:
         placed = self.acked_offsets >= 0
         processes = self.acked_processes
         numbers = np.unique(processes[placed] if not placed.all() else processes)
+        if len(numbers) == 1 and placed.all():
+            yield self.process(int(numbers[0])), slice(None)
+            return
         for number in numbers.tolist():
-            is_all = len(numbers) == 1 and bool(placed.all())
-            chosen: Bools = placed & (processes == number)
-            yield self.process(number), slice(None) if is_all else chosen
+            yield self.process(number), placed & (processes == number)
 
     def reader_at(self, place: int) -> str:
         """The process that polled the record at this place of `read_values`."""

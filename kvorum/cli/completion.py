@@ -1,0 +1,87 @@
+"""`kvorum completion`: completion for a shell, with the names of topics, groups and nodes.
+
+Names are asked for at each press of the tab key. A cluster that does not answer gives none: a word
+half typed is no place for an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+from click.shell_completion import get_completion_class
+
+from kvorum.cli.common import CommandFailed
+from kvorum.cli.profiles import options_of
+
+_TIMEOUT_S = 1.0
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion script of SHELL.
+
+    bash: eval "$(kvorum completion bash)" in ~/.bashrc. zsh: the same with zsh in ~/.zshrc. fish:
+    kvorum completion fish > ~/.config/fish/completions/kvorum.fish
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        raise CommandFailed(f"click knows no completion for {shell}")
+    root = click.get_current_context().find_root().command
+    click.echo(found(root, {}, "kvorum", "_KVORUM_COMPLETE").source())
+
+
+def topic_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The cluster's topics that begin with the word."""
+    return _names(context, incomplete, lambda b: [row["topic"] for row in b.topics(None)])
+
+
+def broker_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of the brokers that begin with the word."""
+    return _names(context, incomplete, lambda b: [str(row["broker_id"]) for row in b.brokers()])
+
+
+def controller_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of the voters that begin with the word."""
+    return _names(
+        context, incomplete, lambda b: [str(row["node_id"]) for row in b.quorum()["voters"]]
+    )
+
+
+def group_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The cluster's groups that begin with the word."""
+
+    def ask(backend: Any) -> list[str]:
+        from kvorum.cli.group_client import GroupClient
+
+        client = GroupClient(backend, _TIMEOUT_S)
+        try:
+            return [row["group"] for row in client.list_groups([])]
+        finally:
+            client.close()
+
+    return _names(context, incomplete, ask)
+
+
+def _names(context: click.Context, incomplete: str, ask: Callable[[Any], list[str]]) -> list[str]:
+    from kvorum.cli.backends import open_backend
+
+    try:
+        profile = options_of(None)
+        given = {
+            key: context.params.get(key) or profile.get(key)
+            for key in ("bootstrap_server", "bootstrap_controller")
+        }
+        if context.params.get("bootstrap_server"):
+            given["bootstrap_controller"] = None
+        # The context closes what is opened within it.
+        with context:
+            backend = open_backend(
+                given["bootstrap_server"], given["bootstrap_controller"], _TIMEOUT_S
+            )
+            return sorted(name for name in ask(backend) if name.startswith(incomplete))
+    except (CommandFailed, click.UsageError):
+        return []

@@ -1,0 +1,91 @@
+"""`kvorum health`: is the cluster well, and if not, where?"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from kvorum.cli.common import (
+    EXIT_NO_QUORUM,
+    CommandFailed,
+    cluster_options,
+    is_structured,
+    show,
+)
+from kvorum.cli.watch import one_answer, watchable
+from kvorum.metadata.inspect.health import ClusterView, Finding, health_of
+
+_PAUSE_S = 0.5
+
+
+@click.command()
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait so long for a healthy cluster.",
+)
+@watchable
+@cluster_options
+def health(wait_s: float, **options: Any) -> None:
+    """Check leader, voters, brokers and partitions.
+
+    Healthy: the quorum has a leader, all voters are level with it, no broker is fenced, and every
+    partition has a leader and all its replicas in sync. Exit code 4 if something is not.
+    """
+    findings = _findings(options, time.monotonic() + wait_s)
+    bad = [finding.check for finding in findings if not finding.is_healthy]
+    rows = [asdict(finding) for finding in findings]
+    if is_structured(options["output"]):
+        show(options["output"], {"is_healthy": not bad, "checks": rows})
+    else:
+        for row in rows:
+            row["state"] = "ok" if row.pop("is_healthy") else "NOT OK"
+        show(options["output"], rows, ["check", "state", "detail"])
+    if bad:
+        raise CommandFailed(f"not healthy: {', '.join(bad)}", EXIT_NO_QUORUM)
+
+
+def _findings(options: dict[str, Any], until_s: float) -> list[Finding]:
+    """The checks as soon as the cluster is healthy, or at that time. Raises CommandFailed if no
+    node can be reached then."""
+    while True:
+        is_last = time.monotonic() >= until_s
+        try:
+            with one_answer():
+                findings = health_of(read_view(options))
+            if is_last or all(finding.is_healthy for finding in findings):
+                return findings
+        except CommandFailed:
+            if is_last:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+def read_view(options: dict[str, Any]) -> ClusterView:
+    """What the cluster says of itself now. Raises CommandFailed if no node can be reached."""
+    from kvorum.cli.backends import open_backend
+
+    backend = open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    quorum, no_quorum = None, ""
+    try:
+        quorum = backend.quorum()
+    except CommandFailed as error:
+        if error.exit_code != EXIT_NO_QUORUM:
+            raise
+        no_quorum = str(error)
+    topics = backend.topics(None)
+    return ClusterView(
+        quorum=quorum,
+        no_quorum=no_quorum,
+        brokers=backend.brokers(),
+        topics=topics,
+        min_isr=backend.min_isr([str(topic["topic"]) for topic in topics]),
+    )

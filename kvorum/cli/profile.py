@@ -1,0 +1,128 @@
+"""`kvorum profile`: list, show, set, use, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, output_option, refused, show
+from kvorum.cli.profiles import (
+    KEYS,
+    Profiles,
+    check_option,
+    check_options,
+    profiles_path,
+    read_profiles,
+    write_profiles,
+)
+from kvorum.runtime.errors import ConfigError
+
+
+@click.group()
+def profile() -> None:
+    """Named sets of options: the addresses of a cluster, the output, the timeout."""
+
+
+@profile.command("list")
+@output_option
+def list_profiles(output: str) -> None:
+    """All profiles; the current one counts if a command names none."""
+    found = _read()
+    rows = [_row(found, name) for name in sorted(found.items)]
+    show(output, rows, ["profile", "is_current", *KEYS])
+
+
+@profile.command("show")
+@click.argument("name", required=False)
+@output_option
+def show_profile(name: str | None, output: str) -> None:
+    """The options of profile NAME, or of the current one."""
+    found = _read()
+    chosen = name or found.current
+    if not chosen:
+        raise CommandFailed("no profile is current; kvorum profile use NAME makes one so")
+    _options(found, chosen)
+    show(output, _row(found, chosen))
+
+
+@profile.command("set")
+@click.argument("name")
+@click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
+def set_profile(name: str, assignments: tuple[str, ...]) -> None:
+    """Set options of profile NAME, which is made if it is missing; KEY= takes one away.
+
+    Keys: bootstrap_server, bootstrap_controller, timeout (seconds), output. The first profile
+    becomes the current one.
+    """
+    found = _read()
+    options = dict(found.items.get(name, {}))
+    try:
+        for text in assignments:
+            key, separator, value = text.partition("=")
+            if not separator:
+                raise ConfigError(f"{text!r} is not KEY=VALUE")
+            if value:
+                options[key] = check_option(key, value)
+            elif key not in KEYS:
+                check_option(key, value)
+            else:
+                options.pop(key, None)
+        check_options(options)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    found.items[name] = options
+    found.current = found.current or name
+    _write(found)
+    click.echo(f"profile {name} of {profiles_path()} is set")
+
+
+@profile.command()
+@click.argument("name")
+def use(name: str) -> None:
+    """Make profile NAME the current one."""
+    found = _read()
+    _options(found, name)
+    found.current = name
+    _write(found)
+    click.echo(f"profile {name} is the current one")
+
+
+@profile.command()
+@click.argument("name")
+def delete(name: str) -> None:
+    """Delete profile NAME."""
+    found = _read()
+    _options(found, name)
+    del found.items[name]
+    if found.current == name:
+        found.current = ""
+    _write(found)
+    click.echo(f"profile {name} is deleted")
+
+
+def _row(found: Profiles, name: str) -> dict[str, Any]:
+    options = _options(found, name)
+    is_current = name == found.current
+    return {"profile": name, "is_current": is_current, **{key: options.get(key) for key in KEYS}}
+
+
+def _options(found: Profiles, name: str) -> dict[str, Any]:
+    try:
+        return found.options(name)
+    except ConfigError as error:
+        raise refused(error) from error
+
+
+def _read() -> Profiles:
+    try:
+        return read_profiles()
+    except ConfigError as error:
+        raise refused(error) from error
+
+
+def _write(profiles: Profiles) -> None:
+    try:
+        write_profiles(profiles)
+    except OSError as error:
+        raise CommandFailed(f"{profiles_path()}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,90 @@
+"""--watch: a command that reads is run again and again, until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def watchable(command: CommandT) -> CommandT:
+    """Give a command that changes nothing --watch and --interval.
+
+    On a terminal each answer takes the place of the one before. Elsewhere answers follow one
+    another: JSON a line each, YAML a document each. An answer that fails is shown as its sentence,
+    and the next one is asked for.
+    """
+
+    @functools.wraps(command)
+    def run(*args: Any, watch: bool, interval: float, **options: Any) -> Any:
+        if not watch:
+            return command(*args, **options)
+        return _watch(functools.partial(command, *args, **options), options, interval)
+
+    for option in (
+        click.option(
+            "--interval",
+            type=click.FloatRange(min=0.1),
+            default=2.0,
+            show_default=True,
+            help="Seconds between two answers of --watch.",
+        ),
+        click.option("-w", "--watch", is_flag=True, help="Ask again and again, until Ctrl-C."),
+    ):
+        run = option(run)
+    return run  # type: ignore[return-value]
+
+
+def _watch(ask: Callable[[], Any], options: dict[str, Any], interval_s: float) -> None:
+    output = options.get("output", "table")
+    while True:
+        text = _answer(ask)
+        sys.stdout.write(_framed(text, output, sys.stdout.isatty()))
+        sys.stdout.flush()
+        time.sleep(interval_s)
+
+
+def _answer(ask: Callable[[], Any]) -> str:
+    """What the command prints, or why it failed."""
+    from kvorum.cli.common import CommandFailed
+
+    printed = io.StringIO()
+    try:
+        with one_answer(), contextlib.redirect_stdout(printed):
+            ask()
+    except CommandFailed as error:
+        return f"{printed.getvalue()}kvorum: {error}\n"
+    return printed.getvalue()
+
+
+@contextlib.contextmanager
+def one_answer() -> Iterator[None]:
+    """Of a command that asks more than once: the connections opened in it are closed with it."""
+    context = click.get_current_context()
+    with click.Context(context.command, parent=context) as own:
+        own.params = context.params
+        yield
+
+
+def _framed(text: str, output: str, is_terminal: bool) -> str:
+    """An answer as the next one of a row of answers."""
+    if is_terminal:
+        return f"{_CLEAR}{text}"
+    if output == "yaml":
+        return f"---\n{text}"
+    if output == "json":
+        try:
+            return json.dumps(json.loads(text)) + "\n"
+        except ValueError:
+            return json.dumps({"error": text.strip()}) + "\n"
+    return f"{text}\n"

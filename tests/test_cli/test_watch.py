@@ -1,0 +1,67 @@
+"""--watch: answer after answer, each in the form of the output."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import click
+import pytest
+
+from kvorum.cli.common import CommandFailed, cluster_options, show
+from kvorum.cli.watch import watchable
+
+
+def watched(monkeypatch, answers, *arguments):
+    """Runs a command with --watch for these answers; an exception among them is raised."""
+    left = list(answers)
+    closed = []
+
+    @click.command()
+    @watchable
+    @cluster_options
+    def ask(output, **_):
+        click.get_current_context().call_on_close(lambda: closed.append(len(left)))
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        show(output, answer)
+
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if not left:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    with pytest.raises((KeyboardInterrupt, click.Abort)):
+        ask.main(["--watch", *arguments], standalone_mode=False)
+    assert closed == list(reversed(range(len(answers)))), "what an answer opened is closed with it"
+    return pauses
+
+
+def test_json_is_a_line_for_each_answer_and_yaml_a_document(monkeypatch, capsys):
+    rows = [[{"topic": "a"}], [{"topic": "b"}]]
+    assert watched(monkeypatch, rows, "-o", "json", "--interval", "0.5") == [0.5, 0.5]
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line) for line in lines] == rows
+    watched(monkeypatch, rows, "-o", "yaml")
+    assert capsys.readouterr().out == "---\n- topic: a\n---\n- topic: b\n"
+
+
+def test_a_failed_answer_is_shown_and_the_next_one_is_asked_for(monkeypatch, capsys):
+    answers = [[{"topic": "a"}], CommandFailed("no broker reachable"), [{"topic": "b"}]]
+    watched(monkeypatch, answers)
+    assert capsys.readouterr().out == "TOPIC\na\n\nkvorum: no broker reachable\n\nTOPIC\nb\n\n"
+    watched(monkeypatch, answers, "-o", "json")
+    second = capsys.readouterr().out.splitlines()[1]
+    assert json.loads(second) == {"error": "kvorum: no broker reachable"}
+
+
+def test_wide_has_every_key_and_table_the_chosen_ones(capsys):
+    rows = [{"a": 1, "b": None, "c": [2, 3]}]
+    show("table", rows, ["b", "a"])
+    assert capsys.readouterr().out == "B  A\n-  1\n"
+    show("wide", rows, ["b", "a"])
+    assert capsys.readouterr().out == "B  A  C\n-  1  2,3\n"
