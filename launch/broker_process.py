@@ -17,6 +17,8 @@ from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, Registrat
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
+from kvorum.broker.sasl.mechanisms import authenticator
+from kvorum.launch.listeners import Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from kvorum.launch.metadata_log import open_log
 from kvorum.launch.metrics import serve_broker_metrics
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kvorum.broker")
 
-LISTENER_NAME = "PLAINTEXT"
 CATCH_UP_TIMEOUT_MS = 60_000
 SERVE_FENCED_AFTER_S = 1.0
 """After this time a broker that is still fenced serves clients, so that they hear what is wrong."""
@@ -145,13 +146,8 @@ class BrokerProcess:
         )
         # Bind before the registration. A broker that cannot be reached must not register, and so
         # fence the process that has its port.
-        host, port = config.listen
-        try:
-            await self._server.bind(host, port, listener_name=LISTENER_NAME)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {address_text(host, port)}: {error.strerror}"
-            ) from error
+        for listener in config.listeners:
+            await self._bind(listener)
         self._replicas.load(found=own.found)
         self._refuse_loss()
         online = [d.id for d in self._replicas.directories.online if d.id is not None]
@@ -196,6 +192,22 @@ class BrokerProcess:
         await self._shown_active.wait()
         self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
+
+    async def _bind(self, listener: Listener) -> None:
+        host, port = listener.listen
+        authenticate = None
+        if listener.sasl is not None:
+            # Nobody may predict the nonces.
+            rng = random.SystemRandom()
+            authenticate = authenticator(listener.sasl, lambda: self._publisher.image, rng)
+        try:
+            await self._server.bind(
+                host, port, listener_name=listener.name, authenticate=authenticate
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {address_text(host, port)}: {error.strerror}"
+            ) from error
 
     async def _register(self, own: OwnDirectories) -> None:
         """Register, wait until the image shows it, and remove the clean-shutdown markers. From then
@@ -373,12 +385,15 @@ class BrokerProcess:
             )
 
     def _registration(self) -> RegisterBrokerRequest:
-        host, port = self._config.advertised
         return RegisterBrokerRequest(
             broker_id=self._config.node_id,
             cluster_id=self._config.cluster_id,
             incarnation_id=new_uuid(random.Random()),
-            endpoints=(Endpoint(LISTENER_NAME, host, port),),
+            # The first one is for the other brokers.
+            endpoints=tuple(
+                Endpoint(listener.name, *listener.advertised, listener.protocol)
+                for listener in self._config.listeners
+            ),
             rack=self._config.rack,
             features=self._features,
         )

@@ -227,7 +227,7 @@ class RequestContext:
         quotas, connection = self.services.quotas, self.slot.connection
         if quotas.is_active and not self.is_exempt:
             now_ms = connection.now_ms()
-            connection.mute(quotas.throttle_ms(kind, self.client_id, amount, now_ms))
+            connection.mute(quotas.throttle_ms(kind, self.user, self.client_id, amount, now_ms))
             self.count_time(now_ms)
         return connection.muted_ms
 
@@ -241,9 +241,14 @@ class RequestContext:
             percent = (now_ms - self.began_ms) / 10
             self.began_ms = now_ms
             throttle_ms = self.services.quotas.throttle_ms(
-                QuotaKind.REQUEST, self.client_id, percent, now_ms
+                QuotaKind.REQUEST, self.user, self.client_id, percent, now_ms
             )
             self.slot.connection.mute(throttle_ms)
+
+    @property
+    def user(self) -> str:
+        """The client's user: of its SASL authentication, or ANONYMOUS."""
+        return self.slot.connection.user
 
     @property
     def client_host(self) -> str:

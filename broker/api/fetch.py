@@ -35,7 +35,7 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     context.is_exempt = peer_brokers.is_broker(request.replica_id, request.replica_epoch)
     quotas = context.services.quotas
     if quotas.is_active and not context.is_exempt:
-        bytes_max = min(request.bytes_max, quotas.fetch_bytes_max(context.client_id))
+        bytes_max = min(request.bytes_max, quotas.fetch_bytes_max(context.user, context.client_id))
         request = request._replace(bytes_max=bytes_max)
 
     def respond(error: int, session_id: int, answers: Answers) -> None:

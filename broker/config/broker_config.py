@@ -40,6 +40,12 @@ class BrokerConfig:
     # must assume that it is fenced.
     broker_session_timeout_ms: int = 2_000
 
+    # SASL. The mechanisms of a listener may have properties of their own: see launch.listeners.
+    sasl_enabled_mechanisms: str = ""
+    sasl_server_max_receive_size: int = 524_288
+    connections_max_reauth_ms: int = 0
+    connection_failed_authentication_delay_ms: int = 100
+
     # Topics.
     num_partitions: int = 1
     default_replication_factor: int = 1

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.network.purgatory import LoopTurn
+from kvorum.broker.sasl.authentication import Authentication
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import WireError
 from kvorum.wire.fetch_codec import FileSlice
@@ -45,6 +46,8 @@ MUTE_MAX_MS = (1 << 31) - 1
 COLD_REQUESTS_MAX = 100
 """Cold requests of one connection that may run at a time; further ones stay unread, so that no
 client takes all that the server allows."""
+ANONYMOUS = "ANONYMOUS"
+"""The user of a connection without authentication."""
 JOIN_BYTES_MAX = 64 * 1024
 """Answers up to this size are joined into one send."""
 
@@ -99,6 +102,7 @@ class Connection:
 
     is_flush_due: belongs to `purgatory.LoopTurn`. cold_requests: number of requests that run as
     tasks. software: name and version that the client gave in ApiVersions (KIP-511).
+    authentication: None on a listener without SASL.
     """
 
     __slots__ = (
@@ -115,6 +119,7 @@ class Connection:
         "_sock",
         "_unmute_timer",
         "address",
+        "authentication",
         "cold_requests",
         "is_closed",
         "is_flush_due",
@@ -134,9 +139,11 @@ class Connection:
         listener: str,
         loop: asyncio.AbstractEventLoop,
         address: str = "",
+        authentication: Authentication | None = None,
     ) -> None:
         """address: the peer's, if the connection counts against that address's limits, else ""."""
         self.server = server
+        self.authentication = authentication
         self.address = address
         self.peer = peer
         self.listener = listener
@@ -148,7 +155,12 @@ class Connection:
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
-        self._buffer = FrameBuffer(server.config.socket_request_max_bytes)
+        config = server.config
+        self._buffer = FrameBuffer(
+            config.socket_request_max_bytes
+            if authentication is None
+            else config.sasl_server_max_receive_size
+        )
         self._output: deque[Part] = deque()
         self._output_bytes = 0
         self._has_writer = False
@@ -159,6 +171,15 @@ class Connection:
         self._unmute_timer: asyncio.TimerHandle | None = None
         self._end_reason = ""
         loop.add_reader(self._fd, self._on_readable)
+
+    @property
+    def user(self) -> str:
+        """The client's user, as quotas name it."""
+        return ANONYMOUS if self.authentication is None else self.authentication.user
+
+    def allow_whole_requests(self) -> None:
+        """Read requests of any size from now on: the client is authenticated."""
+        self._buffer.frame_bytes_max = self.server.config.socket_request_max_bytes
 
     @property
     def is_idle(self) -> bool:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kvorum.broker.api import sasl_authenticate
 from kvorum.broker.api.context import RequestContext, Services
 from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
 from kvorum.broker.config.broker_config import BrokerConfig
@@ -25,6 +26,7 @@ from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.network.protocol_error_log import ProtocolErrorLog
+from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
@@ -47,10 +49,14 @@ COLD_REQUESTS_MAX = 10_000
 """Cold requests that may run on this server; a connection that sends another one is closed."""
 
 
+MakeAuthentication = Callable[[], Authentication]
+
+
 @dataclass(frozen=True, slots=True)
 class _Listener:
     sock: socket.socket
     name: str | None
+    authenticate: MakeAuthentication | None
 
 
 class KafkaServer:
@@ -108,11 +114,19 @@ class KafkaServer:
         self.serve()
         return bound_port
 
-    async def bind(self, host: str, port: int, *, listener_name: str | None = None) -> int:
+    async def bind(
+        self,
+        host: str,
+        port: int,
+        *,
+        listener_name: str | None = None,
+        authenticate: MakeAuthentication | None = None,
+    ) -> int:
         """Bind the port and listen; returns the port (useful with port 0). Raises OSError.
 
         listener_name: the listener whose endpoints Metadata gives to clients that connect here;
-        None means each broker's first.
+        None means each broker's first. authenticate: begins the authentication of each client; None
+        for a listener without SASL.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -133,7 +147,7 @@ class KafkaServer:
         except BaseException:
             sock.close()
             raise
-        self._listeners.append(_Listener(sock, listener_name))
+        self._listeners.append(_Listener(sock, listener_name, authenticate))
         bound_port: int = sock.getsockname()[1]
         return bound_port
 
@@ -231,7 +245,10 @@ class KafkaServer:
             sock.setblocking(False)
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.admit(sock, str(peer), listener.name or "", loop, address)
+            authentication = None if listener.authenticate is None else listener.authenticate()
+            self.admit(
+                sock, str(peer), listener.name or "", loop, address, authentication=authentication
+            )
 
     def _accept_again(self, listener: _Listener) -> None:
         if listener in self._listeners:
@@ -256,10 +273,13 @@ class KafkaServer:
         listener: str,
         loop: asyncio.AbstractEventLoop,
         address: str = "",
+        *,
+        authentication: Authentication | None = None,
     ) -> None:
         """Serve a client on a non-blocking socket. listener: name of the listener that accepted it;
         address: under which `_limits` counts it, "" if it is not counted."""
-        self._connections[Connection(self, sock, peer, listener, loop, address)] = None
+        connection = Connection(self, sock, peer, listener, loop, address, authentication)
+        self._connections[connection] = None
 
     async def _close_idle(self) -> None:
         while True:
@@ -278,8 +298,14 @@ class KafkaServer:
 
         The bytes are invalid after the call. Raises WireError if the connection must be closed.
         """
+        authentication = slot.connection.authentication
+        if authentication is not None and authentication.takes_bare_token:
+            sasl_authenticate.take_bare_token(slot, bytes(view[position:end]))
+            return
         header = parse_request_header(view, position, end, SERVED)
         key, version = header.api_key, header.api_version
+        if authentication is not None:
+            authentication.check(key, self.clock.monotonic_ms())
         context = RequestContext(
             services=self.services,
             api_version=version,

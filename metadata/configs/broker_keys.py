@@ -116,6 +116,8 @@ _CLEANER: tuple[ConfigKey, ...] = (
 #: Numbers, read at the start, that may be 0. Those in _MAY_BE_NONE may be -1, which switches them
 #: off. All others are at least 1.
 _MAY_BE_ZERO = (
+    "connection.failed.authentication.delay.ms",
+    "connections.max.reauth.ms",
     "controlled.shutdown.timeout.ms",
     "group.initial.rebalance.delay.ms",
     "max.incremental.fetch.session.cache.slots",
@@ -181,6 +183,43 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("cluster.id", _STRING, None, "The cluster's uuid."),
     ("listeners", _STRING, None, "Where the broker listens."),
     ("advertised.listeners", _STRING, "", "What clients are told instead of listeners."),
+    (
+        "listener.security.protocol.map",
+        _STRING,
+        "",
+        "name:protocol,...: PLAINTEXT or SASL_PLAINTEXT for each listener; a protocol's own name "
+        "needs no entry.",
+    ),
+    (
+        "inter.broker.listener.name",
+        _STRING,
+        "",
+        "The listener that brokers use among themselves; by default PLAINTEXT, or the only one.",
+    ),
+    (
+        "sasl.enabled.mechanisms",
+        _STRING,
+        "",
+        "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, with commas between them.",
+    ),
+    (
+        "sasl.server.max.receive.size",
+        _INT,
+        "524288",
+        "The largest request of a client that is not authenticated yet.",
+    ),
+    (
+        "connections.max.reauth.ms",
+        _LONG,
+        "0",
+        "After this time a client must authenticate again; 0: never.",
+    ),
+    (
+        "connection.failed.authentication.delay.ms",
+        _INT,
+        "100",
+        "Delay of the answer to a client that failed to authenticate.",
+    ),
     ("log.dirs", _STRING, "", "The node's data directories, with commas between them."),
     ("log.dir", _STRING, "", "The data directory, if log.dirs is not given."),
     ("metadata.log.dir", _STRING, "", "Directory of the metadata log; else the first of log.dirs."),
