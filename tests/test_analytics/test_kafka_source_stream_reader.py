@@ -205,6 +205,33 @@ def test_available_now_ends_at_the_offsets_of_its_start():
     assert run(reader, end) == ([], end)
 
 
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+def test_available_now_starts_below_its_end_though_the_topics_grow(starting):
+    """1. Spark fixes the end of the query at 5. 2. Records, and a topic, come. 3. Spark asks for
+    the start. The new records are read by the next query, and none of them twice."""
+    cluster = Numbers(t_0=(0, 5))
+    reader = stream(cluster, startingOffsets=starting)
+    reader.prepareForTriggerAvailableNow()
+    cluster.logs = {("t", 0): (0, 8), ("new", 0): (0, 3)}
+    start = reader.initialOffset()
+    assert start == {"t": {"0": 5 if starting == "latest" else 0}}
+    assert run(reader, start) == ([], start), "the first batch is empty"
+    ranges, end = run(reader, start)
+    assert ranges == ([] if starting == "latest" else ["t-0 from 0 to 5"])
+    assert end == {"t": {"0": 5}}
+    after = {"t": {"0": 8}, "new": {"0": 3}}
+    assert run(stream(cluster), end) == (["new-0 from 0 to 3", "t-0 from 5 to 8"], after)
+
+
+def test_available_now_refuses_a_start_above_its_end():
+    cluster = Numbers(t_0=(0, 5))
+    reader = stream(cluster, startingOffsets='{"t": {"0": 7}}')
+    reader.prepareForTriggerAvailableNow()
+    cluster.logs["t", 0] = (0, 8)
+    with pytest.raises(DataLoss, match="startingOffsets is 7 for t-0, whose log has offsets 0 to"):
+        reader.initialOffset()
+
+
 def test_a_new_partition_is_read_from_its_start():
     cluster = Numbers(t_0=(0, 5))
     reader = stream(cluster)
