@@ -58,8 +58,11 @@ class EventsShard:
         self._last: ReplayedRecord | None = None
 
     def replay(self, record: ReplayedRecord) -> None:
-        """Apply a record of the log."""
-        key = record.key.decode()
+        """Apply a record of the log. Raises CorruptData."""
+        try:
+            key = record.key.decode()
+        except UnicodeDecodeError as error:
+            raise self._strange(record.offset, f"the key {record.key!r} is not UTF-8") from error
         if record.value is None:
             self._known.discard(key)
             return
@@ -76,7 +79,7 @@ class EventsShard:
             try:
                 position = position_of(self._last.value)
             except ValueError as error:
-                raise CorruptData(self._partition, self._last.offset, str(error)) from error
+                raise self._strange(self._last.offset, str(error)) from error
         known = frozenset(self._known)
         self._known.clear()  # as many keys as the cluster has partitions, and of no further use
         return [Ask(question=FindEvents(position=position, known=known))]
@@ -91,6 +94,10 @@ class EventsShard:
             case FactLearned(fact=fact):
                 raise InvariantViolated(f"{self._partition} learns {fact!r}")
         return []
+
+    def _strange(self, offset: int, reason: str) -> CorruptData:
+        way_out = "delete the topic, and the brokers make it again"
+        return CorruptData(self._partition, offset, f"{reason}; {way_out}")
 
 
 def _append(events: tuple[MetadataEvent, ...]) -> Append:

@@ -208,6 +208,12 @@ def test_what_was_deleted_within_a_gap_ends_with_it() -> None:
     check_state(topic.rows, source.image)
 
 
+def test_a_key_that_is_no_text_is_damage() -> None:
+    shard = EventsShard("events-0")
+    with pytest.raises(CorruptData, match=r"the key b'\\xff' is not UTF-8; delete the topic"):
+        shard.replay(ReplayedRecord(3, 0, b"\xff", b"{}", -1, -1, False))
+
+
 def test_a_log_whose_last_value_is_no_event_is_damage() -> None:
     shard = EventsShard("events-0")
     shard.replay(ReplayedRecord(3, 0, b"topic/a", b"{}", -1, -1, False))
@@ -350,16 +356,20 @@ def test_a_new_leader_goes_on_behind_its_own_log(brokers: Brokers) -> None:
     assert len(offsets) == sum(not isinstance(record, NoOp) for record in log.records)
 
 
-def test_a_topic_with_strange_records_fails_its_replica_and_no_broker(brokers: Brokers) -> None:
+@pytest.mark.parametrize("key", [b"topic/a", b"\xff"])
+def test_a_topic_with_strange_records_fails_its_replica_and_no_broker(
+    brokers: Brokers, key: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """An older build let clients have a topic of this name."""
     made(brokers)
     brokers.wait_told(1)
     terms = ProduceTerms(-1, 0, 0, 0)
     replica = brokers.cluster.replica(1, EVENTS_TOPIC)
-    batch = build_batch([(b"topic/a", b"{}")], timestamp_ms=1)
+    batch = build_batch([(key, b"{}")], timestamp_ms=1)
     assert brokers.harness.call(lambda: replica.append_own(batch, terms)) == ErrorCode.NONE
     brokers.lead(1, (1, 2, 3))
     eventually(lambda: replica.is_offline, "the replica is offline")
+    assert "delete the topic, and the brokers make it again" in caplog.text
     topic_id = brokers.harness.call(lambda: brokers.log.controller.create("other", [(1, 2, 3)]))
     assert brokers.cluster.replica(1, "other").core.topic_id == topic_id
 
