@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.coordinator.loading import read_back
 from kvorum.broker.coordinator.model import (
@@ -40,6 +41,7 @@ from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.storage.format.batch import build_batch
 from tests.polling import eventually
 from tests.test_broker.harness import QUICK, Harness
+from tests.test_broker.raw_client import RawClient
 from tests.test_metadata.event_source import MemorySource, entries_of, image_of, told_by
 from tests.test_metadata.worlds import World
 
@@ -372,6 +374,29 @@ def test_a_topic_with_strange_records_fails_its_replica_and_no_broker(
     assert "delete the topic, and the brokers make it again" in caplog.text
     topic_id = brokers.harness.call(lambda: brokers.log.controller.create("other", [(1, 2, 3)]))
     assert brokers.cluster.replica(1, "other").core.topic_id == topic_id
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_a_metadata_request_makes_the_topic_only_if_events_are_written(
+    tmp_path: Path, is_on: bool
+) -> None:
+    config = dataclasses.replace(
+        QUICK, metadata_events_topic_enable=is_on, metadata_events_topic_replication_factor=1
+    )
+    harness = Harness(tmp_path, count=1, config=config)
+    try:
+        client = RawClient(harness.cluster.brokers[1].port)
+        asked = {"topics": [{"name": EVENTS_TOPIC}, {"name": "auto-made"}]}
+        answer = client.call("metadata", 9, asked)
+        errors = {topic.error_code for topic in answer.topics}
+        assert errors == {KioError.unknown_topic_or_partition}
+        client.close()
+        # One request to the controller makes all that are missing.
+        controller = harness.cluster.controller
+        eventually(lambda: controller.image.topic("auto-made"), "auto-creation")
+        assert (controller.image.topic(EVENTS_TOPIC) is not None) == is_on
+    finally:
+        harness.close()
 
 
 def test_only_partition_0_has_events(brokers: Brokers) -> None:
