@@ -51,11 +51,14 @@ Say = Callable[[str], None]
 
 
 def follow(options: argparse.Namespace, stop: threading.Event, say: Say) -> None:
-    """Open a session, and run the query in it. Raises as `run` does."""
+    """Open a session, and run the query in it until a signal sets `stop`. Raises as `run` does."""
+    _stop_on_signals(stop)
     scratch = tempfile.mkdtemp(prefix="kvorum-spark-")
     master = None if options.master == "submit" else options.master
     spark = open_session(master, options.driver_memory, scratch, is_short=options.once)
     try:
+        # SparkContext has put a handler of its own in the place of that of SIGINT.
+        _stop_on_signals(stop)
         if master is not None:
             spark.conf.set("spark.sql.shuffle.partitions", _PARTITIONS)
         # Spark's default is a form of timestamps that Parquet has given up.
@@ -64,6 +67,11 @@ def follow(options: argparse.Namespace, stop: threading.Event, say: Say) -> None
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
 
 
 def run(spark: SparkSession, options: argparse.Namespace, stop: threading.Event, say: Say) -> None:
@@ -182,16 +190,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().error("--output and --checkpoint are the same folder; name two")
     if not has_java():
         return _refuse("the live job needs Java 17 or later, on PATH or in JAVA_HOME", EXIT_USAGE)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
 
     def say(text: str) -> None:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
     try:
-        follow(options, stop, say)
+        follow(options, threading.Event(), say)
     except ForeignOutput as error:
         return _refuse(str(error), EXIT_USAGE)
     except OSError as error:

@@ -213,7 +213,10 @@ def test_a_killed_job_adds_its_batch_once(job: Job, session: Any) -> None:
     assert {row["batch"] for row in job.rows("late")} == {2}
 
 
-def test_sigterm_ends_a_job_that_follows_and_another_goes_on(job: Job, session: Any) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_job_that_follows_and_another_goes_on(
+    job: Job, session: Any, number: signal.Signals
+) -> None:
     log = job.folder / "log"
     follower = start(job, "--trigger", "1s")
     try:
@@ -222,11 +225,14 @@ def test_sigterm_ends_a_job_that_follows_and_another_goes_on(job: Job, session: 
             "the job follows",
         )
         assert follower.poll() is None, log.read_text()[-4000:]
-        follower.terminate()
+        # SIGINT as a terminal sends it: to the JVM and the workers of Python, too.
+        (os.killpg if number == signal.SIGINT else os.kill)(follower.pid, number)
         assert follower.wait(60) == 0, log.read_text()[-4000:]
     finally:
         kill_group(follower)
-    assert "stopped; a restart with this checkpoint goes on here" in log.read_text()
+    said = log.read_text()
+    assert "stopped; a restart with this checkpoint goes on here" in said
+    assert "Traceback" not in said
     job.tell(("a", T0))
     job.once(session)
     assert job.offsets() == [0]
