@@ -29,7 +29,7 @@ except ModuleNotFoundError:
         raise
     sys.exit("the live job needs pyspark: pip install 'kvorum[spark]'")
 
-from kvorum.analytics.event_tables import EventTables, ForeignOutput
+from kvorum.analytics.event_tables import EventTables, ForeignOutput, OutputFailed, check_writable
 from kvorum.analytics.files import Files
 from kvorum.analytics.kafka_source import register
 from kvorum.analytics.session import first_line, has_java, open_session
@@ -44,8 +44,10 @@ _PARTITIONS = "2"
 """Of a shuffle: a batch has few windows, and Spark's 200 tasks would take longer than its data."""
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SERVER = re.compile(r"[^,\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
-#: The last line of a traceback of the source, or of a batch.
-_OWN_ERROR = re.compile(r"kvorum\.analytics\.[\w.]+: (.+)")
+#: The last line of a traceback of the source, or of a batch: class and message.
+_OWN_ERROR = re.compile(r"kvorum\.analytics\.[\w.]*?(\w+): (.+)")
+#: Refusals of the command line's values, also where they are found within a batch.
+_REFUSALS = ("ForeignOutput", "OptionRefused")
 
 Say = Callable[[str], None]
 
@@ -77,11 +79,13 @@ def _stop_on_signals(stop: threading.Event) -> None:
 def run(spark: SparkSession, options: argparse.Namespace, stop: threading.Event, say: Say) -> None:
     """Run the query until `stop` is set, or with options.once to the present end of the topic.
 
-    Raises ForeignOutput before anything is written; PySparkException, Py4JError, OSError.
+    Raises ForeignOutput and OutputFailed before anything is written; PySparkException, Py4JError.
     """
     output, checkpoint = Files(spark, options.output), Files(spark, options.checkpoint)
     tables = EventTables(output, window_ms=options.window, watermark_ms=options.watermark)
     tables.check(query_id_in(checkpoint))
+    for folder in (output, checkpoint):
+        check_writable(folder)
     query = _start(spark, options, tables, checkpoint)
     say(f"following {options.topic}; query {query.id}")
     while not query.awaitTermination(_LOOK_S):
@@ -92,11 +96,19 @@ def run(spark: SparkSession, options: argparse.Namespace, stop: threading.Event,
 
 
 def query_id_in(checkpoint: Files) -> str | None:
-    """The id of the query that a checkpoint belongs to; None if it is new."""
+    """The id of the query that a checkpoint belongs to; None if it is new. Raises ForeignOutput."""
     if not checkpoint.exists("metadata"):
         return None
-    found: str = json.loads(checkpoint.read("metadata"))["id"]
-    return found
+    try:
+        found = json.loads(checkpoint.read("metadata"))["id"]
+        if isinstance(found, str):
+            return found
+        reason = f"its id is {found!r}"
+    except (Py4JError, ValueError, KeyError, TypeError) as error:
+        reason = first_line(error)
+    raise ForeignOutput(
+        f"{checkpoint.at('metadata')} is damaged: {reason}; start a new output and checkpoint"
+    )
 
 
 def _start(
@@ -199,24 +211,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         follow(options, threading.Event(), say)
     except ForeignOutput as error:
         return _refuse(str(error), EXIT_USAGE)
-    except OSError as error:
-        return _refuse(f"{options.output} cannot be written: {error}", EXIT_FAILED)
+    except OutputFailed as error:
+        return _refuse(str(error), EXIT_FAILED)
     except (PySparkException, Py4JError) as error:
-        return _refuse(sentence(error), EXIT_FAILED)
+        return _refuse(sentence(error), exit_code(error))
     return 0
 
 
 def sentence(error: BaseException) -> str:
     """The job's own error at the end of a traceback that Spark shows, or Spark's first line."""
+    own = _own_error(error)
+    if own is None:
+        return f"Spark failed: {first_line(error)}"
+    _, found = own
+    if f"topic {TOPIC} does not exist" in found:
+        return f"{found}; brokers make it with metadata.events.topic.enable=true"
+    return found
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code for an error of Spark, which may be a refusal of the job's own."""
+    own = _own_error(error)
+    return EXIT_USAGE if own is not None and own[0] in _REFUSALS else EXIT_FAILED
+
+
+def _own_error(error: BaseException) -> tuple[str, str] | None:
+    """Class and message of the job's own error at the end of a traceback."""
     java: Any = getattr(error, "java_exception", None)
-    text = f"{error}\n{java if java is not None else ''}".strip()
-    own = _OWN_ERROR.findall(text)
-    if own:
-        found = str(own[-1]).strip()
-        if f"topic {TOPIC} does not exist" in found:
-            found = f"{found}; brokers make it with metadata.events.topic.enable=true"
-        return found
-    return f"Spark failed: {first_line(error)}"
+    own = _OWN_ERROR.findall(f"{error}\n{java if java is not None else ''}")
+    return (str(own[-1][0]), str(own[-1][1]).strip()) if own else None
 
 
 def _refuse(text: str, code: int) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from pyspark.errors import StreamingQueryException
 
 from kvorum import Cluster
 from kvorum.analytics import events
-from kvorum.analytics.event_tables import ForeignOutput
+from kvorum.analytics.event_tables import ForeignOutput, OutputFailed
 from tests.polling import eventually
 from tests.test_analytics.sessions import spark_session
 from tests.tree import ROOT
@@ -170,6 +172,65 @@ def test_another_output_topic_or_window_is_refused_in_a_sentence(
         "it, or correct the option that names it"
     )
     assert not missing.output.exists()
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_anything_starts(
+    job: Job, session: Any
+) -> None:
+    (job.folder / "file").write_text("")
+    for option in ("--output", "--checkpoint"):
+        with pytest.raises(OutputFailed, match=r"file/x cannot be written: .+; choose another"):
+            job.once(session, option, str(job.folder / "file" / "x"))
+    assert sorted(path.name for path in job.folder.iterdir()) == ["file"]
+
+
+@pytest.mark.parametrize("table", ["events", "churn"])
+def test_a_table_that_cannot_be_written_ends_the_job_in_a_sentence(
+    job: Job, session: Any, table: str
+) -> None:
+    job.tell(("a", T0))
+    job.once(session)
+    shutil.rmtree(job.output / table)
+    (job.output / table).write_text("")
+    job.tell(("a", T0))
+    with pytest.raises(StreamingQueryException) as error:
+        job.once(session)
+    assert re.match(rf"file:.*/out cannot be written: .*{table}", events.sentence(error.value))
+    assert events.exit_code(error.value) == events.EXIT_FAILED
+
+
+@pytest.mark.parametrize("content", [b"", b"5", b"{}", b'{"id": 7}', b"\xff"])
+def test_a_damaged_checkpoint_is_refused_in_a_sentence(
+    job: Job, session: Any, content: bytes
+) -> None:
+    (job.folder / "checkpoint").mkdir()
+    (job.folder / "checkpoint" / "metadata").write_bytes(content)
+    with pytest.raises(ForeignOutput, match=r"checkpoint/metadata is damaged: .+; start a new"):
+        job.once(session)
+
+
+def test_a_checkpoint_that_fails_its_checksum_is_refused_in_a_sentence(
+    job: Job, session: Any
+) -> None:
+    job.tell(("a", T0))
+    job.once(session)
+    metadata = job.folder / "checkpoint" / "metadata"
+    metadata.write_text(metadata.read_text().replace("id", "di"))
+    with pytest.raises(ForeignOutput, match=r"metadata is damaged: .*Checksum"):
+        job.once(session)
+
+
+def test_a_progress_that_was_lost_is_a_refusal_also_within_a_batch(job: Job, session: Any) -> None:
+    job.tell(("a", T0))
+    job.once(session)
+    newest = max((job.output / "progress").iterdir())
+    (job.output / "progress" / "0.json").write_bytes(newest.read_bytes())
+    newest.unlink()
+    job.tell(("a", T0))
+    with pytest.raises(StreamingQueryException) as error:
+        job.once(session)
+    assert "lacks the progress of batch 1; restore" in events.sentence(error.value)
+    assert events.exit_code(error.value) == events.EXIT_USAGE
 
 
 def start(job: Job, *more: str) -> subprocess.Popen[bytes]:
