@@ -80,23 +80,28 @@ class EventReader:
         if self._source.image.end_offset < offset:
             return False
         base = await self._source.base(offset)
-        image = base.image
+        image, quorum = base.image, base.quorum
         while image.end_offset < offset:
             if image.end_offset < self._source.start_offset:
                 return True  # trimmed meanwhile: begin again
-            image = replayed(image, self._source.read(image.end_offset, offset))
+            entries = list(self._source.read(image.end_offset, offset))
+            image, quorum = replayed(image, entries), quorum.after(entries)
             await asyncio.sleep(0)
         if image.end_offset > offset:
             self._skip_to(base, offset, self._known)
             return True
         self._image, self._known = image, ()
         if position is not None and not position.is_whole:
-            self._feed = snapshot_feed(image, position)
+            self._feed = snapshot_feed(image, position, quorum)
         return True
 
     def _skip_to(self, base: Base, offset: int, known: Iterable[str]) -> None:
         """Begin with the state of a snapshot: the log no longer has the record at `offset`."""
         self._feed = gap_feed(
-            base.image, first_offset=offset, timestamp_ms=base.timestamp_ms, known=known
+            base.image,
+            first_offset=offset,
+            timestamp_ms=base.timestamp_ms,
+            known=known,
+            quorum=base.quorum,
         )
         self._image, self._known = base.image, ()

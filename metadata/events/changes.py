@@ -8,6 +8,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kvorum.metadata.events.model import REMOVED_KEY, Event, Origin
+from kvorum.metadata.events.quorum import (
+    KRAFT_VERSION,
+    LEADER_KEY,
+    VOTERS_KEY,
+    voters_fields,
+    voters_in,
+)
 from kvorum.metadata.events.things import (
     broker_event_key,
     broker_fields,
@@ -40,9 +47,6 @@ from kvorum.metadata.image.records import (
     UnregisterBroker,
 )
 from kvorum.metadata.inspect.history import LogEntry
-
-LEADER_KEY = "quorum/leader"
-VOTERS_KEY = "quorum/voters"
 
 _CHANGES = (
     "leader", "isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state",
@@ -169,17 +173,7 @@ def _quorum(entry: LogEntry) -> _Change | None:
         }  # fmt: skip
         return _Change("controller_elected", LEADER_KEY, values)
     if entry.type == "KRaftVoters":
-        listed = [
-            {
-                "controller_id": voter["voterId"],
-                "directory_id": voter["voterDirectoryId"],
-                "host": voter["endpoints"][0]["host"],
-                "port": voter["endpoints"][0]["port"],
-            }
-            for voter in fields["voters"]
-        ]
-        ids = sorted(voter["controller_id"] for voter in listed)
-        return _Change("voters_changed", VOTERS_KEY, {"voters": ids, "voter_endpoints": listed})
+        return _Change("voters_changed", VOTERS_KEY, voters_fields(voters_in(fields)))
     if entry.type == "KRaftVersion":
-        return _feature("kraft.version", fields["kRaftVersion"])
+        return _feature(KRAFT_VERSION, fields["kRaftVersion"])
     return None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvorum.metadata.events.quorum import NO_QUORUM, QuorumState
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.image.snapshot_job import load_image
@@ -20,10 +21,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """An image to start from. timestamp_ms: of the last record in it, 0 for the empty image."""
+    """An image to start from. timestamp_ms: of the last record in it, 0 for the empty image.
+
+    quorum: at the image's end.
+    """
 
     image: ClusterImage
     timestamp_ms: int
+    quorum: QuorumState = NO_QUORUM
 
 
 class MetadataSource(Protocol):
@@ -97,7 +102,8 @@ class PublishedMetadata:
                 tried.add(chosen)
                 last_failure = failure
                 continue
-            return Base(image=image, timestamp_ms=header.timestamp_ms)
+            quorum = QuorumState(kraft_version=header.kraft_version, voters=header.voters)
+            return Base(image=image, timestamp_ms=header.timestamp_ms, quorum=quorum)
 
     @property
     def _node(self) -> RaftNode:

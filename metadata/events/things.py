@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from kvorum.metadata.configs.config_keys import CONFIGS_OF, broker_key
+from kvorum.metadata.events.quorum import NO_QUORUM, QuorumState
 from kvorum.metadata.image.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -145,24 +146,27 @@ def quota_fields(image: ClusterImage, entity: QuotaEntity) -> Fields:
     return {"entity": entity_text(entity), "quotas": dict(sorted(quotas.items()))}
 
 
-def thing_count(image: ClusterImage) -> int:
+def thing_count(image: ClusterImage, quorum: QuorumState = NO_QUORUM) -> int:
     """Number of the things that `things` yields."""
     partitions = sum(len(topic.partitions) for topic in image.topics.values())
     others = (
         image.topics, image.brokers, image.configs, image.client_quotas, image.features,
         image.controllers,
     )  # fmt: skip
-    return partitions + sum(len(things) for things in others)
+    of_quorum = sum(1 for _ in quorum.things())
+    return partitions + sum(len(things) for things in others) + of_quorum
 
 
-def keys_of(image: ClusterImage) -> Iterator[str]:
-    """The keys of all things of an image, in the order of `things`."""
-    for key, _ in things(image):
+def keys_of(image: ClusterImage, quorum: QuorumState = NO_QUORUM) -> Iterator[str]:
+    """The keys of all things, in the order of `things`."""
+    for key, _ in things(image, quorum):
         yield key
 
 
-def things(image: ClusterImage) -> Iterator[tuple[str, Callable[[], Fields]]]:
-    """Key and state of each thing. Equal images give the same order, on every broker.
+def things(
+    image: ClusterImage, quorum: QuorumState = NO_QUORUM
+) -> Iterator[tuple[str, Callable[[], Fields]]]:
+    """Key and state of each thing. Equal arguments give the same order, on every broker.
 
     The state is computed when it is called for: the keys alone of 100,000 partitions take a
     twentieth of the time.
@@ -185,3 +189,5 @@ def things(image: ClusterImage) -> Iterator[tuple[str, Callable[[], Fields]]]:
             key = partition_key(name, partition_id)
             partition = topic.partitions[partition_id]
             yield key, partial(partition_fields, topic, partition_id, partition)
+    for key, fields in quorum.things():
+        yield key, partial(dict, fields)

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,6 +32,7 @@ from kvorum.broker.events.reader import EventReader
 from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvents
 from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
 from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.metadata.events.model import Event, Position
 from kvorum.metadata.events.source import Base
 from kvorum.metadata.events.things import things
 from kvorum.metadata.image.image import ClusterImage
@@ -42,15 +43,25 @@ from kvorum.storage.format.batch import build_batch
 from tests.polling import eventually
 from tests.test_broker.harness import QUICK, Harness
 from tests.test_broker.raw_client import RawClient
-from tests.test_metadata.event_source import MemorySource, entries_of, image_of, told_by
+from tests.test_metadata.event_source import (
+    KRAFT_VERSION_1,
+    Control,
+    MemorySource,
+    entries_of,
+    image_of,
+    leader_change,
+    quorum_of,
+    told_by,
+    voters_change,
+)
 from tests.test_metadata.worlds import World
 
 NOW = Instant(0, 0)
 Row = tuple[str, bytes | None]
 
 
-def history(seed: int) -> list[Record]:
-    """The records of a controller whose cluster is worked on at random."""
+def history(seed: int) -> list[Record | Control]:
+    """The records of a controller and its quorum, whose cluster is worked on at random."""
     rng = random.Random(seed)
     world = World(seed=seed)
     names = ("a", "b", "c")
@@ -67,7 +78,11 @@ def history(seed: int) -> list[Record]:
                 world.heartbeat(rng.choice((101, 102, 103)))
             case _:
                 world.commit(NoOp())
-    return world.records
+    records: list[Record | Control] = list(world.records)
+    for _ in range(4):
+        changes = (leader_change(rng.randrange(1, 4)), voters_change(*range(rng.randrange(2, 5))))
+        records.insert(rng.randrange(len(records) + 1), rng.choice((KRAFT_VERSION_1, *changes)))
+    return records
 
 
 class Topic:
@@ -132,16 +147,19 @@ def check_order(rows: list[Row], told: dict[int, tuple[str, bytes]], end_offset:
     assert [known for known in told if reached <= known < end_offset] == []
 
 
-def check_state(rows: list[Row], image: ClusterImage) -> None:
-    """Compaction leaves the state of the image."""
+def check_state(rows: list[Row], records: Sequence[Record | Control]) -> None:
+    """Compaction leaves the state that `records` make."""
     kept: dict[str, dict[str, Any]] = {}
     for key, value in rows:
         if value is None:
             kept.pop(key, None)
         else:
             kept[key] = json.loads(value)
-    state = dict(things(image))
-    assert kept.keys() - {"removed", "gap"} == state.keys()
+    state = dict(things(image_of(records), quorum_of(records)))
+    # Every snapshot leaves the leader as it is.
+    assert kept.keys() - {"removed", "gap", "quorum/leader"} == state.keys()
+    kept_for_ever = ("removed", "quorum/leader", "quorum/voters", "feature/kraft.version")
+    assert [key for key, value in rows if value is None and key in kept_for_ever] == []
     for key, fields in state.items():
         assert fields().items() <= kept[key].items()
 
@@ -164,7 +182,7 @@ def test_leaders_that_die_at_any_record_tell_each_offset_once(seed: int, batch_b
     with mock.patch.object(reader, "BATCH_BYTES", batch_bytes):
         asyncio.run(run())
     check_order(topic.rows, told_by(records), len(records))
-    check_state(topic.rows, image_of(records))
+    check_state(topic.rows, records)
 
 
 def test_an_offset_that_is_told_twice_or_left_out_is_found() -> None:
@@ -207,7 +225,60 @@ def test_what_was_deleted_within_a_gap_ends_with_it() -> None:
     keys = [(key, value is None) for key, value in topic.rows[count:]]
     assert keys[:3] == [("gap", False), ("partition/gone/0", True), ("topic/gone", True)]
     check_order(topic.rows, told_by(source.records), len(source.records))
-    check_state(topic.rows, source.image)
+    check_state(topic.rows, source.records)
+
+
+def test_a_gap_is_the_same_for_a_leader_that_waited_and_for_a_new_one() -> None:
+    world = World()
+    world.create("gone")
+    world.create("other")
+    world.delete("other")
+    quorum = [KRAFT_VERSION_1, voters_change(1, 2), leader_change(1)]
+    source = MemorySource([*quorum, *world.records])
+    source.publish(len(source.records))
+    before = len(world.records)
+    topic = Topic(source)
+    asyncio.run(topic.term(random.Random(0), None))
+    waiting = EventReader(source, None, ())
+
+    async def read_all() -> list[tuple[str, bytes, tuple[str, ...]]]:
+        found = []
+        while events := await waiting.read():
+            found += [(event.key, event.value(), event.removed) for event in events]
+        return found
+
+    asyncio.run(read_all())
+    count = len(topic.rows)
+    assert {"removed", "quorum/leader", "quorum/voters"} <= {key for key, _ in topic.rows}
+    world.delete("gone")
+    source.append(*world.records[before:], voters_change(1, 2, 3), leader_change(2))
+    source.trim(len(source.records))
+    asyncio.run(topic.term(random.Random(0), None))
+    rows: list[Row] = []
+    for key, value, removed in asyncio.run(read_all()):
+        rows += [(key, value), *((gone, None) for gone in removed)]
+    assert rows == topic.rows[count:]
+    assert [key for key, value in rows if value is None] == ["partition/gone/0", "topic/gone"]
+    assert json.loads(dict(rows)["quorum/voters"] or b"")["voters"] == [1, 2, 3]
+    check_state(topic.rows, source.records)
+
+
+def test_a_broker_with_the_whole_log_finishes_the_snapshot_of_another() -> None:
+    world = World()
+    world.create("a")
+    records = [KRAFT_VERSION_1, voters_change(1, 2), *world.records]
+    trimmed, whole = MemorySource(records), MemorySource(records)
+    for source in (trimmed, whole):
+        source.publish(len(records))
+    trimmed.trim(len(records))
+
+    async def behind(source: MemorySource, position: Position | None) -> list[Event]:
+        return list(await EventReader(source, position, ()).read())
+
+    told = asyncio.run(behind(trimmed, None))
+    assert {"quorum/voters", "feature/kraft.version"} <= {event.key for event in told}
+    for index, event in enumerate(told):
+        assert asyncio.run(behind(whole, event.position)) == told[index + 1 :]
 
 
 def test_a_key_that_is_no_text_is_damage() -> None:
