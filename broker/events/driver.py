@@ -14,7 +14,7 @@ from kvorum.broker.coordinator.model import FactLearned
 from kvorum.broker.coordinator.shard_context import ShardContext, State
 from kvorum.broker.coordinator.topics import InternalTopicMaker, TopicServices
 from kvorum.broker.events.reader import EventReader
-from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvents
+from kvorum.broker.events.shard import EventsShard, FindEvents
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
 from kvorum.metadata.events.source import MetadataSource
@@ -95,9 +95,9 @@ class EventsDriver:
         while context.state is State.ACTIVE:
             self._news.clear()
             if context.replica.core.check_produce(-1) == ErrorCode.NONE:
-                events = await reader.read()
-                if events:
-                    context.give(FactLearned(fact=FoundEvents(events=events)))
+                found = await reader.read()
+                if found is not None:
+                    context.give(FactLearned(fact=found))
                     return
             # New records, a larger ISR and the end of the leadership all come with an image.
             await self._news.wait()

@@ -26,6 +26,9 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.history import LogEntry
 
+KEPT_KEYS = frozenset({GAP_KEY, REMOVED_KEY, *QUORUM_KEYS})
+"""Keys without tombstones: of no thing of an image, and of things that never end."""
+
 Feed = Iterator[tuple[ClusterImage, Event | None]]
 
 
@@ -68,7 +71,7 @@ def gap_feed(
     never end: one that the snapshot does not know keeps its last event.
     """
     origin = Origin(offset=image.end_offset - 1, epoch=image.epoch, timestamp_ms=timestamp_ms)
-    held = {GAP_KEY, REMOVED_KEY, *QUORUM_KEYS, *keys_of(image)}
+    held = {*KEPT_KEYS, *keys_of(image)}
     count = 1 + thing_count(image, quorum)
     gap = Event(
         key=GAP_KEY,

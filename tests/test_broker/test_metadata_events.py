@@ -26,16 +26,18 @@ from kvorum.broker.coordinator.model import (
     Instant,
     ReplayedRecord,
 )
-from kvorum.broker.events import driver, reader
+from kvorum.broker.events import driver, reader, shard
 from kvorum.broker.events.driver import EventsDriver
 from kvorum.broker.events.reader import EventReader
 from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvents
 from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
 from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.metadata.configs.config_keys import CONFIGS_OF
+from kvorum.metadata.events.feed import record_feed
 from kvorum.metadata.events.model import Event, Position
 from kvorum.metadata.events.source import Base
 from kvorum.metadata.events.things import things
-from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
 from kvorum.metadata.image.records import NoOp, PartitionChange, Record, RemoveTopic
 from kvorum.metadata.inspect.history import LogEntry
 from kvorum.runtime.errors import CorruptData, ErrorCode
@@ -102,15 +104,17 @@ class Topic:
         found = EventReader(self.source, ask.question.position, ask.question.known)
         while batches is None or batches > 0:
             events = await found.read()
-            if not events:
+            if events is None:
                 return
-            append, barrier = shard.step(FactLearned(fact=FoundEvents(events=events)), NOW)
-            assert isinstance(append, Append) and isinstance(barrier, Barrier)
+            *appends, barrier = shard.step(FactLearned(fact=events), NOW)
+            assert isinstance(barrier, Barrier)
             if batches is not None:
                 batches -= 1
-                if rng.randrange(4) == 0:
+            for append in appends:
+                assert isinstance(append, Append)
+                if batches is not None and rng.randrange(4) == 0:
                     return  # it died before the batch was in the log
-            self.rows += [(record.key.decode(), record.value) for record in append.records]
+                self.rows += [(record.key.decode(), record.value) for record in append.records]
             (ask,) = shard.step(Durable(tag=barrier.tag), NOW)
             assert ask == Ask(question=FindEvents(position=barrier.tag))
             self._change(rng)
@@ -165,8 +169,14 @@ def check_state(rows: list[Row], records: Sequence[Record | Control]) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 1 << 32), batch_bytes=st.sampled_from((1, 700, 5_000)))
-def test_leaders_that_die_at_any_record_tell_each_offset_once(seed: int, batch_bytes: int) -> None:
+@given(
+    seed=st.integers(0, 1 << 32),
+    batch_bytes=st.sampled_from((1, 700, 5_000)),
+    tombstones_bytes=st.sampled_from((1, 40, 5_000)),
+)
+def test_leaders_that_die_at_any_record_tell_each_offset_once(
+    seed: int, batch_bytes: int, tombstones_bytes: int
+) -> None:
     rng = random.Random(seed)
     records = history(seed)
     source = MemorySource(records)
@@ -179,7 +189,10 @@ def test_leaders_that_die_at_any_record_tell_each_offset_once(seed: int, batch_b
         source.publish(len(records))
         await topic.term(rng, None)
 
-    with mock.patch.object(reader, "BATCH_BYTES", batch_bytes):
+    with (
+        mock.patch.object(reader, "BATCH_BYTES", batch_bytes),
+        mock.patch.object(shard, "TOMBSTONES_BYTES", tombstones_bytes),
+    ):
         asyncio.run(run())
     check_order(topic.rows, told_by(records), len(records))
     check_state(topic.rows, records)
@@ -243,8 +256,8 @@ def test_a_gap_is_the_same_for_a_leader_that_waited_and_for_a_new_one() -> None:
 
     async def read_all() -> list[tuple[str, bytes, tuple[str, ...]]]:
         found = []
-        while events := await waiting.read():
-            found += [(event.key, event.value(), event.removed) for event in events]
+        while read := await waiting.read():
+            found += [(event.key, event.value(), event.removed) for event in read.events]
         return found
 
     asyncio.run(read_all())
@@ -273,12 +286,30 @@ def test_a_broker_with_the_whole_log_finishes_the_snapshot_of_another() -> None:
     trimmed.trim(len(records))
 
     async def behind(source: MemorySource, position: Position | None) -> list[Event]:
-        return list(await EventReader(source, position, ()).read())
+        found = await EventReader(source, position, ()).read()
+        return [] if found is None else list(found.events)
 
     told = asyncio.run(behind(trimmed, None))
     assert {"quorum/voters", "feature/kraft.version"} <= {event.key for event in told}
     for index, event in enumerate(told):
         assert asyncio.run(behind(whole, event.position)) == told[index + 1 :]
+
+
+def test_a_deletion_with_many_tombstones_fits_the_smallest_segment() -> None:
+    world = World()
+    world.create("t" * 200, partitions=9_000)
+    world.delete("t" * 200)
+    before = image_of(world.records[:-1])
+    ((_, event),) = record_feed(before, entries_of(world.records[-1:], before.end_offset))
+    shard = EventsShard("events-0")
+    assert event is not None
+    *appends, _ = shard.step(FactLearned(fact=FoundEvents(events=(event,))), NOW)
+    sizes = []
+    for append in appends:
+        assert isinstance(append, Append)
+        sizes.append(len(build_batch(append.records, timestamp_ms=append.timestamps_ms or 0)))
+    assert len(sizes) > 1
+    assert max(sizes) < (CONFIGS_OF[RESOURCE_TOPIC]["segment.bytes"].low or 0)
 
 
 def test_a_key_that_is_no_text_is_damage() -> None:
