@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -74,11 +75,15 @@ def plan_batch(client: TopicsClient, options: ReadOptions) -> list[OffsetRange]:
     end = end_offsets(client, ending, partitions)
     if isinstance(starting, AtOffsets) or isinstance(ending, AtOffsets):
         earliest, latest = client.earliest(partitions), client.latest(partitions)
-        fails = options.fails_on_data_loss
-        start = within_log(
-            start, earliest, latest, what="startingOffsets", fails_on_data_loss=fails
+        within = partial(
+            within_log,
+            client,
+            earliest=earliest,
+            latest=latest,
+            fails_on_data_loss=options.fails_on_data_loss,
         )
-        end = within_log(end, earliest, latest, what="endingOffsets", fails_on_data_loss=fails)
+        start = within(start, what="startingOffsets")
+        end = within(end, what="endingOffsets")
         if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
             check_order(start, end)
     return ranges_between(start, end)

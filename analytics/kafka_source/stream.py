@@ -82,9 +82,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             if isinstance(starting, AtOffsets):
                 start = within_log(
+                    self._client,
                     start,
-                    self._client.earliest(partitions),
-                    self._client.latest(partitions) if final is None else final,
+                    earliest=self._client.earliest(partitions),
+                    latest=self._client.latest(partitions) if final is None else final,
                     what="startingOffsets",
                     fails_on_data_loss=self._options.fails_on_data_loss,
                 )

@@ -19,6 +19,8 @@ class Numbers:
 
     def __init__(self, **logs: tuple[int, int]) -> None:
         self.logs = {tuple_of(name): log for name, log in logs.items()}
+        #: The high watermarks of partitions with an open transaction.
+        self.open: dict[tuple[str, int], int] = {}
 
     def partitions(self, *, may_be_missing: bool = False):
         if not self.logs and not may_be_missing:
@@ -30,6 +32,9 @@ class Numbers:
 
     def latest(self, partitions):
         return {key: self.logs[key][1] for key in partitions}
+
+    def high_watermarks(self, partitions):
+        return {key: self.open.get(key, self.logs[key][1]) for key in partitions}
 
     def at_timestamps(self, timestamps_ms):
         found = {}
@@ -103,7 +108,7 @@ def test_a_batch_reads_between_two_positions(given, ranges):
         ({"endingOffsets": '{"t": {"0": 12}}'}, DataLoss, "endingOffsets is 12 for t-0"),
         (
             {"startingOffsets": '{"t": {"0": 8}}', "endingOffsets": '{"t": {"0": 5}}'},
-            ReadFailed,
+            OptionRefused,
             "the start of t-0 is 8, above its end 5",
         ),
     ],
@@ -121,6 +126,23 @@ def test_without_failing_a_batch_reads_what_is_there(caplog):
         assert planned(Numbers(t_0=(3, 9)), failOnDataLoss="false", **given) == ["t-0 from 3 to 9"]
     assert "startingOffsets is 1 for t-0" in caplog.text
     assert "endingOffsets is 12 for t-0" in caplog.text
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_an_offset_in_an_open_transaction_is_no_loss(option, caplog):
+    cluster = Numbers(t_0=(3, 9))
+    cluster.open["t", 0] = 12
+    words = f"{option} is 11 for t-0, where a transaction is open from 9 on"
+    given = {option: '{"t": {"0": 11}}'}
+    with pytest.raises(ReadFailed, match=words) as refused:
+        planned(cluster, **given)
+    assert "; wait until it ends, or set kafka.isolation.level" in str(refused.value)
+    with caplog.at_level(logging.WARNING):
+        read = planned(cluster, failOnDataLoss="false", **given)
+    assert read == ([] if option == "startingOffsets" else ["t-0 from 3 to 9"])
+    assert words in caplog.text
+    with pytest.raises(DataLoss, match="is 13 for t-0, whose log has offsets 3 to 9"):
+        planned(cluster, **{option: '{"t": {"0": 13}}'})
 
 
 def stream(cluster: Numbers, **given: str) -> StreamReader:
