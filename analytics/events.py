@@ -11,10 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,20 +27,30 @@ except ModuleNotFoundError:
         raise
     sys.exit("the live job needs pyspark: pip install 'kvorum[spark]'")
 
+from kvorum.analytics.command_line import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    NoScratch,
+    add_session_options,
+    java_refusal,
+    master_of,
+    refuse,
+    session_with_scratch,
+)
+from kvorum.analytics.durations import parse_duration_ms
 from kvorum.analytics.event_tables import EventTables, ForeignOutput, OutputFailed, check_writable
 from kvorum.analytics.files import Files
 from kvorum.analytics.kafka_source import register
-from kvorum.analytics.session import first_line, has_java, open_session
+from kvorum.analytics.session import first_line
 
 TOPIC = "__kvorum_events"
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 
 _LOOK_S = 1
 """Pause between two looks for a signal."""
 _PARTITIONS = "2"
 """Of a shuffle: a batch has few windows, and Spark's 200 tasks would take longer than its data."""
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+#: A unit is required, unlike in the options of a query.
+_DURATION = r"\d{1,9}(ms|s|m|h|d)"
 _SERVER = re.compile(r"[^,\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 #: The last line of a traceback of the source, or of a batch: class and message.
 _OWN_ERROR = re.compile(r"kvorum\.analytics\.[\w.]*?(\w+): (.+)")
@@ -55,10 +63,8 @@ Say = Callable[[str], None]
 def follow(options: argparse.Namespace, stop: threading.Event, say: Say) -> None:
     """Open a session, and run the query in it until a signal sets `stop`. Raises as `run` does."""
     _stop_on_signals(stop)
-    scratch = tempfile.mkdtemp(prefix="kvorum-spark-")
-    master = None if options.master == "submit" else options.master
-    spark = open_session(master, options.driver_memory, scratch, is_short=options.once)
-    try:
+    master = master_of(options)
+    with session_with_scratch(master, options.driver_memory, is_short=options.once) as spark:
         # SparkContext has put a handler of its own in the place of that of SIGINT.
         _stop_on_signals(stop)
         if master is not None:
@@ -66,9 +72,6 @@ def follow(options: argparse.Namespace, stop: threading.Event, say: Say) -> None
         # Spark's default is a form of timestamps that Parquet has given up.
         spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         run(spark, options, stop, say)
-    finally:
-        spark.stop()
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
@@ -141,10 +144,10 @@ def _start(
 
 def duration_ms(text: str) -> int:
     """`10s`, `500ms`, `1m`, `2h` or `1d` in ms. Raises ArgumentTypeError."""
-    found = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", text.strip())
-    if found is None or int(found[1]) == 0:
+    found = parse_duration_ms(text.strip()) if re.fullmatch(_DURATION, text.strip()) else None
+    if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 500ms, 10s, 1m or 2h")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return found
 
 
 def _servers(text: str) -> str:
@@ -186,12 +189,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="records of a batch at most (default: 100000)",
     )
-    add(
-        "--master",
-        default="local[2]",
-        help="a Spark master, or 'submit' to leave it to spark-submit (default: local[2])",
-    )
-    add("--driver-memory", default="1g", help="in local mode (default: 1g)")
+    add_session_options(made)
     return made
 
 
@@ -200,8 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.output.rstrip("/") == options.checkpoint.rstrip("/"):
         parser().error("--output and --checkpoint are the same folder; name two")
-    if not has_java():
-        return _refuse("the live job needs Java 17 or later, on PATH or in JAVA_HOME", EXIT_USAGE)
+    if (refusal := java_refusal("the live job")) is not None:
+        return refusal
 
     def say(text: str) -> None:
         sys.stdout.write(f"{text}\n")
@@ -210,11 +208,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         follow(options, threading.Event(), say)
     except ForeignOutput as error:
-        return _refuse(str(error), EXIT_USAGE)
-    except OutputFailed as error:
-        return _refuse(str(error), EXIT_FAILED)
+        return refuse(str(error), EXIT_USAGE)
+    except (OutputFailed, NoScratch) as error:
+        return refuse(str(error), EXIT_FAILED)
     except (PySparkException, Py4JError) as error:
-        return _refuse(sentence(error), exit_code(error))
+        return refuse(sentence(error), exit_code(error))
     return 0
 
 
@@ -240,11 +238,6 @@ def _own_error(error: BaseException) -> tuple[str, str] | None:
     java: Any = getattr(error, "java_exception", None)
     own = _OWN_ERROR.findall(f"{error}\n{java if java is not None else ''}")
     return (str(own[-1][0]), str(own[-1][1]).strip()) if own else None
-
-
-def _refuse(text: str, code: int) -> int:
-    sys.stderr.write(f"{text}\n")
-    return code
 
 
 if __name__ == "__main__":
