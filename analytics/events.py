@@ -118,6 +118,8 @@ def _start(
     spark: SparkSession, options: argparse.Namespace, tables: EventTables, checkpoint: Files
 ) -> StreamingQuery:
     register(spark)
+    # The day of an event's folder is that of UTC; spark-submit may have set another zone.
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
     records = (
         spark.readStream.schema("key binary, value binary, offset bigint, timestamp timestamp")
         .format("kvorum")

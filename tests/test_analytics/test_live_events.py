@@ -138,6 +138,21 @@ def test_late_events_correct_their_window_until_it_is_closed(job: Job, session: 
     assert json.loads(first["value_json"])["timestamp_ms"] == T0
 
 
+def test_days_are_those_of_utc_whatever_the_session_says(job: Job, session: Any) -> None:
+    """spark-submit may have given the session another time zone. In Tokyo, T0 is a day later."""
+    key = "spark.sql.session.timeZone"
+    before = session.conf.get(key)
+    session.conf.set(key, "Asia/Tokyo")
+    try:
+        job.tell(("a", T0))
+        job.once(session)
+    finally:
+        session.conf.set(key, before)
+    assert {row["day"] for table in ("events", "churn") for row in job.rows(table)} == {
+        "2023-11-14"
+    }
+
+
 def test_the_cluster_tells_of_itself(cluster: Cluster, session: Any, tmp_path: Path) -> None:
     cluster.create_topic("told", partitions=2)
     job = Job(cluster, tmp_path, events.TOPIC)
