@@ -71,6 +71,7 @@ def plan_batch(client: TopicsClient, options: ReadOptions) -> list[OffsetRange]:
         starting,
         partitions,
         uses_latest_without_timestamp=options.uses_latest_without_timestamp,
+        is_batch=True,
     )
     end = end_offsets(client, ending, partitions)
     if isinstance(starting, AtOffsets) or isinstance(ending, AtOffsets):

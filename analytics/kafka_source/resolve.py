@@ -52,14 +52,17 @@ def start_offsets(
     partitions: Collection[TopicPartition],
     *,
     uses_latest_without_timestamp: bool,
+    is_batch: bool,
 ) -> dict[TopicPartition, int]:
     """The first offset to read of each partition.
 
     uses_latest_without_timestamp: a partition without a record at or after the timestamp starts at
-    its end; otherwise OptionRefused. Raises OptionRefused if the position does not name every
-    partition, ReadFailed if the cluster gives no answer.
+    its end; otherwise OptionRefused. is_batch: a batch query cannot start at the latest offset.
+    Raises OptionRefused if the position does not name every partition, ReadFailed if the cluster
+    gives no answer.
     """
-    found = _offsets_at(cluster, position, partitions)
+    special = "-2: earliest" if is_batch else "-1: latest, -2: earliest"
+    found = _offsets_at(cluster, position, partitions, special)
     late = {partition for partition, offset in found.items() if offset is None}
     if late and not uses_latest_without_timestamp:
         raise OptionRefused(
@@ -76,19 +79,21 @@ def end_offsets(
 
     Raises as `start_offsets` does.
     """
-    return _with_latest(cluster, _offsets_at(cluster, position, partitions))
+    return _with_latest(cluster, _offsets_at(cluster, position, partitions, "-1: latest"))
 
 
 def _offsets_at(
-    cluster: OffsetsOfCluster, position: Position, partitions: Collection[TopicPartition]
+    cluster: OffsetsOfCluster,
+    position: Position,
+    partitions: Collection[TopicPartition],
+    special: str,
 ) -> dict[TopicPartition, int | None]:
+    """special: the numbers in place of an offset that the query may have, for messages."""
     match position:
         case AtEnd():
             return _at_ends(cluster, dict.fromkeys(partitions, position.offset))
         case AtOffsets():
-            _check_complete(
-                position.option, position.offsets, partitions, " (-1: latest, -2: earliest)"
-            )
+            _check_complete(position.option, position.offsets, partitions, f" ({special})")
             return _at_ends(cluster, position.offsets)
         case AtTimestamp():
             return cluster.at_timestamps(dict.fromkeys(partitions, position.timestamp_ms))

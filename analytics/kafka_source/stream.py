@@ -79,6 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 starting,
                 partitions,
                 uses_latest_without_timestamp=self._options.uses_latest_without_timestamp,
+                is_batch=False,
             )
             if isinstance(starting, AtOffsets):
                 start = within_log(

@@ -145,6 +145,21 @@ def test_an_offset_in_an_open_transaction_is_no_loss(option, caplog):
         planned(cluster, **{option: '{"t": {"0": 13}}'})
 
 
+@pytest.mark.parametrize(
+    ("option", "special"), [("startingOffsets", "-2: earliest"), ("endingOffsets", "-1: latest")]
+)
+def test_a_batch_is_told_only_of_the_positions_that_it_may_have(option, special):
+    with pytest.raises(OptionRefused) as refused:
+        planned(Numbers(t_0=(3, 9), t_1=(0, 1)), **{option: '{"t": {"0": 5}}'})
+    assert str(refused.value).endswith(f"leaves out t-1; name every partition ({special})")
+
+
+def test_a_stream_is_told_of_both_ends():
+    reader = stream(Numbers(t_0=(3, 9), t_1=(0, 1)), startingOffsets='{"t": {"0": 5}}')
+    with pytest.raises(OptionRefused, match=r"every partition \(-1: latest, -2: earliest\)$"):
+        reader.initialOffset()
+
+
 def stream(cluster: Numbers, **given: str) -> StreamReader:
     reader = StreamReader(options(**given), ("value",))
     reader._opened = cluster
