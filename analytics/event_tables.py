@@ -31,7 +31,8 @@ from kvorum.analytics.session import first_line
 TABLES = ("events", "churn", "late")
 PROGRESS = "progress"
 _PROGRESS_KEPT = 3
-"""Files of progress that remain. Only the last one is needed."""
+"""Files of progress that remain. The last two are needed: a batch that is written again has its own
+file already, and reads the one before."""
 
 _INTS = T.ArrayType(T.IntegerType())
 #: Fields of the value that get a column. All of them are in value_json.
