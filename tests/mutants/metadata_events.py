@@ -40,7 +40,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      'return EventsShard(f"{EVENTS_TOPIC}-0") if partition_id == 0 else None',
      'return EventsShard(f"{EVENTS_TOPIC}-0")'),
     ("events-secrets", "a config that may be a password is hidden", THINGS,
-     "is_open = value is None or (key is not None and not key.is_sensitive)", "is_open = True"),
+     "value is not None and is_hidden(key)", "False"),
     ("events-batch-start", "records below a position inside a batch are left out", SOURCE,
      "if offset <= entry.offset < end_offset:", "if entry.offset < end_offset:"),
 )  # fmt: skip
