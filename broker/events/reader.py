@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from itertools import islice
 
-from kvorum.broker.events.shard import FoundEvents
+from kvorum.broker.events.shard import FoundEvent, FoundEvents
 from kvorum.metadata.events.feed import (
     KEPT_KEYS,
     Feed,
@@ -15,7 +15,7 @@ from kvorum.metadata.events.feed import (
     replayed,
     snapshot_feed,
 )
-from kvorum.metadata.events.model import Event, Position
+from kvorum.metadata.events.model import Position
 from kvorum.metadata.events.quorum import QuorumState
 from kvorum.metadata.events.source import Base, MetadataSource
 from kvorum.metadata.events.things import keys_of
@@ -50,15 +50,15 @@ class EventReader:
 
         Raises CorruptData, UnreadableRecord, OSError if this node's metadata cannot be read.
         """
-        events: list[Event] = []
+        events: list[FoundEvent] = []
         size = 0
         while size < BATCH_BYTES:
             is_at_end = True
             for image, event in islice(self._feed, STEPS_MAX):
                 is_at_end, self._image = False, image
                 if event is not None:
-                    events.append(event)
-                    size += len(event.value())
+                    events.append(FoundEvent.of(event))
+                    size += len(events[-1].value)
                     if size >= BATCH_BYTES:
                         break
             if is_at_end and not await self._go_on():

@@ -50,11 +50,23 @@ class FindEvents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundEvent:
+    """An event and its value as bytes, which the reader has counted."""
+
+    event: MetadataEvent
+    value: bytes
+
+    @classmethod
+    def of(cls, event: MetadataEvent) -> FoundEvent:
+        return cls(event=event, value=event.value())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvents:
     """The next events, in their order. ended: keys that an earlier leader was to end with the last
     event of the log, and did not; they come before the events. One of the two is not empty."""
 
-    events: tuple[MetadataEvent, ...]
+    events: tuple[FoundEvent, ...]
     ended: tuple[str, ...] = ()
 
 
@@ -104,7 +116,7 @@ class EventsShard:
             case FactLearned(fact=FoundEvents() as found):
                 rows = _rows(found, self._position)
                 if found.events:
-                    self._position = found.events[-1].position
+                    self._position = found.events[-1].event.position
                 return [*_appends(rows), Barrier(tag=self._position)]
             case Durable(tag=Position() as position):
                 return [Ask(question=FindEvents(position=position))]
@@ -122,8 +134,9 @@ def _rows(found: FoundEvents, position: Position | None) -> Iterator[_Row]:
     if found.ended:
         last = required(position, "a log without an event has no key to end")
         yield from _tombstones(found.ended, last.origin)
-    for event in found.events:
-        yield CoordinatorRecord(event.key.encode(), event.value()), event.origin.timestamp_ms
+    for one in found.events:
+        event = one.event
+        yield CoordinatorRecord(event.key.encode(), one.value), event.origin.timestamp_ms
         yield from _tombstones(event.removed, event.origin)
 
 

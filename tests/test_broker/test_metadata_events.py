@@ -29,7 +29,7 @@ from kvorum.broker.coordinator.model import (
 from kvorum.broker.events import driver, reader, shard
 from kvorum.broker.events.driver import EventsDriver
 from kvorum.broker.events.reader import EventReader
-from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvents
+from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvent, FoundEvents
 from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
 from kvorum.broker.partition.batch_validation import ProduceTerms
 from kvorum.metadata.configs.config_keys import CONFIGS_OF
@@ -208,6 +208,16 @@ def test_an_offset_that_is_told_twice_or_left_out_is_found() -> None:
             check_order(wrong, told, len(records))
 
 
+def test_a_value_is_encoded_once() -> None:
+    records = history(3)
+    topic = Topic(MemorySource(records))
+    topic.source.publish(len(records))
+    encode = Event.value
+    with mock.patch.object(Event, "value", autospec=True, side_effect=encode) as counted:
+        asyncio.run(topic.term(random.Random(0), None))
+    assert counted.call_count == sum(value is not None for _, value in topic.rows) > 0
+
+
 def test_a_leader_whose_metadata_lags_waits() -> None:
     records = history(2)
     source = MemorySource(records)
@@ -257,7 +267,7 @@ def test_a_gap_is_the_same_for_a_leader_that_waited_and_for_a_new_one() -> None:
     async def read_all() -> list[tuple[str, bytes, tuple[str, ...]]]:
         found = []
         while read := await waiting.read():
-            found += [(event.key, event.value(), event.removed) for event in read.events]
+            found += [(one.event.key, one.value, one.event.removed) for one in read.events]
         return found
 
     asyncio.run(read_all())
@@ -287,7 +297,7 @@ def test_a_broker_with_the_whole_log_finishes_the_snapshot_of_another() -> None:
 
     async def behind(source: MemorySource, position: Position | None) -> list[Event]:
         found = await EventReader(source, position, ()).read()
-        return [] if found is None else list(found.events)
+        return [] if found is None else [one.event for one in found.events]
 
     told = asyncio.run(behind(trimmed, None))
     assert {"quorum/voters", "feature/kraft.version"} <= {event.key for event in told}
@@ -303,7 +313,7 @@ def test_a_deletion_with_many_tombstones_fits_the_smallest_segment() -> None:
     ((_, event),) = record_feed(before, entries_of(world.records[-1:], before.end_offset))
     shard = EventsShard("events-0")
     assert event is not None
-    *appends, _ = shard.step(FactLearned(fact=FoundEvents(events=(event,))), NOW)
+    *appends, _ = shard.step(FactLearned(fact=FoundEvents(events=(FoundEvent.of(event),))), NOW)
     sizes = []
     for append in appends:
         assert isinstance(append, Append)
