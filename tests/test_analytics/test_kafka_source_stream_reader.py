@@ -21,6 +21,8 @@ class Numbers:
         self.logs = {tuple_of(name): log for name, log in logs.items()}
         #: The high watermarks of partitions with an open transaction.
         self.open: dict[tuple[str, int], int] = {}
+        #: Each end and partition that was asked for.
+        self.asked: list[tuple[str, tuple[str, int]]] = []
 
     def partitions(self, *, may_be_missing: bool = False):
         if not self.logs and not may_be_missing:
@@ -28,9 +30,11 @@ class Numbers:
         return set(self.logs)
 
     def earliest(self, partitions):
+        self.asked += [("earliest", key) for key in partitions]
         return {key: self.logs[key][0] for key in partitions}
 
     def latest(self, partitions):
+        self.asked += [("latest", key) for key in partitions]
         return {key: self.logs[key][1] for key in partitions}
 
     def high_watermarks(self, partitions):
@@ -126,6 +130,22 @@ def test_without_failing_a_batch_reads_what_is_there(caplog):
         assert planned(Numbers(t_0=(3, 9)), failOnDataLoss="false", **given) == ["t-0 from 3 to 9"]
     assert "startingOffsets is 1 for t-0" in caplog.text
     assert "endingOffsets is 12 for t-0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"startingOffsets": '{"t": {"0": -2, "1": 0}}'},
+        {"endingOffsets": '{"t": {"0": 5, "1": -1}}'},
+        {"endingTimestamp": "99999", "startingOffsets": '{"t": {"0": 4, "1": 0}}'},
+    ],
+    ids=str,
+)
+def test_a_batch_asks_for_each_end_of_a_log_once(given):
+    cluster = Numbers(t_0=(3, 9), t_1=(0, 4))
+    planned(cluster, **given)
+    assert len(cluster.asked) == len(set(cluster.asked))
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
