@@ -6,6 +6,7 @@ from tests.mutants.model import mutants_of
 
 DRIVER = "broker/events/driver.py"
 READER = "broker/events/reader.py"
+TOPIC = "broker/events/topic.py"
 SHARD = "broker/events/shard.py"
 FEED = "metadata/events/feed.py"
 MODEL = "metadata/events/model.py"
@@ -39,6 +40,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("events-everywhere", "only partition 0 has events", DRIVER,
      'return EventsShard(f"{EVENTS_TOPIC}-0") if partition_id == 0 else None',
      'return EventsShard(f"{EVENTS_TOPIC}-0")'),
+    ("events-old-image", "a broker asks for the topic in images of its own process", TOPIC,
+     "broker.broker_epoch != broker_epoch", "False"),
     ("events-secrets", "a config that may be a password is hidden", THINGS,
      "value is not None and is_hidden(key)", "False"),
     ("events-batch-start", "records below a position inside a batch are left out", SOURCE,
@@ -47,5 +50,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
 
 MUTANTS = mutants_of(
     _RULES,
-    tests=("tests/test_metadata/test_events.py", "tests/test_broker/test_metadata_events.py"),
+    tests=(
+        "tests/test_metadata/test_events.py",
+        "tests/test_broker/test_events_topic.py",
+        "tests/test_broker/test_metadata_events.py",
+    ),
 )

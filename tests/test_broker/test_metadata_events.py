@@ -38,7 +38,13 @@ from kvorum.metadata.events.model import Event, Position
 from kvorum.metadata.events.source import Base
 from kvorum.metadata.events.things import things
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
-from kvorum.metadata.image.records import NoOp, PartitionChange, Record, RemoveTopic
+from kvorum.metadata.image.records import (
+    BrokerRegistrationChange,
+    NoOp,
+    PartitionChange,
+    Record,
+    RemoveTopic,
+)
 from kvorum.metadata.inspect.history import LogEntry
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.storage.format.batch import build_batch
@@ -552,6 +558,27 @@ def test_the_topic_waits_for_enough_brokers_and_is_asked_for_again(
         refusals = services.internal_topics.refusals
         eventually(lambda: EVENTS_TOPIC in refusals, "the refusal is known")
         assert "cannot be made" in refusals[EVENTS_TOPIC]
+        harness.run(made.stop())
+    finally:
+        harness.close()
+
+
+def test_a_fenced_broker_asks_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "RETRY_S", 0)
+    config = dataclasses.replace(QUICK, metadata_events_topic_enable=True)
+    harness = Harness(tmp_path, count=1, config=config)
+    try:
+        services = harness.cluster.brokers[1].server.services
+        log = harness.call(lambda: ControllersLog(harness))
+        epoch = log.image.brokers[1].broker_epoch
+        harness.call(
+            lambda: log.controller.commit(BrokerRegistrationChange(1, epoch, is_fenced=True))
+        )
+        made = harness.call(lambda: EventsDriver(services, log))
+        with mock.patch.object(services.internal_topics, "make") as make:
+            harness.call(lambda: log.controller.commit(NoOp()))
+            harness.run(turns(100))
+            assert make.call_count == 0
         harness.run(made.stop())
     finally:
         harness.close()
