@@ -18,6 +18,9 @@ from kvorum.storage.format.batch import iter_headers
 
 _log = logging.getLogger(__name__)
 
+READ_BYTES = 64 << 10
+"""Bytes of the log in one `read`, unless a single batch is larger."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
@@ -60,10 +63,8 @@ class MetadataSource(Protocol):
 class PublishedMetadata:
     """The metadata that a broker's publisher follows."""
 
-    def __init__(self, publisher: MetadataPublisher, *, bytes_max: int = 64 << 10) -> None:
-        """bytes_max: log bytes of one `read`, unless a single batch is larger."""
+    def __init__(self, publisher: MetadataPublisher) -> None:
         self._publisher = publisher
-        self._bytes_max = bytes_max
 
     @property
     def image(self) -> ClusterImage:
@@ -76,9 +77,7 @@ class PublishedMetadata:
     def read(self, offset: int, end_offset: int) -> Iterator[LogEntry]:
         # Up to the image's end, where a batch ends: one that reached beyond end_offset would not be
         # read.
-        piece = self._node.log.read(
-            offset, bytes_max=self._bytes_max, end_offset=self.image.end_offset
-        )
+        piece = self._node.log.read(offset, bytes_max=READ_BYTES, end_offset=self.image.end_offset)
         # Read now: the log may be trimmed before the caller takes the last record.
         return entries_within(piece.read(), offset, end_offset)
 

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from kvorum.analytics.kafka_source.batch import plan_batch
 from kvorum.analytics.kafka_source.errors import DataLoss, OptionRefused, ReadFailed
 from kvorum.analytics.kafka_source.options import parse_read_options
+from kvorum.analytics.kafka_source.plan import OffsetRange
 from kvorum.analytics.kafka_source.stream import StreamReader
 
 
@@ -59,8 +60,12 @@ def options(**given: str):
     return parse_read_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **names})
 
 
+def text(one: OffsetRange) -> str:
+    return f"{one.topic}-{one.partition} from {one.start_offset} to {one.end_offset}"
+
+
 def planned(cluster: Numbers, **given: str) -> list[str]:
-    return [str(one) for one in plan_batch(cluster, options(**given))]
+    return [text(one) for one in plan_batch(cluster, options(**given))]
 
 
 def test_a_batch_reads_everything_by_default():
@@ -189,7 +194,7 @@ def stream(cluster: Numbers, **given: str) -> StreamReader:
 def run(reader: StreamReader, start):
     """The next batch: its ranges and its end."""
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    return [str(part.value) for part in reader.partitions(start, end)], end
+    return [text(part.value) for part in reader.partitions(start, end)], end
 
 
 def test_a_stream_starts_at_the_latest_offsets_with_an_empty_batch():
