@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvorum.broker.api.registry import usual_schemas
@@ -16,7 +18,9 @@ from kvorum.broker.controller.forwarding import ForwardingManager
 from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, RegistrationFailed
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.network.principals import PrincipalRules
 from kvorum.broker.network.server import KafkaServer
+from kvorum.broker.network.tls_listener import TlsListener
 from kvorum.broker.sasl.mechanisms import authenticator
 from kvorum.launch.listeners import Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
@@ -53,6 +57,8 @@ SERVE_FENCED_AFTER_S = 1.0
 """After this time a broker that is still fenced serves clients, so that they hear what is wrong."""
 FAILURE_CHECK_S = 0.1
 """Pause between two checks that the controller knows of a failed directory."""
+CERTIFICATES_CHECK_S = 5.0
+"""Pause between two looks at the certificates' files."""
 WARM_UP_DELAY_S = 2.0
 WARM_UP_PAUSE_S = 0.05
 """Pause between two schemas, so that a request waits for one import at most."""
@@ -180,6 +186,8 @@ class BrokerProcess:
         self._replicas.publish(Delta.of_whole(image), image)
         self._log_ignored_configs(None, image)
         self._replicas.start()
+        if any(listener.tls is not None for listener in self._config.listeners):
+            self._tasks.spawn(self._watch_certificates(), "certificates")
         self._tasks.spawn(self._lifecycle.run_heartbeats(), "heartbeats")
         # Clients get the cluster from this broker's image. Without the wait, clients of a starting
         # cluster would see no brokers, after which librdkafka pauses for a second or two. After a
@@ -200,9 +208,12 @@ class BrokerProcess:
             # Nobody may predict the nonces.
             rng = random.SystemRandom()
             authenticate = authenticator(listener.sasl, lambda: self._publisher.image, rng)
+        tls = None
+        if listener.tls is not None:
+            tls = TlsListener(listener.tls, PrincipalRules(listener.principal_rules))
         try:
             await self._server.bind(
-                host, port, listener_name=listener.name, authenticate=authenticate
+                host, port, listener_name=listener.name, authenticate=authenticate, tls=tls
             )
         except OSError as error:
             raise ConfigError(
@@ -336,6 +347,15 @@ class BrokerProcess:
         except OSError:
             # The disk failed, so the next start must not trust these logs.
             logger.exception("not all logs could be closed cleanly")
+
+    async def _watch_certificates(self) -> None:
+        """Read certificates again when their files change, and at SIGHUP."""
+        loop = asyncio.get_running_loop()
+        refresh = partial(self._server.refresh_certificates, is_asked=True)
+        loop.add_signal_handler(signal.SIGHUP, refresh)
+        while True:
+            await asyncio.sleep(CERTIFICATES_CHECK_S)
+            self._server.refresh_certificates()
 
     async def _warm_up(self) -> None:
         """Import the schemas that clients will need, in a thread, after the start."""

@@ -13,11 +13,13 @@ from typing import Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import text_of
+from kvorum.broker.network.principals import PrincipalRules
 from kvorum.broker.sasl import plain
 from kvorum.broker.sasl.jaas import SCRAM_MODULE, parse_jaas, plain_users
 from kvorum.broker.sasl.mechanisms import MECHANISMS, SaslSettings
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.text import split_address, whole_number
+from kvorum.runtime.tls import CLIENT_AUTH, VERSIONS, TlsSettings
 
 Address = tuple[str, int]
 
@@ -33,17 +35,33 @@ _PREFIX = "listener.name."
 _MECHANISMS = "sasl.enabled.mechanisms"
 _JAAS = "sasl.jaas.config"
 _REAUTH = "connections.max.reauth.ms"
+_OF_TLS = (
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One listener of a broker. sasl: None for a protocol without SASL."""
+    """One listener of a broker. sasl, tls: None for a protocol without it. principal_rules: of
+    `ssl.principal.mapping.rules`."""
 
     name: str
     protocol: str
     listen: Address
     advertised: Address
-    sasl: SaslSettings | None
+    sasl: SaslSettings | None = None
+    tls: TlsSettings | None = None
+    principal_rules: str = "DEFAULT"
 
 
 def parse_address(what: str, text: str, *, may_be_any: bool = False) -> Address:
@@ -91,16 +109,21 @@ def broker_listeners(
     _check_served(bound, protocols)
     first = _inter_broker(inter_broker, {name: protocols[name] for name in bound})
     _check_names(properties, bound)
-    found = [
-        Listener(
-            name=name,
-            protocol=protocols[name],
-            listen=address,
-            advertised=_advertised(name, address, advertised.get(name)),
-            sasl=_sasl(name, broker, properties) if protocols[name] == SASL_PLAINTEXT else None,
+    found = []
+    for name, address in bound.items():
+        own = OwnProperties(name, broker, properties)
+        protocol = protocols[name]
+        found.append(
+            Listener(
+                name=name,
+                protocol=protocol,
+                listen=address,
+                advertised=_advertised(name, address, advertised.get(name)),
+                sasl=_sasl(own) if protocol in (SASL_PLAINTEXT, SASL_SSL) else None,
+                tls=_tls(own) if protocol in (SSL, SASL_SSL) else None,
+                principal_rules=own.get("ssl.principal.mapping.rules"),
+            )
         )
-        for name, address in bound.items()
-    ]
     return tuple(sorted(found, key=lambda listener: listener.name != first))
 
 
@@ -158,13 +181,7 @@ def _check_served(bound: Mapping[str, Address], protocols: Mapping[str, str]) ->
     if missing:
         raise ConfigError(
             f"listener.security.protocol.map has no protocol for the listener {missing[0]}: add "
-            f"{missing[0]}:PLAINTEXT or {missing[0]}:SASL_PLAINTEXT"
-        )
-    secret = [name for name in bound if protocols[name] in (SSL, SASL_SSL)]
-    if secret:
-        raise ConfigError(
-            f"the listener {secret[0]} has the protocol {protocols[secret[0]]}: TLS is not served; "
-            "use PLAINTEXT or SASL_PLAINTEXT on a network that nobody else can read"
+            f"{missing[0]}:PLAINTEXT or another of {', '.join(PROTOCOLS)}"
         )
 
 
@@ -196,7 +213,7 @@ def _advertised(name: str, listen: Address, given: Address | None) -> Address:
 
 def _check_names(properties: Mapping[str, Any], bound: Mapping[str, Address]) -> None:
     """Raise ConfigError for a listener's property that has a name which nothing reads."""
-    suffixes = {_MECHANISMS, _REAUTH}
+    suffixes = {_MECHANISMS, _REAUTH, *_OF_TLS}
     for mechanism in MECHANISMS:
         suffixes |= {f"{mechanism.lower()}.{_JAAS}", f"{mechanism.lower()}.{_REAUTH}"}
     for name in sorted(of_listeners(properties)):
@@ -210,36 +227,91 @@ def _check_names(properties: Mapping[str, Any], bound: Mapping[str, Address]) ->
             )
 
 
-def _sasl(name: str, broker: BrokerConfig, properties: Mapping[str, Any]) -> SaslSettings:
-    prefix = f"{_PREFIX}{name.lower()}."
+class OwnProperties:
+    """The properties of one listener: its own, else the broker's."""
 
-    def own(suffix: str, default: Any) -> str:
-        return text_of(properties.get(f"{prefix}{suffix}", default))
+    def __init__(self, name: str, broker: BrokerConfig, properties: Mapping[str, Any]) -> None:
+        self.name = name
+        self.prefix = f"{_PREFIX}{name.lower()}."
+        self._broker = broker
+        self._properties = properties
 
-    text = own(_MECHANISMS, broker.sasl_enabled_mechanisms)
-    mechanisms = tuple(filter(None, (part.strip() for part in text.split(","))))
+    def get(self, name: str) -> str:
+        """The value as text; of a name that only a listener has, "" by default."""
+        default = getattr(self._broker, name.replace(".", "_").replace("-", "_"), "")
+        return text_of(self._properties.get(f"{self.prefix}{name}", default))
+
+    def of_mechanism(self, mechanism: str, name: str) -> str:
+        """A mechanism's own value, else the listener's."""
+        own = self._properties.get(f"{self.prefix}{mechanism.lower()}.{name}")
+        return self.get(name) if own is None else text_of(own)
+
+
+def _sasl(own: OwnProperties) -> SaslSettings:
+    mechanisms = _list(own.get(_MECHANISMS))
     unknown = [mechanism for mechanism in mechanisms if mechanism not in MECHANISMS]
     if unknown or not mechanisms:
         said = f"{unknown[0]} is not served" if unknown else "no mechanism is enabled"
         raise ConfigError(
-            f"the listener {name}: {said}; set {_MECHANISMS} to some of {', '.join(MECHANISMS)}"
+            f"the listener {own.name}: {said}; set {_MECHANISMS} to some of {', '.join(MECHANISMS)}"
         )
     users: dict[str, str] = {}
+    session_ms = {}
     for mechanism in mechanisms:
-        jaas = f"{mechanism.lower()}.{_JAAS}"
-        value = own(jaas, "")
+        name = f"{own.prefix}{mechanism.lower()}.{_JAAS}"
+        value = own.of_mechanism(mechanism, _JAAS)
         if mechanism == plain.NAME:
             if not value:
-                raise ConfigError(f"{prefix}{jaas} is missing: it has the users of PLAIN")
-            users = plain_users(f"{prefix}{jaas}", value)
-        elif value and parse_jaas(f"{prefix}{jaas}", value).module != SCRAM_MODULE:
-            raise ConfigError(f"{prefix}{jaas} must name {SCRAM_MODULE}")
-    of_all = own(_REAUTH, broker.connections_max_reauth_ms)
-    session_ms = {
-        mechanism: _session_ms(prefix, own(f"{mechanism.lower()}.{_REAUTH}", of_all))
-        for mechanism in mechanisms
-    }
+                raise ConfigError(f"{name} is missing: it has the users of PLAIN")
+            users = plain_users(name, value)
+        elif value and parse_jaas(name, value).module != SCRAM_MODULE:
+            raise ConfigError(f"{name} must name {SCRAM_MODULE}")
+        session_ms[mechanism] = _session_ms(own.prefix, own.of_mechanism(mechanism, _REAUTH))
     return SaslSettings(mechanisms=mechanisms, plain_users=users, session_ms=session_ms)
+
+
+def _tls(own: OwnProperties) -> TlsSettings:
+    what = f"the listener {own.name}"
+    for kind in ("keystore", "truststore"):
+        is_file = bool(own.get(f"ssl.{kind}.location"))
+        if is_file and own.get(f"ssl.{kind}.type") != "PEM":
+            raise ConfigError(
+                f"{what}: ssl.{kind}.type={own.get(f'ssl.{kind}.type')} is not served; make a PEM "
+                f"file (openssl pkcs12 -nodes -in FILE.p12) and set ssl.{kind}.type=PEM"
+            )
+    chain, key = own.get("ssl.keystore.certificate.chain"), own.get("ssl.keystore.key")
+    if bool(chain) != bool(key) or bool(own.get("ssl.keystore.location")) == bool(key):
+        raise ConfigError(
+            f"{what} needs a certificate: either ssl.keystore.location, or "
+            "ssl.keystore.certificate.chain and ssl.keystore.key"
+        )
+    client_auth = own.get("ssl.client.auth")
+    if client_auth not in CLIENT_AUTH:
+        raise ConfigError(
+            f"{what}: ssl.client.auth={client_auth!r} is none of {', '.join(CLIENT_AUTH)}"
+        )
+    versions = _list(own.get("ssl.enabled.protocols"))
+    if not versions or not set(versions) <= set(VERSIONS):
+        raise ConfigError(
+            f"{what}: ssl.enabled.protocols={','.join(versions)!r} must have some of "
+            f"{', '.join(VERSIONS)}, and no other"
+        )
+    PrincipalRules(own.get("ssl.principal.mapping.rules"))
+    return TlsSettings(
+        what=what,
+        keystore=own.get("ssl.keystore.location"),
+        certificate_chain=chain,
+        key=key,
+        key_password=own.get("ssl.key.password"),
+        truststore=own.get("ssl.truststore.location"),
+        trusted=own.get("ssl.truststore.certificates"),
+        client_auth=client_auth,
+        versions=versions,
+    )
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
 def _session_ms(prefix: str, text: str) -> int:

@@ -72,6 +72,8 @@ class Server(Protocol):
 
     def on_file_failed(self, path: str, failure: OSError) -> None: ...
 
+    def on_handshake_failed(self, connection: Connection, failure: OSError) -> None: ...
+
 
 class Slot:
     """The place of one answer in the order of answers. Fill it once, with the parts of its
@@ -104,6 +106,9 @@ class Connection:
     tasks. software: name and version that the client gave in ApiVersions (KIP-511).
     authentication: None on a listener without SASL.
     """
+
+    #: What a socket raises that has nothing to give now.
+    _NOTHING_NOW: tuple[type[OSError], ...] = (BlockingIOError,)
 
     __slots__ = (
         "_buffer",
@@ -261,9 +266,7 @@ class Connection:
             return  # the event loop will report again that there is something to read
         turn.begin()
         try:
-            if self._receive():
-                self.last_active_ms = self.now_ms()
-                self._handle_frames()
+            self._take_input()
         except WireError as failure:
             self.fail(failure)
         except BaseException:
@@ -274,11 +277,16 @@ class Connection:
         finally:
             turn.run()
 
+    def _take_input(self) -> None:
+        if self._receive():
+            self.last_active_ms = self.now_ms()
+            self._handle_frames()
+
     def _receive(self) -> bool:
         """Receive once. True if bytes came. Raises WireError."""
         try:
             count = self._buffer.receive(self._sock)
-        except BlockingIOError:
+        except self._NOTHING_NOW:
             return False
         except OSError as failure:
             # Includes ETIMEDOUT and EHOSTUNREACH: when the peer's machine is gone, the kernel stops
@@ -474,7 +482,7 @@ class Connection:
         output.appendleft(joined)
         return joined
 
-    def _report_failed_file(self, send: _FileSend, count: int, failure: OSError) -> None:
+    def _report_failed_file(self, send: FileSend, count: int, failure: OSError) -> None:
         """Report the file if it, and not the socket, made a sendfile fail. If the errno does not
         tell, reading the same bytes again does."""
         file = send.source.file
@@ -487,7 +495,7 @@ class Connection:
         self.server.on_file_failed(file.path, failure)
 
     def _send_file(self, part: FileSlice) -> bool:
-        send = part if isinstance(part, _FileSend) else _FileSend(part)
+        send = part if isinstance(part, FileSend) else FileSend(part)
         self._output[0] = send
         # Read the descriptor at the moment of sending. A closed file has -1, while a descriptor
         # kept from before may by now belong to another file.
@@ -513,7 +521,7 @@ class Connection:
         return sent == want
 
 
-class _FileSend:
+class FileSend:
     """A file slice being sent: the next position and the bytes left."""
 
     __slots__ = ("left", "position", "source")

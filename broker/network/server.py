@@ -26,6 +26,8 @@ from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.network.protocol_error_log import ProtocolErrorLog
+from kvorum.broker.network.tls_connection import HandshakeTurn, TlsConnection, wrapped
+from kvorum.broker.network.tls_listener import TlsListener
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 IDLE_CHECK_INTERVAL_MS = 10_000
+HANDSHAKE_TIMEOUT_MS = 10_000
+"""Time for a client's TLS handshake; looked at with the idle connections."""
 ACCEPTS_PER_EVENT_MAX = 64
 ACCEPT_PAUSE_MS = 100
 """Pause after an accept that failed."""
@@ -57,6 +61,7 @@ class _Listener:
     sock: socket.socket
     name: str | None
     authenticate: MakeAuthentication | None
+    tls: TlsListener | None
 
 
 class KafkaServer:
@@ -103,6 +108,7 @@ class KafkaServer:
         self._idle_task: asyncio.Task[None] | None = None
         self._closing_lines = ProtocolErrorLog()
         self._more_timer: asyncio.TimerHandle | None = None
+        self._handshakes = HandshakeTurn()
 
     @property
     def connection_count(self) -> int:
@@ -121,12 +127,13 @@ class KafkaServer:
         *,
         listener_name: str | None = None,
         authenticate: MakeAuthentication | None = None,
+        tls: TlsListener | None = None,
     ) -> int:
         """Bind the port and listen; returns the port (useful with port 0). Raises OSError.
 
         listener_name: the listener whose endpoints Metadata gives to clients that connect here;
         None means each broker's first. authenticate: begins the authentication of each client; None
-        for a listener without SASL.
+        for a listener without SASL. tls: None for a listener without TLS.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -147,7 +154,7 @@ class KafkaServer:
         except BaseException:
             sock.close()
             raise
-        self._listeners.append(_Listener(sock, listener_name, authenticate))
+        self._listeners.append(_Listener(sock, listener_name, authenticate, tls))
         bound_port: int = sock.getsockname()[1]
         return bound_port
 
@@ -191,6 +198,11 @@ class KafkaServer:
         if connection.address:
             self._limits.closed(connection.address)
         _log.debug("connection of %s ended: %s", connection.peer, reason)
+
+    def on_handshake_failed(self, connection: Connection, failure: OSError) -> None:
+        """Log a client that did not get through the TLS handshake."""
+        reason = getattr(failure, "reason", None) or failure.strerror or str(failure)
+        self.on_protocol_error(connection, WireError(f"TLS handshake: {reason}"))
 
     def on_protocol_error(self, connection: Connection, failure: WireError) -> None:
         """Log a connection that is about to be closed because its peer broke the protocol."""
@@ -247,7 +259,13 @@ class KafkaServer:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             authentication = None if listener.authenticate is None else listener.authenticate()
             self.admit(
-                sock, str(peer), listener.name or "", loop, address, authentication=authentication
+                sock,
+                str(peer),
+                listener.name or "",
+                loop,
+                address,
+                authentication=authentication,
+                tls=listener.tls,
             )
 
     def _accept_again(self, listener: _Listener) -> None:
@@ -275,19 +293,47 @@ class KafkaServer:
         address: str = "",
         *,
         authentication: Authentication | None = None,
+        tls: TlsListener | None = None,
     ) -> None:
         """Serve a client on a non-blocking socket. listener: name of the listener that accepted it;
         address: under which `_limits` counts it, "" if it is not counted."""
-        connection = Connection(self, sock, peer, listener, loop, address, authentication)
+        if tls is None:
+            connection = Connection(self, sock, peer, listener, loop, address, authentication)
+        else:
+            connection = TlsConnection(
+                self,
+                wrapped(sock, tls.context),
+                peer,
+                listener,
+                loop,
+                address,
+                authentication,
+                rules=tls.rules,
+                handshakes=self._handshakes,
+            )
         self._connections[connection] = None
+
+    def refresh_certificates(self, *, is_asked: bool = False) -> None:
+        """Read certificates again, those that have changed or, if asked, all."""
+        for listener in self._listeners:
+            if listener.tls is not None:
+                listener.tls.refresh(is_asked=is_asked)
 
     async def _close_idle(self) -> None:
         while True:
             await asyncio.sleep(IDLE_CHECK_INTERVAL_MS / 1000)
-            oldest_ms = self.clock.monotonic_ms() - self.config.connections_max_idle_ms
+            now_ms = self.clock.monotonic_ms()
+            oldest_ms = now_ms - self.config.connections_max_idle_ms
+            handshake_ms = now_ms - HANDSHAKE_TIMEOUT_MS
             for connection in list(self._connections):
                 if connection.is_idle and connection.last_active_ms < oldest_ms:
                     connection.close("idle")
+                elif (
+                    isinstance(connection, TlsConnection)
+                    and not connection.is_established
+                    and connection.last_active_ms < handshake_ms
+                ):
+                    connection.close("the TLS handshake did not end in time")
                 elif connection.has_hung_up:
                     connection.close("closed by the peer")
 

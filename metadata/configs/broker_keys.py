@@ -16,6 +16,7 @@ from kvorum.metadata.image.features import RELEASES
 
 _DOUBLE_MAX = sys.float_info.max
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+_PASSWORD = ConfigType.PASSWORD
 
 #: Broker properties that are defaults of topic configs.
 _TOPIC_DEFAULTS = (
@@ -213,6 +214,27 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         _LONG,
         "0",
         "After this time a client must authenticate again; 0: never.",
+    ),
+    ("ssl.keystore.type", _STRING, "JKS", "PEM; no other is served."),
+    ("ssl.keystore.location", _STRING, "", "File with key, certificate and its chain."),
+    ("ssl.keystore.certificate.chain", _PASSWORD, "", "The chain as text, in place of the file."),
+    ("ssl.keystore.key", _PASSWORD, "", "The key as text, in place of the file."),
+    ("ssl.key.password", _PASSWORD, "", "The password of the key."),
+    ("ssl.truststore.type", _STRING, "JKS", "PEM; no other is served."),
+    ("ssl.truststore.location", _STRING, "", "File with the CAs of clients' certificates."),
+    ("ssl.truststore.certificates", _PASSWORD, "", "Those CAs as text, in place of the file."),
+    (
+        "ssl.client.auth",
+        _STRING,
+        "none",
+        "Whether clients need a certificate: none, requested, required.",
+    ),
+    ("ssl.enabled.protocols", _STRING, "TLSv1.2,TLSv1.3", "Versions of TLS."),
+    (
+        "ssl.principal.mapping.rules",
+        _STRING,
+        "DEFAULT",
+        "Rules that make a user of a certificate's name.",
     ),
     (
         "connection.failed.authentication.delay.ms",

@@ -19,7 +19,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "there is no TLS, and of SASL only PLAIN and SCRAM, for clients",
+        "of TLS there are PEM files, of SASL PLAIN and SCRAM, both for clients",
         """
         delegation.token.expiry.check.interval.ms LONG 3600000 >=1
         delegation.token.expiry.time.ms LONG 86400000 >=1
@@ -78,26 +78,15 @@ IGNORED: tuple[tuple[str, str], ...] = (
         ssl.allow.dn.changes BOOLEAN false
         ssl.allow.san.changes BOOLEAN false
         ssl.cipher.suites LIST "" per-broker
-        ssl.client.auth STRING none per-broker
-        ssl.enabled.protocols LIST TLSv1.2,TLSv1.3 per-broker
         ssl.endpoint.identification.algorithm STRING https per-broker
         ssl.engine.factory.class CLASS - per-broker
-        ssl.key.password PASSWORD - per-broker
         ssl.keymanager.algorithm STRING SunX509 per-broker
-        ssl.keystore.certificate.chain PASSWORD - per-broker
-        ssl.keystore.key PASSWORD - per-broker
-        ssl.keystore.location STRING - per-broker
         ssl.keystore.password PASSWORD - per-broker
-        ssl.keystore.type STRING JKS per-broker
-        ssl.principal.mapping.rules STRING DEFAULT
         ssl.protocol STRING TLSv1.3 per-broker
         ssl.provider STRING - per-broker
         ssl.secure.random.implementation STRING - per-broker
         ssl.trustmanager.algorithm STRING PKIX per-broker
-        ssl.truststore.certificates PASSWORD - per-broker
-        ssl.truststore.location STRING - per-broker
         ssl.truststore.password PASSWORD - per-broker
-        ssl.truststore.type STRING JKS per-broker
         """,
     ),
     (

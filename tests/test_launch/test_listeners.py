@@ -29,6 +29,13 @@ SASL: dict[str, Any] = {
 }
 
 
+TLS: dict[str, Any] = {
+    "listeners": "SSL://h:9093,PLAINTEXT://h:9092",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": "/broker.pem",
+}
+
+
 def listeners(**changes: Any) -> Any:
     return broker_config({**BROKER, **changes})[0].listeners
 
@@ -93,6 +100,24 @@ def test_a_secret_is_in_no_note_and_no_text_of_the_settings():
     assert "quoted" not in repr(config.listeners) and "simple" not in repr(config.listeners)
 
 
+def test_a_listeners_own_certificate_counts_more_than_the_brokers():
+    own = {
+        "listener.name.ssl.ssl.keystore.location": "/own.pem",
+        "listener.name.ssl.ssl.enabled.protocols": "TLSv1.3",
+        "ssl.key.password": "hidden",
+    }
+    found = listeners(**TLS, **own)[1]
+    assert (found.protocol, found.sasl) == ("SSL", None)
+    assert (found.tls.keystore, found.tls.versions) == ("/own.pem", ("TLSv1.3",))
+    assert found.tls.key_password == "hidden" and "hidden" not in repr(found)
+    pem = {
+        "ssl.keystore.location": "",
+        "ssl.keystore.key": "K",
+        "ssl.keystore.certificate.chain": "C",
+    }
+    assert listeners(**{**TLS, **pem})[1].tls.key == "K"
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", ""])
 def test_every_address_may_be_bound_but_not_advertised(host):
     bound = {"listeners": f"PLAINTEXT://{host}:9092"}
@@ -113,7 +138,15 @@ def test_every_address_may_be_bound_but_not_advertised(host):
         ({"listeners": "LAN://h:1"}, "has no protocol for the listener LAN: add LAN:PLAINTEXT"),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "has not the form NAME:PROTOCOL"),
         ({"listener.security.protocol.map": "PLAINTEXT:TLS"}, "one of PLAINTEXT, SASL_PLAINTEXT"),
-        ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, "TLS is not served"),
+        ({"listeners": "SSL://h:1"}, "has the protocol SSL: brokers talk to each other"),
+        ({**TLS, "ssl.keystore.location": ""}, "the listener SSL needs a certificate"),
+        ({**TLS, "ssl.keystore.key": "k"}, "the listener SSL needs a certificate"),
+        ({**TLS, "ssl.keystore.type": "JKS"}, "ssl.keystore.type=JKS is not served; make a PEM"),
+        ({**TLS, "ssl.client.auth": "perhaps"}, "'perhaps' is none of none, requested, required"),
+        ({**TLS, "ssl.enabled.protocols": "TLSv1.1,TLSv1.2"}, "must have some of TLSv1.2, TLSv1.3"),
+        ({**TLS, "ssl.enabled.protocols": ""}, "must have some of TLSv1.2, TLSv1.3"),
+        ({**TLS, "ssl.principal.mapping.rules": "CN"}, "neither DEFAULT nor RULE"),
+        ({**TLS, "listener.name.ssl.ssl.truststore.location": "/x"}, "ssl.truststore.type=JKS"),
         ({"inter.broker.listener.name": "LAN"}, "name the one that the brokers use"),
         (
             {**SASL, "inter.broker.listener.name": "CLIENTS"},
