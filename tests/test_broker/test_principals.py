@@ -33,6 +33,7 @@ def test_a_name_has_its_last_part_first_and_special_characters_escaped():
         ("RULE:^CN=(.*?),OU=Admins.*$/$1/, DEFAULT", NAME),
         ("RULE:^CN=x$/x/,RULE:^CN=(\\w+),OU=(\\w+),.*$/$2.$1/,DEFAULT", "ServiceUsers.Orders"),
         ("RULE:^CN=x$/x/", NAME),
+        ("RULE:CN=Orders/x/", NAME),
         ("", NAME),
     ],
 )
