@@ -211,6 +211,9 @@ class RequestContext:
         if isinstance(values, bytes):
             body: bytes | bytearray = values
         else:
+            code = values.get("error_code")
+            if code and self.slot.metrics is not None:
+                self.slot.metrics.note_error(int(code))
             muted_ms = connection.muted_ms
             body = encode_response(
                 api.name, version, {**values, "throttle_time": muted_ms} if muted_ms else values

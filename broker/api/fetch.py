@@ -33,6 +33,8 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     fetch_services = context.services.replicas.fetch_services
     peer_brokers = fetch_services.peer_brokers
     context.is_exempt = peer_brokers.is_broker(request.replica_id, request.replica_epoch)
+    if context.is_exempt:
+        _count_as_follower(context)
     quotas = context.services.quotas
     if quotas.is_active and not context.is_exempt:
         bytes_max = min(request.bytes_max, quotas.fetch_bytes_max(context.client_id))
@@ -49,10 +51,35 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     )
 
 
+def _count_as_follower(context: RequestContext) -> None:
+    metrics = context.services.replicas.metrics.follower_fetch
+    of_consumers, context.slot.metrics = context.slot.metrics, metrics
+    metrics.requests += 1
+    if of_consumers is not None:
+        of_consumers.requests -= 1
+
+
+def _note_answers(context: RequestContext, error: int, answers: Answers) -> None:
+    metrics, is_follower = context.slot.metrics, context.is_exempt
+    if error and metrics is not None:
+        metrics.note_error(error)
+    for watched, answer in answers:
+        if answer.error and metrics is not None:
+            metrics.note_error(answer.error)
+        if watched.replica is not None:
+            records = answer.records
+            watched.replica.metrics.note_fetched(
+                0 if records is None else records.length,
+                is_follower=is_follower,
+                is_failed=answer.error != 0,
+            )
+
+
 def _respond(context: RequestContext, error: int, session_id: int, answers: Answers) -> None:
     slot = context.slot
     if slot.connection.is_closed:
         return
+    _note_answers(context, error, answers)
     version = context.api_version
     topics: dict[tuple[str, bytes], list[FetchedPartition]] = {}
     leaders = set()

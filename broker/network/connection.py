@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.metrics.counters import RequestMetrics
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.runtime.clock import Clock
@@ -74,10 +75,17 @@ class Slot:
     """The place of one answer in the order of answers. Fill it once, with the parts of its
     frame."""
 
-    __slots__ = ("connection", "is_ready", "parked", "parts")
+    __slots__ = ("began_s", "connection", "handled_s", "is_ready", "metrics", "parked", "parts",
+                 "ready_s")  # fmt: skip
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, began_s: float) -> None:
+        """began_s: the event loop's time at which the request is read."""
         self.connection = connection
+        self.began_s = began_s
+        self.handled_s = 0.0
+        self.ready_s = 0.0
+        """When an answer that its handler did not give was ready; else 0."""
+        self.metrics: RequestMetrics | None = None
         self.parts: Sequence[Part] = ()
         self.is_ready = False
         self.parked: Any = None
@@ -89,6 +97,8 @@ class Slot:
         self.is_ready = True
         self.parked = None
         connection = self.connection
+        if self.handled_s:
+            self.ready_s = connection.time_s()
         connection.count_output(parts)
         if not connection.is_closed and connection.slots[0] is self:
             connection.server.loop_turn.flush(connection)
@@ -114,6 +124,7 @@ class Connection:
         "_output_bytes",
         "_sock",
         "_unmute_timer",
+        "_unsent",
         "address",
         "cold_requests",
         "is_closed",
@@ -124,6 +135,7 @@ class Connection:
         "server",
         "slots",
         "software",
+        "time_s",
     )
 
     def __init__(
@@ -148,6 +160,9 @@ class Connection:
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
+        self.time_s = loop.time
+        self._unsent: list[Slot] = []
+        """Slots whose answers are in the output; their times are taken once all of it is sent."""
         self._buffer = FrameBuffer(server.config.socket_request_max_bytes)
         self._output: deque[Part] = deque()
         self._output_bytes = 0
@@ -195,6 +210,7 @@ class Connection:
         if self._unmute_timer is not None:
             self._unmute_timer.cancel()
         self._output.clear()
+        self._unsent.clear()
         slots, self.slots = self.slots, deque()
         for slot in slots:
             if slot.parked is not None:
@@ -270,7 +286,8 @@ class Connection:
 
     def _handle_frames(self) -> None:
         buffer, server = self._buffer, self.server
-        until_s = self._loop.time() + TURN_MAX_S
+        now_s = self.time_s()
+        until_s = now_s + TURN_MAX_S
         while not self.is_closed:
             if self._is_full():
                 self._pause_reading()
@@ -278,10 +295,10 @@ class Connection:
             frame = buffer.next_frame()
             if frame is None:
                 return
-            slot = Slot(self)
+            slot = Slot(self, now_s)
             self.slots.append(slot)
             server.dispatch(slot, buffer.view, *frame)
-            now_s = self._loop.time()
+            slot.handled_s = now_s = self.time_s()
             if now_s > until_s:
                 if now_s > until_s + LONG_TURN_S:
                     server.loop_turn.spend()
@@ -379,7 +396,9 @@ class Connection:
         if self.is_closed:
             return
         while slots and slots[0].is_ready:
-            output.extend(slots.popleft().parts)
+            slot = slots.popleft()
+            output.extend(slot.parts)
+            self._unsent.append(slot)
         if not self._has_writer:
             self._send()
         self._go_on_soon()
@@ -410,6 +429,8 @@ class Connection:
         except OSError as failure:
             self.close(repr(failure))
             return
+        if not self._output and self._unsent:
+            self._note_sent()
         if self._output and not self._has_writer:
             self._has_writer = True
             self._loop.add_writer(self._fd, self._on_writable)
@@ -418,6 +439,16 @@ class Connection:
             self._loop.remove_writer(self._fd)
         if self._end_reason and self.is_idle:
             self.close(self._end_reason)
+
+    def _note_sent(self) -> None:
+        sent_s = self.time_s()
+        throttle_s = 0.0 if self._unmute_timer is None else self.muted_ms / 1000
+        for slot in self._unsent:
+            if slot.metrics is not None:
+                slot.metrics.note_sent(
+                    slot.began_s, slot.handled_s or sent_s, slot.ready_s, sent_s, throttle_s
+                )
+        self._unsent.clear()
 
     def _send_once(self) -> bool:
         """Make one system call. False if the socket took less than it was offered."""

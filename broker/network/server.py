@@ -74,6 +74,8 @@ class KafkaServer:
         self.config = config
         self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
+        self.metrics = replicas.metrics
+        self._requests = self.metrics.requests
         self.services = Services(
             config=config,
             replicas=replicas,
@@ -173,7 +175,9 @@ class KafkaServer:
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         """Forget a connection that has ended."""
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self.metrics.listener(connection.listener).closed += 1
         if connection.address:
             self._limits.closed(connection.address)
         _log.debug("connection of %s ended: %s", connection.peer, reason)
@@ -259,6 +263,7 @@ class KafkaServer:
     ) -> None:
         """Serve a client on a non-blocking socket. listener: name of the listener that accepted it;
         address: under which `_limits` counts it, "" if it is not counted."""
+        self.metrics.listener(listener).made += 1
         self._connections[Connection(self, sock, peer, listener, loop, address)] = None
 
     async def _close_idle(self) -> None:
@@ -296,6 +301,11 @@ class KafkaServer:
             context.api_version = 0
             context.answer(cold_handler(key).API, answer)
             return
+        metrics = self._requests.get(key)
+        if metrics is None:
+            metrics = self.metrics.of_api(key, SERVED.name_of(key))
+        metrics.requests += 1
+        slot.metrics = metrics
         if self.services.quotas.binds_requests:
             context.began_ms = self.clock.monotonic_ms()
         self._handle(context, key, view, header.body_position, end)
