@@ -217,9 +217,7 @@ def _finish_unanswered(context: RequestContext, topics: list[ProducedTopic]) -> 
 
 
 def _note_error(context: RequestContext, partition: ProducedPartition) -> None:
-    metrics = context.slot.metrics
-    if metrics is not None:
-        metrics.note_error(partition.error)
+    context.services.metrics.note_error(API.key, partition.error)
 
 
 def _respond(context: RequestContext, topics: list[ProducedTopic]) -> None:

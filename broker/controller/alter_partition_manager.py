@@ -133,7 +133,7 @@ class AlterPartitionManager:
         reaction = core.on_isr_answer(proposal, answer)
         replica.metrics.note_isr(isr_before, core.isr_state.isr)
         if answer.error != ErrorCode.NONE:
-            replica.metrics.everywhere.failed_isr_updates += 1
+            replica.metrics.failed_isr_updates += 1
         if reaction is Reaction.RETRY:
             return True
         if core.raise_high_watermark(self._now_ms()):

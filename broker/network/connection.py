@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.metrics.counters import RequestMetrics
+from kvorum.broker.metrics.counters import RequestTiming
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.runtime.clock import Clock
@@ -75,17 +75,12 @@ class Slot:
     """The place of one answer in the order of answers. Fill it once, with the parts of its
     frame."""
 
-    __slots__ = ("began_s", "connection", "handled_s", "is_ready", "metrics", "parked", "parts",
-                 "ready_s")  # fmt: skip
+    __slots__ = ("connection", "is_ready", "parked", "parts", "timing")
 
-    def __init__(self, connection: Connection, began_s: float) -> None:
-        """began_s: the event loop's time at which the request is read."""
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.began_s = began_s
-        self.handled_s = 0.0
-        self.ready_s = 0.0
-        """When an answer that its handler did not give was ready; else 0."""
-        self.metrics: RequestMetrics | None = None
+        self.timing: RequestTiming | None = None
+        """Of a request that is timed; under load most are only counted."""
         self.parts: Sequence[Part] = ()
         self.is_ready = False
         self.parked: Any = None
@@ -97,8 +92,8 @@ class Slot:
         self.is_ready = True
         self.parked = None
         connection = self.connection
-        if self.handled_s:
-            self.ready_s = connection.time_s()
+        if self.timing is not None:
+            self.timing.ready_s = connection.time_s()
         connection.count_output(parts)
         if not connection.is_closed and connection.slots[0] is self:
             connection.server.loop_turn.flush(connection)
@@ -132,6 +127,7 @@ class Connection:
         "last_active_ms",
         "listener",
         "peer",
+        "read_s",
         "server",
         "slots",
         "software",
@@ -161,8 +157,10 @@ class Connection:
         self._fd = sock.fileno()
         self._loop = loop
         self.time_s = loop.time
-        self._unsent: list[Slot] = []
-        """Slots whose answers are in the output; their times are taken once all of it is sent."""
+        self.read_s = 0.0
+        """The event loop's time at which the request was read that is being dispatched."""
+        self._unsent: list[RequestTiming] = []
+        """Timings of answers in the output; they end once all of it is sent."""
         self._buffer = FrameBuffer(server.config.socket_request_max_bytes)
         self._output: deque[Part] = deque()
         self._output_bytes = 0
@@ -286,8 +284,8 @@ class Connection:
 
     def _handle_frames(self) -> None:
         buffer, server = self._buffer, self.server
-        now_s = self.time_s()
-        until_s = now_s + TURN_MAX_S
+        self.read_s = self.time_s()
+        until_s = self.read_s + TURN_MAX_S
         while not self.is_closed:
             if self._is_full():
                 self._pause_reading()
@@ -295,10 +293,12 @@ class Connection:
             frame = buffer.next_frame()
             if frame is None:
                 return
-            slot = Slot(self, now_s)
+            slot = Slot(self)
             self.slots.append(slot)
             server.dispatch(slot, buffer.view, *frame)
-            slot.handled_s = now_s = self.time_s()
+            self.read_s = now_s = self.time_s()
+            if slot.timing is not None:
+                slot.timing.handled_s = now_s
             if now_s > until_s:
                 if now_s > until_s + LONG_TURN_S:
                     server.loop_turn.spend()
@@ -398,7 +398,8 @@ class Connection:
         while slots and slots[0].is_ready:
             slot = slots.popleft()
             output.extend(slot.parts)
-            self._unsent.append(slot)
+            if slot.timing is not None:
+                self._unsent.append(slot.timing)
         if not self._has_writer:
             self._send()
         self._go_on_soon()
@@ -429,7 +430,7 @@ class Connection:
         except OSError as failure:
             self.close(repr(failure))
             return
-        if not self._output and self._unsent:
+        if self._unsent and not self._output:
             self._note_sent()
         if self._output and not self._has_writer:
             self._has_writer = True
@@ -443,11 +444,8 @@ class Connection:
     def _note_sent(self) -> None:
         sent_s = self.time_s()
         throttle_s = 0.0 if self._unmute_timer is None else self.muted_ms / 1000
-        for slot in self._unsent:
-            if slot.metrics is not None:
-                slot.metrics.note_sent(
-                    slot.began_s, slot.handled_s or sent_s, slot.ready_s, sent_s, throttle_s
-                )
+        for timing in self._unsent:
+            timing.end(sent_s, throttle_s)
         self._unsent.clear()
 
     def _send_once(self) -> bool:

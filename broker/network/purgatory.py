@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from kvorum.runtime.errors import ErrorCode
@@ -57,8 +58,6 @@ class Deadlines:
         self._order: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_bucket = -1
-        self.sizes: dict[type, int] = {}
-        """Parked requests by their type."""
 
     def add(self, item: Expirable, deadline_ms: int) -> None:
         """Call item.expire() once `deadline_ms` (monotonic) has passed, unless `remove` comes
@@ -72,15 +71,18 @@ class Deadlines:
                 self._arm(bucket)
         items[item] = None
         item.deadline_bucket = bucket
-        kind = type(item)
-        self.sizes[kind] = self.sizes.get(kind, 0) + 1
 
     def remove(self, item: Expirable) -> None:
         """Forget the item's deadline; does nothing if it has none."""
         items = self._buckets.get(item.deadline_bucket)
-        if items is not None and items.pop(item, 0) is None:
-            self.sizes[type(item)] -= 1
+        if items is not None:
+            items.pop(item, None)
         item.deadline_bucket = -1
+
+    def count(self) -> Iterator[Counter[type]]:
+        """Numbers of items by type, of one bucket after another; the caller may wait in between."""
+        for items in list(self._buckets.values()):
+            yield Counter(map(type, items))
 
     def close(self) -> None:
         """Forget all items; none of them expires any more."""
@@ -89,7 +91,6 @@ class Deadlines:
             self._timer = None
         self._buckets.clear()
         self._order.clear()
-        self.sizes.clear()
 
     def _arm(self, bucket: int) -> None:
         if self._timer is not None:
@@ -110,7 +111,6 @@ class Deadlines:
                 for item in list(items):
                     if item in items:
                         del items[item]
-                        self.sizes[type(item)] -= 1
                         item.deadline_bucket = -1
                         item.expire()
             self._buckets.pop(bucket, None)  # an expiry may have called `close`

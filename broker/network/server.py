@@ -22,6 +22,7 @@ from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.metrics.counters import TIMED_INTERVAL_S, RequestTiming
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.network.protocol_error_log import ProtocolErrorLog
@@ -305,7 +306,10 @@ class KafkaServer:
         if metrics is None:
             metrics = self.metrics.of_api(key, SERVED.name_of(key))
         metrics.requests += 1
-        slot.metrics = metrics
+        read_s = slot.connection.read_s
+        if read_s >= metrics.due_s:
+            metrics.due_s = read_s + TIMED_INTERVAL_S
+            slot.timing = RequestTiming(metrics, read_s)
         if self.services.quotas.binds_requests:
             context.began_ms = self.clock.monotonic_ms()
         self._handle(context, key, view, header.body_position, end)
