@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,19 +77,19 @@ class RaftView:
         return role_of(self._node)
 
     @property
-    def election_mean_ms(self) -> float | None:
+    def election_mean_ms(self) -> float:
         return _ms(self.metrics.election_recent.mean(self._now_s))
 
     @property
-    def election_max_ms(self) -> float | None:
+    def election_max_ms(self) -> float:
         return _ms(self.metrics.election_recent.maximum(self._now_s))
 
     @property
-    def commit_mean_ms(self) -> float | None:
+    def commit_mean_ms(self) -> float:
         return _ms(self.metrics.commit_recent.mean(self._now_s))
 
     @property
-    def commit_max_ms(self) -> float | None:
+    def commit_max_ms(self) -> float:
         return _ms(self.metrics.commit_recent.maximum(self._now_s))
 
     @property
@@ -194,5 +195,6 @@ def _wall(at_ms: int, shift_ms: int) -> int | None:
     return None if at_ms < 0 else at_ms + shift_ms
 
 
-def _ms(value_s: float | None) -> float | None:
-    return None if value_s is None else value_s * 1000
+def _ms(value_s: float | None) -> float:
+    """In ms; NaN for nothing in the last minute, as in Kafka."""
+    return math.nan if value_s is None else value_s * 1000
