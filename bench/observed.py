@@ -53,14 +53,12 @@ class Observed:
                 self.registry.add((topic_id, partition_id), replica)
         self.registry.image = ClusterImage(topics=Map(topics))
         self.watch = LoopWatch(lambda: 0, lambda: 0)
-        self._raft: Any = _raft()
+        self.raft: Any = _raft()
         self._server: Any = SimpleNamespace(services=_services(self.registry))
 
     def view(self) -> BrokerView:
         """The broker at this moment."""
-        return BrokerView(
-            self._raft, self._server, self.watch, now_s=0.0, age_ms=0, is_fenced=False
-        )
+        return BrokerView(self.raft, self._server, self.watch, now_s=0.0, age_ms=0, is_fenced=False)
 
     def delete(self, topic: int) -> None:
         """Delete a topic, as the replica manager does it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.live.by_hand import HandMade
 from tests.live.clients import Topics
+from tests.live.cluster import run_kvorum
 from tests.live.http import ask
 from tests.polling import eventually
 
@@ -117,3 +119,29 @@ def _produce_anything(bootstrap: str, topic: str, partitions: int) -> None:
     for partition in range(partitions):
         producer.produce(topic, b"v", partition=partition)
     producer.flush(3)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("role", ["controller-1", BROKER])
+@pytest.mark.parametrize("what", ["port", "names"])
+def test_a_node_that_cannot_serve_its_metrics_ends_with_the_way_out(
+    role: str, what: str, tmp_path: Path
+) -> None:
+    made = HandMade(tmp_path, controllers=1, brokers=1)
+    try:
+        with socket.create_server(("127.0.0.1", made.ports.broker + 15)) as taken:
+            port = taken.getsockname()[1]
+            if what == "port":
+                made.change(role, metrics_listener=f"HTTP://127.0.0.1:{port}")
+            else:
+                made.change(role, metrics_names="jmx")
+            done = run_kvorum(role.partition("-")[0], "--config", str(made.file(role)))
+    finally:
+        made.close()
+    assert done.returncode == 2
+    line = done.stderr.splitlines()[-1]
+    if what == "port":
+        assert f"metrics.listener: cannot listen on 127.0.0.1:{port}: Address already" in line
+        assert "give this node an address of its own" in line
+    else:
+        assert "metrics.names='jmx' must be kvorum, kafka, or both" in line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -16,6 +17,8 @@ from bench.observed import Observed
 from kvorum.launch.metrics.page import SLICE_STEPS_MAX, lines, send_slices
 from kvorum.launch.metrics.row import HISTOGRAM, KAFKA, OWN, number
 from kvorum.launch.metrics.rows import ROWS
+from kvorum.launch.metrics.views import ControllerView, NodeView
+from kvorum.metadata.controller.controller import Controller, ControllerConfig
 from kvorum.runtime.errors import ErrorCode
 
 BROKER = ROWS["broker"]
@@ -200,11 +203,30 @@ def test_rows_have_one_name_each_and_a_type_that_fits(role: str) -> None:
             assert row.kind != HISTOGRAM or row.name.endswith("_seconds")
 
 
-def test_every_source_of_a_broker_can_be_read() -> None:
-    view = observed_with_work().view()
+def controller_view() -> NodeView:
+    observed = Observed(3)
+    controller = Controller(ControllerConfig(), cluster_id="c", rng=random.Random(1))
+    controller.note_committed(observed.registry.image)
+    return ControllerView(observed.raft, controller, observed.watch, 0.0, 2.5)
+
+
+def test_a_controller_counts_the_partitions_of_its_image() -> None:
+    page = values(
+        "".join(line or "" for line in lines(ROWS["controller"], controller_view(), (OWN, KAFKA)))
+    )
+    assert page["kvorum_metadata_partitions"] == 3
+    assert page["kvorum_controller_is_active"] == 0
+    assert page["kafka_controller_kafkacontroller_globalpartitioncount"] == 3
+    assert page["kafka_controller_kafkacontroller_lastappliedrecordlagms"] == 2_500
+    assert page["kvorum_metadata_age_seconds"] == 2.5
+
+
+@pytest.mark.parametrize("role", sorted(ROWS))
+def test_every_source_can_be_read(role: str) -> None:
+    view = observed_with_work().view() if role == "broker" else controller_view()
     for _ in view.prepare():
         pass
-    for row in BROKER:
+    for row in ROWS[role]:
         for found in view.scopes[row.scope]():
             if found is not None:
                 attrgetter(row.source)(found[1])
