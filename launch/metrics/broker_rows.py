@@ -72,7 +72,7 @@ _REQUESTS = (
         "Error codes in answers: of the whole answer, and of each partition in Produce and Fetch.",
         "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=,error=",
         "kafka_network_requestmetrics_errors_total"),
-    _time("", "total_s", "From reading a request to sending its answer. Of each API at most 1,000 "
+    _time("", "total_s", "From reading a request to sending its answer. Of each API at most 200 "
           "requests a second are timed.", "TotalTimeMs"),
     _time("local_", "local_s", "In the handler.", "LocalTimeMs"),
     _time("remote_", "remote_s", "Waiting for others: replication, data, a controller.",
