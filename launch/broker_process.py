@@ -25,8 +25,7 @@ from kvorum.broker.sasl.mechanisms import authenticator
 from kvorum.launch.listeners import Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from kvorum.launch.metadata_log import open_log
-from kvorum.launch.metrics import serve_broker_metrics
-from kvorum.launch.metrics_server import MetricsServer
+from kvorum.launch.metrics.setup import NodeServer, serve_broker
 from kvorum.launch.process import ended
 from kvorum.launch.properties import Address, NodeConfig, static_values
 from kvorum.metadata.image.delta import Delta
@@ -132,7 +131,7 @@ class BrokerProcess:
             supported_features=self._features,
             metadata=_events_source(broker_config, self._publisher),
         )
-        self._metrics: MetricsServer | None = None
+        self._metrics: NodeServer | None = None
         self._raft: RaftNode | None = None
         self._own: OwnDirectories | None = None
         self._failure_timeout_ms = broker_config.log_dir_failure_timeout_ms
@@ -168,13 +167,8 @@ class BrokerProcess:
             rng=self._rng,
             clock=self._machine.clock,
         )
-        self._metrics = await serve_broker_metrics(
-            config.metrics,
-            raft.core,
-            lambda: self._publisher.image,
-            self._replicas,
-            self._server,
-            self._client,
+        self._metrics = await serve_broker(
+            config, raft, self._server, self._client, lambda: self._lifecycle.is_fenced
         )
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)

@@ -20,6 +20,7 @@ from kvorum.launch.listeners import (
     of_listeners,
     parse_address,
 )
+from kvorum.launch.metrics.row import KAFKA, NAME_SETS, OWN
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.controller.controller import ControllerConfig
@@ -59,6 +60,7 @@ class NodeProperties:
     metadata_version_max: the highest metadata.version that the node reports as supported. A lower
         value makes it act like an older build, to rehearse a rolling upgrade.
     metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
+    metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
     """
 
     node_id: int
@@ -78,6 +80,7 @@ class NodeProperties:
     controlled_shutdown_timeout_ms: int = 3_000
     metadata_version_max: int = max(RELEASES)
     metrics_listener: str = ""
+    metrics_names: str = "kvorum"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ class NodeConfig:
     given: the properties as in the file. notes: a line for the log for each one without an effect.
     directory: of the metadata log. data_directories: of partitions; a controller has only
         `directory`.
-    metrics: address of the metrics server, None for none.
+    metrics: address of the metrics server, None for none. metrics_names: the sets of names there.
     listen, advertised: of the controller's listener, or of the one that brokers use among
         themselves. listeners: all of a broker's, that one first; none of a controller.
     """
@@ -138,6 +141,7 @@ class NodeConfig:
     snapshots: SnapshotPolicy
     node: NodeProperties
     metrics: Address | None
+    metrics_names: tuple[str, ...]
     given: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     listeners: tuple[Listener, ...] = ()
@@ -305,6 +309,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
             if node.metrics_listener
             else None
         ),
+        metrics_names=_metrics_names(node.metrics_names),
         given=dict(properties),
         listeners=listeners,
     )
@@ -422,6 +427,15 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
             f"{listener_name}://host:port, without TLS or SASL"
         )
     return parse_address(property_name, address)
+
+
+def _metrics_names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not set(names) <= set(NAME_SETS) or len(set(names)) != len(names):
+        raise ConfigError(
+            f"metrics.names={text!r} must be {OWN}, {KAFKA}, or both with a comma between them"
+        )
+    return names
 
 
 def _voters(text: str) -> dict[int, Address]:

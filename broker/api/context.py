@@ -61,6 +61,7 @@ class Services:
         self.supported_features = supported_features
         self.replicas = replicas
         self.registry = replicas.registry
+        self.metrics = replicas.metrics
         self.controller = controller
         self._image = image
         self.cluster_id = cluster_id
@@ -211,6 +212,9 @@ class RequestContext:
         if isinstance(values, bytes):
             body: bytes | bytearray = values
         else:
+            code = values.get("error_code")
+            if code:
+                self.services.metrics.note_error(api.key, int(code))
             muted_ms = connection.muted_ms
             body = encode_response(
                 api.name, version, {**values, "throttle_time": muted_ms} if muted_ms else values

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.metrics.counters import RequestTiming
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.broker.sasl.authentication import Authentication
@@ -79,10 +80,12 @@ class Slot:
     """The place of one answer in the order of answers. Fill it once, with the parts of its
     frame."""
 
-    __slots__ = ("connection", "is_ready", "parked", "parts")
+    __slots__ = ("connection", "is_ready", "parked", "parts", "timing")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.timing: RequestTiming | None = None
+        """Of a request that is timed; under load most are only counted."""
         self.parts: Sequence[Part] = ()
         self.is_ready = False
         self.parked: Any = None
@@ -94,6 +97,8 @@ class Slot:
         self.is_ready = True
         self.parked = None
         connection = self.connection
+        if self.timing is not None:
+            self.timing.ready_s = connection.time_s()
         connection.count_output(parts)
         if not connection.is_closed and connection.slots[0] is self:
             connection.server.loop_turn.flush(connection)
@@ -123,6 +128,7 @@ class Connection:
         "_output_bytes",
         "_sock",
         "_unmute_timer",
+        "_unsent",
         "address",
         "authentication",
         "cold_requests",
@@ -131,9 +137,11 @@ class Connection:
         "last_active_ms",
         "listener",
         "peer",
+        "read_s",
         "server",
         "slots",
         "software",
+        "time_s",
     )
 
     def __init__(
@@ -160,6 +168,11 @@ class Connection:
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
+        self.time_s = loop.time
+        self.read_s = 0.0
+        """The event loop's time at which the request was read that is being dispatched."""
+        self._unsent: list[RequestTiming] = []
+        """Timings of answers in the output; they end once all of it is sent."""
         config = server.config
         self._buffer = FrameBuffer(
             config.socket_request_max_bytes
@@ -221,6 +234,7 @@ class Connection:
         if self._unmute_timer is not None:
             self._unmute_timer.cancel()
         self._output.clear()
+        self._unsent.clear()
         slots, self.slots = self.slots, deque()
         for slot in slots:
             if slot.parked is not None:
@@ -299,7 +313,8 @@ class Connection:
 
     def _handle_frames(self) -> None:
         buffer, server = self._buffer, self.server
-        until_s = self._loop.time() + TURN_MAX_S
+        self.read_s = self.time_s()
+        until_s = self.read_s + TURN_MAX_S
         while not self.is_closed:
             if self._is_full():
                 self._pause_reading()
@@ -310,7 +325,9 @@ class Connection:
             slot = Slot(self)
             self.slots.append(slot)
             server.dispatch(slot, buffer.view, *frame)
-            now_s = self._loop.time()
+            self.read_s = now_s = self.time_s()
+            if slot.timing is not None:
+                slot.timing.handled_s = now_s
             if now_s > until_s:
                 if now_s > until_s + LONG_TURN_S:
                     server.loop_turn.spend()
@@ -408,7 +425,10 @@ class Connection:
         if self.is_closed:
             return
         while slots and slots[0].is_ready:
-            output.extend(slots.popleft().parts)
+            slot = slots.popleft()
+            output.extend(slot.parts)
+            if slot.timing is not None:
+                self._unsent.append(slot.timing)
         if not self._has_writer:
             self._send()
         self._go_on_soon()
@@ -439,6 +459,8 @@ class Connection:
         except OSError as failure:
             self.close(repr(failure))
             return
+        if self._unsent and not self._output:
+            self._note_sent()
         if self._output and not self._has_writer:
             self._has_writer = True
             self._loop.add_writer(self._fd, self._on_writable)
@@ -447,6 +469,13 @@ class Connection:
             self._loop.remove_writer(self._fd)
         if self._end_reason and self.is_idle:
             self.close(self._end_reason)
+
+    def _note_sent(self) -> None:
+        sent_s = self.time_s()
+        throttle_s = 0.0 if self._unmute_timer is None else self.muted_ms / 1000
+        for timing in self._unsent:
+            timing.end(sent_s, throttle_s)
+        self._unsent.clear()
 
     def _send_once(self) -> bool:
         """Make one system call. False if the socket took less than it was offered."""

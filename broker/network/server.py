@@ -23,6 +23,7 @@ from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.metrics.counters import TIMED_INTERVAL_S, RequestTiming
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.network.protocol_error_log import ProtocolErrorLog
@@ -85,6 +86,8 @@ class KafkaServer:
         self.config = config
         self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
+        self.metrics = replicas.metrics
+        self._requests = self.metrics.requests
         self.services = Services(
             config=config,
             replicas=replicas,
@@ -194,7 +197,9 @@ class KafkaServer:
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         """Forget a connection that has ended."""
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self.metrics.listener(connection.listener).closed += 1
         if connection.address:
             self._limits.closed(connection.address)
         _log.debug("connection of %s ended: %s", connection.peer, reason)
@@ -297,6 +302,7 @@ class KafkaServer:
     ) -> None:
         """Serve a client on a non-blocking socket. listener: name of the listener that accepted it;
         address: under which `_limits` counts it, "" if it is not counted."""
+        self.metrics.listener(listener).made += 1
         if tls is None:
             connection = Connection(self, sock, peer, listener, loop, address, authentication)
         else:
@@ -368,6 +374,14 @@ class KafkaServer:
             context.api_version = 0
             context.answer(cold_handler(key).API, answer)
             return
+        metrics = self._requests.get(key)
+        if metrics is None:
+            metrics = self.metrics.of_api(key, SERVED.name_of(key))
+        metrics.requests += 1
+        read_s = slot.connection.read_s
+        if read_s >= metrics.due_s:
+            metrics.due_s = read_s + TIMED_INTERVAL_S
+            slot.timing = RequestTiming(metrics, read_s)
         if self.services.quotas.binds_requests:
             context.began_ms = self.clock.monotonic_ms()
         self._handle(context, key, view, header.body_position, end)

@@ -265,6 +265,12 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "",
         "Where Prometheus reads, HTTP://host:port, or nowhere.",
     ),
+    (
+        "metrics.names",
+        _STRING,
+        "kvorum",
+        "Names of the metrics there: kvorum, kafka (the JMX exporter's), or both.",
+    ),
     ("peer.address.overrides", _STRING, "", "Where this node finds peers, id=host:port,..."),
     ("broker.heartbeat.interval.ms", _INT, "500", "Time between two heartbeats."),
     ("controlled.shutdown.timeout.ms", _INT, "3000", "Patience for leaders to move at shutdown."),

@@ -188,7 +188,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "metrics are served over HTTP, see metrics.listener",
+        "metrics are served over HTTP, see metrics.listener and metrics.names",
         """
         kafka.metrics.polling.interval.secs INT 10 >=1
         kafka.metrics.reporters LIST ""
