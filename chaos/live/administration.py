@@ -17,8 +17,10 @@ from kvorum.chaos.faults import (
     OperatorFault,
     Reassign,
     RemoveVoter,
+    Roll,
 )
 from kvorum.chaos.live.reassignments import Reassignment, full_names
+from kvorum.chaos.live.rolling import CanRoll, RollingRestart
 from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.voter_changes import change_voters
 from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget, resolve
@@ -66,6 +68,17 @@ def request_of(
                 is_over=moving.is_over,
                 finish=moving.finish,
                 outcome=moving.outcome,
+            )
+        case Roll():
+            if not isinstance(system, CanRoll):
+                raise UnresolvableTarget(f"{system.name} has no rolling restart")
+            rolling = RollingRestart(system)
+            return OperatorRequest(
+                nodes=(*view.controllers, *view.brokers),
+                send=rolling.start,
+                is_over=rolling.is_over,
+                finish=rolling.finish,
+                outcome=rolling.outcome,
             )
         case _:
             assert_never(fault)

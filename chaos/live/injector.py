@@ -38,6 +38,7 @@ from kvorum.chaos.faults import (
     ResetPeer,
     RestartNode,
     ResumeNode,
+    Roll,
     ShapingFault,
     Slice,
     SlowClose,
@@ -89,7 +90,7 @@ class Injected:
 
     @property
     def is_of_links(self) -> bool:
-        others = KillNode | PauseNode | StopNode | WipeDisk | ConditionFault | Reassign
+        others = KillNode | PauseNode | StopNode | WipeDisk | ConditionFault | Reassign | Roll
         return not isinstance(self.fault, others)
 
 
@@ -132,7 +133,7 @@ class Injector:
             case HealLinks():
                 self._end_all(lambda injected: injected.is_of_links)
                 return None
-            case ElectPreferredLeaders() | AddVoter() | RemoveVoter() | Reassign():
+            case ElectPreferredLeaders() | AddVoter() | RemoveVoter() | Reassign() | Roll():
                 return self._request(name, fault)
             case RestartNode() | ResumeNode():
                 self._reverse(fault)
