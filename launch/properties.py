@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,7 @@ from kvorum.broker.config.dynamic_config import text_of
 from kvorum.broker.groups.migration.policy import parse_policy
 from kvorum.broker.network.connection_limits import parse_overrides
 from kvorum.launch.kafka_properties import BROKER_ID, NODE_ID, unbound, with_bound_names
+from kvorum.launch.presets import with_preset
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.controller.controller import ControllerConfig
@@ -21,6 +24,12 @@ from kvorum.raft.model import RaftConfig
 from kvorum.raft.snapshot_files import SnapshotPolicy
 from kvorum.runtime.config import bind, property_names
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.http2.keepalive import (
+    CONNECT_TIMEOUT_MS,
+    KEEPALIVE_TIME_MS,
+    KEEPALIVE_TIMEOUT_MS,
+    Patience,
+)
 from kvorum.runtime.ids import uuid_from_text
 from kvorum.runtime.text import split_address, whole_number
 from kvorum.snapshots.store import CHUNK_BYTES_MAX
@@ -51,6 +60,7 @@ class NodeProperties:
     metadata_version_max: the highest metadata.version that the node reports as supported. A lower
         value makes it act like an older build, to rehearse a rolling upgrade.
     metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
+    kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
     """
 
     node_id: int
@@ -68,6 +78,7 @@ class NodeProperties:
     controlled_shutdown_timeout_ms: int = 3_000
     metadata_version_max: int = max(RELEASES)
     metrics_listener: str = ""
+    kvorum_preset: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +94,35 @@ class QuorumProperties:
     controller_quorum_snapshot_chunk_bytes: int = 1 << 20
 
 
-CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, ControllerConfig)
-BROKER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, BrokerConfig)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatienceProperties:
+    """How long a node waits for another one, in ms.
+
+    controller_socket_timeout_ms: for a controller's answer to a heartbeat or a registration; then
+        the next controller is asked. socket_connection_setup_timeout_ms: for a connection.
+    rpc_keepalive_time_ms: a gRPC connection that is silent for this long is pinged, and closed if
+        nothing arrives within rpc_keepalive_timeout_ms after that.
+    initial_broker_registration_timeout_ms: a broker that could not register by then exits.
+    """
+
+    controller_socket_timeout_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS
+    rpc_keepalive_time_ms: int = KEEPALIVE_TIME_MS
+    rpc_keepalive_timeout_ms: int = KEEPALIVE_TIMEOUT_MS
+    initial_broker_registration_timeout_ms: int = 60_000
+
+    def of_connections(self) -> Patience:
+        """The part that concerns connections."""
+        return Patience(
+            connect_ms=self.socket_connection_setup_timeout_ms,
+            time_ms=self.rpc_keepalive_time_ms,
+            timeout_ms=self.rpc_keepalive_timeout_ms,
+        )
+
+
+_OF_BOTH = (NodeProperties, QuorumProperties, PatienceProperties, SnapshotPolicy)
+CONTROLLER_CLASSES = (*_OF_BOTH, ControllerConfig)
+BROKER_CLASSES = (*_OF_BOTH, BrokerConfig)
 CONTROLLER_NAMES = frozenset((*property_names(*CONTROLLER_CLASSES), BROKER_ID))
 BROKER_NAMES = frozenset((*property_names(*BROKER_CLASSES), *(key.name for key in OTHER_NAMES)))
 """The properties that a node of each role obeys."""
@@ -125,6 +163,7 @@ class NodeConfig:
     raft: RaftConfig
     snapshots: SnapshotPolicy
     node: NodeProperties
+    waits: PatienceProperties
     metrics: Address | None
     given: Mapping[str, Any]
     notes: tuple[str, ...] = ()
@@ -148,7 +187,8 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
     """Check a controller's properties. Raises ConfigError if one is invalid."""
     _check_role(properties, "controller")
-    given, properties = properties, with_bound_names(properties)
+    given = with_preset(properties, CONTROLLER_NAMES)
+    properties = with_bound_names(given)
     config = dataclasses.replace(
         _node_config(properties, CONTROLLER),
         given=dict(given),
@@ -178,7 +218,8 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:
     """Check a broker's properties. Raises ConfigError if one is invalid."""
     _check_role(properties, "broker")
-    given, properties = properties, with_bound_names(properties)
+    given = with_preset(properties, BROKER_NAMES)
+    properties = with_bound_names(given)
     config = dataclasses.replace(
         _node_config(properties, BROKER),
         given=dict(given),
@@ -258,9 +299,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     data_directories = _data_directories(node)
     overrides = _overrides(node.peer_address_overrides)
     listen = _listener("listeners", node.listeners, listener_name)
-    advertised = listen
-    if node.advertised_listeners:
-        advertised = _listener("advertised.listeners", node.advertised_listeners, listener_name)
+    advertised = _advertised(node, listener_name, listen)
     return NodeConfig(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
@@ -283,6 +322,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         ),
         snapshots=_snapshot_policy(properties),
         node=node,
+        waits=_waits(properties),
         metrics=(
             _listener("metrics.listener", node.metrics_listener, "HTTP")
             if node.metrics_listener
@@ -290,6 +330,43 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         ),
         given=dict(properties),
     )
+
+
+def _advertised(node: NodeProperties, listener_name: str, listen: Address) -> Address:
+    """The address that others use. Raises ConfigError for the address of all interfaces."""
+    name, text, address = "listeners", node.listeners, listen
+    if node.advertised_listeners:
+        name, text = "advertised.listeners", node.advertised_listeners
+        address = _listener(name, text, listener_name)
+    if is_unspecified(address[0]):
+        others = "clients and brokers" if listener_name == BROKER else "other nodes"
+        raise ConfigError(
+            f"{name}={text}: {others} cannot connect to {address[0]}; give the node's own host in "
+            f"advertised.listeners, such as {listener_name}://{node_host()}:{address[1]}"
+        )
+    return address
+
+
+def is_unspecified(host: str) -> bool:
+    """True for the address of all interfaces, 0.0.0.0 or ::."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def node_host() -> str:
+    """This machine's own name, as an example in messages."""
+    return socket.gethostname() or "HOST"
+
+
+def _waits(properties: Mapping[str, Any]) -> PatienceProperties:
+    waits = bind(PatienceProperties, properties)
+    for field in dataclasses.fields(waits):
+        if getattr(waits, field.name) <= 0:
+            name = field.name.replace("_", ".")
+            raise ConfigError(f"{name}={getattr(waits, field.name)} must be positive")
+    return waits
 
 
 def _check_values(properties: Mapping[str, Any]) -> None:
