@@ -41,6 +41,7 @@ from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError, DirectoryUnusable
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
+from kvorum.runtime.resolving import until_resolved
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
 from kvorum.storage.log.checkpoints import remove_clean_shutdown, write_clean_shutdown
@@ -92,12 +93,15 @@ class BrokerProcess:
         self._tasks = TaskGroup(on_failure)
         self._features = limited(config.node.metadata_version_max)
         self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
-        self._client = ControllerClient(_controllers(config))
+        waits = config.waits
+        self._client = _client(config)
         self._lifecycle = BrokerLifecycleManager(
             self._client,
             registration=self._registration(),
             publisher=self._publisher,
             heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
+            heartbeat_timeout_ms=waits.controller_socket_timeout_ms,
+            registration_timeout_ms=waits.initial_broker_registration_timeout_ms,
             on_unfenced=self._unfenced.set,
             on_answer=lambda is_fenced: self._replicas.isolation.on_controller_answer(
                 is_fenced=is_fenced
@@ -166,6 +170,7 @@ class BrokerProcess:
             on_failure=self._on_failure,
             rng=self._rng,
             clock=self._machine.clock,
+            patience=config.waits.of_connections(),
         )
         self._metrics = await serve_broker(
             config, raft, self._server, self._client, lambda: self._lifecycle.is_fenced
@@ -197,6 +202,7 @@ class BrokerProcess:
 
     async def _bind(self, listener: Listener) -> None:
         host, port = listener.listen
+        await until_resolved(host, port, logger)
         authenticate = None
         if listener.sasl is not None:
             # Nobody may predict the nonces.
@@ -429,6 +435,14 @@ def _events_source(
     from kvorum.metadata.events.source import PublishedMetadata
 
     return PublishedMetadata(publisher)
+
+
+def _client(config: NodeConfig) -> ControllerClient:
+    return ControllerClient(
+        _controllers(config),
+        patience=config.waits.of_connections(),
+        attempt_timeout_ms=config.waits.controller_socket_timeout_ms,
+    )
 
 
 def _controllers(config: NodeConfig) -> dict[int, str]:

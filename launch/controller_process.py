@@ -28,6 +28,7 @@ from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
+from kvorum.runtime.resolving import until_resolved
 from kvorum.runtime.rpc import RpcServer
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
@@ -92,6 +93,7 @@ class ControllerProcess:
             on_failure=self._on_failure,
             rng=self._rng,
             clock=self._machine.clock,
+            patience=config.waits.of_connections(),
         )
         complaint = listener_complaint(
             config,
@@ -106,7 +108,13 @@ class ControllerProcess:
         await self._serve(loop, node)
         self._metrics = await serve_controller(config, node, loop)
         node.start()
-        registrar = Registrar(loop, self._registration(), on_refused=self._on_failure)
+        registrar = Registrar(
+            loop,
+            self._registration(),
+            on_refused=self._on_failure,
+            patience=config.waits.of_connections(),
+            call_timeout_ms=config.waits.controller_socket_timeout_ms,
+        )
         self._tasks.spawn(registrar.run(), "registration")
         logger.info("controller=%d %s", config.node_id, node.core.summary())
 
@@ -136,11 +144,12 @@ class ControllerProcess:
 
     async def _serve(self, loop: ControllerLoop, node: RaftNode) -> None:
         config = self._config
-        server = self._server = RpcServer()
+        server = self._server = RpcServer(config.waits.of_connections())
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
         server.add_service(
             controller_grpc.add_ControllerServicer_to_server, ControllerServicer(loop)
         )
         server.add_service(admin_grpc.add_AdminServicer_to_server, admin)
+        await until_resolved(*config.listen, logger)
         await server.listen(address_text(*config.listen))

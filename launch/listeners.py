@@ -6,7 +6,9 @@ one listener begin with `listener.name.NAME.`, in lower case, and count more tha
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +20,7 @@ from kvorum.broker.sasl import plain
 from kvorum.broker.sasl.jaas import SCRAM_MODULE, parse_jaas, plain_users
 from kvorum.broker.sasl.mechanisms import MECHANISMS, SaslSettings
 from kvorum.runtime.errors import ConfigError
-from kvorum.runtime.text import split_address, whole_number
+from kvorum.runtime.text import address_text, split_address, whole_number
 from kvorum.runtime.tls import CLIENT_AUTH, VERSIONS, TlsSettings
 
 Address = tuple[str, int]
@@ -26,9 +28,6 @@ Address = tuple[str, int]
 PLAINTEXT, SASL_PLAINTEXT, SSL, SASL_SSL = "PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL"
 CONTROLLER = "CONTROLLER"
 PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT, SSL, SASL_SSL)
-
-ANY_ADDRESS = ("", "0.0.0.0", "::")
-"""Hosts that mean every address of the machine, and so none that a client could connect to."""
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _PREFIX = "listener.name."
@@ -203,12 +202,31 @@ def _inter_broker(asked: str, protocols: Mapping[str, str]) -> str:
 
 def _advertised(name: str, listen: Address, given: Address | None) -> Address:
     address = given or listen
-    if address[0] in ANY_ADDRESS:
-        raise ConfigError(
-            f"the listener {name} would send clients to {address[0]}, which is no address of one "
-            f"machine: set advertised.listeners={name}://HOST:{address[1]}"
-        )
+    what = "listeners" if given is None else "advertised.listeners"
+    said = f"{what}={name}://{address_text(*address)}"
+    check_reachable(said, name, address, "clients and brokers")
     return address
+
+
+def check_reachable(said: str, name: str, address: Address, others: str) -> None:
+    """Raise ConfigError for the address of all interfaces, to which nobody can connect.
+
+    said: the property and its value. others: those who would try, for the message.
+    """
+    host, port = address
+    if is_unspecified(host):
+        raise ConfigError(
+            f"{said}: {others} cannot connect to {host}; give the node's own host in "
+            f"advertised.listeners, such as {name}://{socket.gethostname() or 'HOST'}:{port}"
+        )
+
+
+def is_unspecified(host: str) -> bool:
+    """True for the address of all interfaces, 0.0.0.0 or ::."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _check_names(properties: Mapping[str, Any], bound: Mapping[str, Address]) -> None:

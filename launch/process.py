@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from kvorum.launch.repeated_lines import RepeatedLines
+from kvorum.launch.service_manager import feed_watchdog, notify
 from kvorum.runtime.errors import (
     ConfigError,
     CorruptData,
@@ -116,6 +117,7 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
 
     loop.set_exception_handler(on_loop_exception)
     node = make(on_failure)
+    watchdog = asyncio.ensure_future(feed_watchdog())
     start = asyncio.ensure_future(_start(node, ready))
     stop = asyncio.ensure_future(stop_asked.wait())
     await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -125,7 +127,9 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
     else:
         start.cancel()
         await asyncio.wait({start})
+    notify("STOPPING=1")
     await node.stop()
+    watchdog.cancel()
     return EXIT_OK
 
 
@@ -137,6 +141,7 @@ async def _start(node: NodeProcess, ready: Callable[[], None]) -> None:
             raise  # an OSError without a file is a bug; its traceback is needed
         raise DirectoryUnusable(f"cannot start: {disk_failure(failure)}") from failure
     ready()
+    notify("READY=1")
 
 
 async def ended(awaitable: Awaitable[object], timeout_ms: int) -> bool:

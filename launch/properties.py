@@ -17,10 +17,12 @@ from kvorum.launch.listeners import (
     Listener,
     broker_listeners,
     check_controller_protocol,
+    check_reachable,
     of_listeners,
     parse_address,
 )
 from kvorum.launch.metrics.row import KAFKA, NAME_SETS, OWN
+from kvorum.launch.presets import with_preset
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.controller.controller import ControllerConfig
@@ -29,6 +31,12 @@ from kvorum.raft.model import RaftConfig
 from kvorum.raft.snapshot_files import SnapshotPolicy
 from kvorum.runtime.config import bind, property_names
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.http2.keepalive import (
+    CONNECT_TIMEOUT_MS,
+    KEEPALIVE_TIME_MS,
+    KEEPALIVE_TIMEOUT_MS,
+    Patience,
+)
 from kvorum.runtime.ids import uuid_from_text
 from kvorum.runtime.text import whole_number
 from kvorum.snapshots.store import CHUNK_BYTES_MAX
@@ -61,6 +69,7 @@ class NodeProperties:
         value makes it act like an older build, to rehearse a rolling upgrade.
     metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
     metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
+    kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
     """
 
     node_id: int
@@ -81,6 +90,7 @@ class NodeProperties:
     metadata_version_max: int = max(RELEASES)
     metrics_listener: str = ""
     metrics_names: str = "kvorum"
+    kvorum_preset: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +106,35 @@ class QuorumProperties:
     controller_quorum_snapshot_chunk_bytes: int = 1 << 20
 
 
-CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, ControllerConfig)
-BROKER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, BrokerConfig)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatienceProperties:
+    """How long a node waits for another one, in ms.
+
+    controller_socket_timeout_ms: for a controller's answer to a heartbeat or a registration; then
+        the next controller is asked. socket_connection_setup_timeout_ms: for a connection.
+    rpc_keepalive_time_ms: a gRPC connection that is silent for this long is pinged, and closed if
+        nothing arrives within rpc_keepalive_timeout_ms after that.
+    initial_broker_registration_timeout_ms: a broker that could not register by then exits.
+    """
+
+    controller_socket_timeout_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS
+    rpc_keepalive_time_ms: int = KEEPALIVE_TIME_MS
+    rpc_keepalive_timeout_ms: int = KEEPALIVE_TIMEOUT_MS
+    initial_broker_registration_timeout_ms: int = 60_000
+
+    def of_connections(self) -> Patience:
+        """The part that concerns connections."""
+        return Patience(
+            connect_ms=self.socket_connection_setup_timeout_ms,
+            time_ms=self.rpc_keepalive_time_ms,
+            timeout_ms=self.rpc_keepalive_timeout_ms,
+        )
+
+
+_OF_BOTH = (NodeProperties, QuorumProperties, PatienceProperties, SnapshotPolicy)
+CONTROLLER_CLASSES = (*_OF_BOTH, ControllerConfig)
+BROKER_CLASSES = (*_OF_BOTH, BrokerConfig)
 CONTROLLER_NAMES = frozenset((*property_names(*CONTROLLER_CLASSES), BROKER_ID))
 BROKER_NAMES = frozenset((*property_names(*BROKER_CLASSES), *(key.name for key in OTHER_NAMES)))
 """The properties that a node of each role obeys."""
@@ -140,6 +177,7 @@ class NodeConfig:
     raft: RaftConfig
     snapshots: SnapshotPolicy
     node: NodeProperties
+    waits: PatienceProperties
     metrics: Address | None
     metrics_names: tuple[str, ...]
     given: Mapping[str, Any]
@@ -165,7 +203,8 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
     """Check a controller's properties. Raises ConfigError if one is invalid."""
     _check_role(properties, "controller")
-    given, properties = properties, with_bound_names(properties)
+    given = with_preset(properties, CONTROLLER_NAMES)
+    properties = with_bound_names(given)
     config = dataclasses.replace(
         _node_config(properties, CONTROLLER),
         given=dict(given),
@@ -195,7 +234,8 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:
     """Check a broker's properties. Raises ConfigError if one is invalid."""
     _check_role(properties, "broker")
-    given, properties = properties, with_bound_names(properties)
+    given = with_preset(properties, BROKER_NAMES)
+    properties = with_bound_names(given)
     config = dataclasses.replace(
         _node_config(properties, BROKER),
         given=dict(given),
@@ -279,9 +319,8 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         listen, advertised = listeners[0].listen, listeners[0].advertised
     else:
         check_controller_protocol(node.listener_security_protocol_map)
-        listen = advertised = _listener("listeners", node.listeners, CONTROLLER)
-        if node.advertised_listeners:
-            advertised = _listener("advertised.listeners", node.advertised_listeners, CONTROLLER)
+        listen = _listener("listeners", node.listeners, CONTROLLER)
+        advertised = _advertised(node, listen)
     return NodeConfig(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
@@ -304,6 +343,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         ),
         snapshots=_snapshot_policy(properties),
         node=node,
+        waits=_waits(properties),
         metrics=(
             _listener("metrics.listener", node.metrics_listener, "HTTP")
             if node.metrics_listener
@@ -324,6 +364,25 @@ def _broker_listeners(node: NodeProperties, properties: Mapping[str, Any]) -> tu
         broker=bind(BrokerConfig, properties),
         properties=properties,
     )
+
+
+def _advertised(node: NodeProperties, listen: Address) -> Address:
+    """The address of a controller that others use."""
+    name, text, address = "listeners", node.listeners, listen
+    if node.advertised_listeners:
+        name, text = "advertised.listeners", node.advertised_listeners
+        address = _listener(name, text, CONTROLLER)
+    check_reachable(f"{name}={text}", CONTROLLER, address, "other nodes")
+    return address
+
+
+def _waits(properties: Mapping[str, Any]) -> PatienceProperties:
+    waits = bind(PatienceProperties, properties)
+    for field in dataclasses.fields(waits):
+        if getattr(waits, field.name) <= 0:
+            name = field.name.replace("_", ".")
+            raise ConfigError(f"{name}={getattr(waits, field.name)} must be positive")
+    return waits
 
 
 def _check_values(properties: Mapping[str, Any]) -> None:

@@ -60,7 +60,8 @@ from kvorum.raft.snapshot_files import header_voters
 from kvorum.raft.transport import Address, PeerAddress, RaftTransport
 from kvorum.raft.voters import NO_VOTERS, VoterSet
 from kvorum.runtime.clock import REARM_MS, SYSTEM_CLOCK, Clock, monotonic_ms
-from kvorum.runtime.errors import required
+from kvorum.runtime.errors import NodeRefused, required
+from kvorum.runtime.rpc import USUAL_PATIENCE, Patience
 from kvorum.runtime.tasks import TaskGroup, Worker
 from kvorum.snapshots.format import SnapshotHeader
 from kvorum.storage.log.flush import FlushTicket
@@ -114,6 +115,7 @@ class RaftNode:
         on_failure: Callable[[BaseException], None],
         rng: random.Random,
         clock: Clock = SYSTEM_CLOCK,
+        patience: Patience = USUAL_PATIENCE,
     ) -> None:
         """peer_address: the configured address of a node, None if it has none. clock: for
         timestamps; deadlines are the event loop's."""
@@ -140,6 +142,7 @@ class RaftNode:
             note_address=self._note_address,
             own_address=config.address,
             request_timeout_ms=config.request_timeout_ms,
+            patience=patience,
             deliver=self._deliver,
             tasks=self._tasks,
         )
@@ -321,6 +324,9 @@ class RaftNode:
     def _fail(self, error: BaseException) -> None:
         """Stop this node for good. Its flight record is written, to be replayed later."""
         self._is_stopped = True
+        if isinstance(error, NodeRefused):
+            self._on_failure(error)
+            return
         try:
             reason = f"{type(error).__name__}: {error}"
             path = self.recorder.dump_to(self._record_directory, reason, disk=self.log.disk)

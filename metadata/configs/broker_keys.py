@@ -289,6 +289,12 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("controller.quorum.fetch.wait.max.ms", _INT, "400", "How long a leader may hold a fetch."),
     ("controller.quorum.retry.backoff.ms", _INT, "20", "Pause before a request is sent again."),
     ("controller.quorum.leader.loss.grace.ms", _INT, "30", "Grace after a broken stream."),
+    ("controller.socket.timeout.ms", _INT, "1000", "Patience for a controller's answer."),
+    ("socket.connection.setup.timeout.ms", _LONG, "1000", "Limit of an attempt to connect."),
+    ("rpc.keepalive.time.ms", _INT, "1000", "Silence after which a gRPC connection is pinged."),
+    ("rpc.keepalive.timeout.ms", _INT, "1000", "Time for something to arrive after that."),
+    ("initial.broker.registration.timeout.ms", _INT, "60000", "Time that a start may wait."),
+    ("kvorum.preset", ConfigType.STRING, "", "A set of properties: relaxed, or none."),
     ("controller.quorum.snapshot.chunk.bytes", _INT, "1048576", "Piece of a fetched snapshot."),
     ("metadata.log.segment.bytes", _INT, "8388608", "Size of a metadata segment."),
     (

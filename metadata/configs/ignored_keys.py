@@ -292,12 +292,9 @@ IGNORED: tuple[tuple[str, str], ...] = (
         controller.quorum.election.backoff.max.ms INT 1000 >=0
         controller.quorum.fetch.max.bytes INT 1048576 >=1
         controller.quorum.fetch.snapshot.max.bytes INT 1048576 >=1
-        controller.socket.timeout.ms INT 30000
-        initial.broker.registration.timeout.ms INT 60000
         metadata.max.idle.interval.ms INT 500 >=0
         server.max.startup.time.ms LONG 9223372036854775807 >=0
         socket.connection.setup.timeout.max.ms LONG 30000
-        socket.connection.setup.timeout.ms LONG 10000
         """,
     ),
     (

@@ -49,7 +49,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("plain-other", "a user acts for himself alone", PLAIN,
      "if authorization_id and authorization_id != user:", "if False:"),
     ("listener-any-address", "clients are told an address that they can reach", LISTENERS,
-     "if address[0] in ANY_ADDRESS:", "if False:"),
+     "if is_unspecified(host):", "if False:"),
     ("listener-of-brokers", "brokers do not use a listener with SASL or TLS", LISTENERS,
      "if protocols[name] != PLAINTEXT:", "if False:"),
     ("listener-first", "the listener of the brokers is registered first", LISTENERS,

@@ -121,7 +121,7 @@ def test_a_listeners_own_certificate_counts_more_than_the_brokers():
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", ""])
 def test_every_address_may_be_bound_but_not_advertised(host):
     bound = {"listeners": f"PLAINTEXT://{host}:9092"}
-    assert "set advertised.listeners=PLAINTEXT://HOST:9092" in refusal(bound)
+    assert "advertised.listeners, such as PLAINTEXT://" in refusal(bound)
     (one,) = listeners(**bound, **{"advertised.listeners": "PLAINTEXT://h:9092"})
     assert one.advertised == ("h", 9092)
 

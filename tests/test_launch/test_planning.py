@@ -247,13 +247,13 @@ def test_lock_of_another_process_is_seen_until_it_dies(tmp_path):
 
 
 def test_restart_requests_are_files_that_stay_until_dealt_with(tmp_path):
-    assert take_restart_requests(str(tmp_path)) == []
+    assert take_restart_requests(str(tmp_path)) == {}
     (tmp_path / "requests").mkdir()
     for name in ("restart-broker-102", "restart-broker-101", "other"):
         (tmp_path / "requests" / name).touch()
-    assert take_restart_requests(str(tmp_path)) == ["broker-101", "broker-102"]
+    assert take_restart_requests(str(tmp_path)) == {"broker-101": False, "broker-102": False}
     finish_restart(str(tmp_path), "broker-101")
-    assert take_restart_requests(str(tmp_path)) == ["broker-102"]
+    assert take_restart_requests(str(tmp_path)) == {"broker-102": False}
 
 
 def test_restart_without_a_launcher_signals_nobody(tmp_path, monkeypatch):
