@@ -69,6 +69,7 @@ class NodeProperties:
         value makes it act like an older build, to rehearse a rolling upgrade.
     metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
     metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
+    kvorum_logging_format, kvorum_logging_levels: see launch.logs.
     kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
     """
 
@@ -91,6 +92,8 @@ class NodeProperties:
     metrics_listener: str = ""
     metrics_names: str = "kvorum"
     kvorum_preset: str = ""
+    kvorum_logging_format: str = "text"
+    kvorum_logging_levels: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

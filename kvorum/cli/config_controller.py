@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kvorum.cli.backend_controller import ControllerBackend
-from kvorum.cli.common import CommandFailed, Row, check
+from kvorum.cli.common import EXIT_USAGE, CommandFailed, Row, check
 from kvorum.cli.config_rows import (
+    BROKER_LOGGER,
     Change,
     alteration,
     config_row,
@@ -34,6 +35,7 @@ class ControllerConfigs(ControllerBackend):
                 "--all shows what brokers read from their files, which no controller knows; "
                 "ask a broker with --bootstrap-server"
             )
+        _check_kind(kind)
         image = self._image()
         if name is not None:
             return _rows(image, kind, name)
@@ -45,6 +47,7 @@ class ControllerConfigs(ControllerBackend):
     def alter_configs(
         self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
     ) -> str:
+        _check_kind(kind)
         request = alteration(kind, name, changes, dry_run=dry_run)
         for result in self.request(ALTER_CONFIGS, request, label(kind, name)):
             check(result.error, result.message, label(kind, name))
@@ -65,6 +68,13 @@ class ControllerConfigs(ControllerBackend):
         for result in self.request(ALTER_CLIENT_QUOTAS, request, entity_text(entity)):
             check(result.error, result.message, entity_text(entity))
         return entity_text(entity)
+
+
+def _check_kind(kind: str) -> None:
+    if kind == BROKER_LOGGER:
+        raise CommandFailed(
+            "controllers know nothing of a broker's loggers: give --bootstrap-server", EXIT_USAGE
+        )
 
 
 def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:

@@ -215,6 +215,8 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "0",
         "After this time a client must authenticate again; 0: never.",
     ),
+    ("kvorum.logging.format", _STRING, "text", "How a node logs: text, or json lines."),
+    ("kvorum.logging.levels", _STRING, "", "LOGGER=LEVEL,...: levels of loggers; root for all."),
     ("ssl.keystore.type", _STRING, "JKS", "PEM; no other is served."),
     ("ssl.keystore.location", _STRING, "", "File with key, certificate and its chain."),
     ("ssl.keystore.certificate.chain", _PASSWORD, "", "The chain as text, in place of the file."),
