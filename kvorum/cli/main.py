@@ -20,7 +20,9 @@ _NOUNS = {
     "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
     "health": ("kvorum.cli.health:health", "Check leader, voters, brokers and partitions."),
-    "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
+    "produce": ("kvorum.cli.produce:produce", "Send records: lines, files, arguments, JSON."),
+    "consume": ("kvorum.cli.consume:consume", "Print records, by offset, time or group."),
+    "topics": ("kvorum.cli.topics:topics", "Create, list, describe, trim, delete topics."),
     "partitions": (
         "kvorum.cli.partitions:partitions",
         "Add partitions, elect leaders, move or restore replicas.",
