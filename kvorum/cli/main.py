@@ -31,7 +31,10 @@ _NOUNS = {
         "kvorum.cli.brokers:brokers",
         "List, describe, unregister brokers; their log dirs.",
     ),
-    "groups": ("kvorum.cli.groups:groups", "List, describe, delete consumer groups."),
+    "groups": (
+        "kvorum.cli.groups:groups",
+        "Consumer groups, and their offsets.",
+    ),
     "configs": ("kvorum.cli.configs:configs", "Dynamic configs and client quotas."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),
     "quorum": ("kvorum.cli.quorum:quorum", "Status and voters of the metadata quorum."),

@@ -16,6 +16,7 @@ from typing import Any
 from kvorum.cli.common import CommandFailed, refusal, warn
 from kvorum.cli.records.brokers import Brokers, Partition, by_topic
 from kvorum.cli.records.coordinator import GROUP, Coordinator
+from kvorum.cli.records.group_offsets import first_error
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds, uuid_bytes
 
@@ -108,7 +109,7 @@ class GroupMember:
                 "group_instance_id": None,
                 "topics": topics,
             }
-            reply = self._call("offset_commit", 8, 9, values, _first_error)
+            reply = self._call("offset_commit", 8, 9, values, first_error)
             errors = {row.error_code for topic in reply.topics for row in topic.partitions}
             if ErrorCode.STALE_MEMBER_EPOCH not in errors:
                 break
@@ -185,11 +186,3 @@ class GroupMember:
 
     def _call(self, name: str, key: int, version: int, values: Any, error_of: Any) -> Any:
         return self._coordinator.call(name, key, version, values, error_of=error_of)
-
-
-def _first_error(reply: Any) -> int:
-    """The error of an offset commit; an error of the coordinator is in every row."""
-    for topic in reply.topics:
-        for row in topic.partitions:
-            return int(row.error_code)
-    return 0
