@@ -171,6 +171,7 @@ class KafkaConnection:
 
 def _entity(name: str, version: int, answer: bytes, start: int) -> Any:
     from kio.serial import entity_reader
+    from kio.serial.errors import SerialError
 
     from kvorum.wire.kio_codec import message_class, read_response
 
@@ -179,4 +180,6 @@ def _entity(name: str, version: int, answer: bytes, start: int) -> Any:
     except KeyError:
         # A tagged field that is newer than kio's schemas, or a null structure in front of the tags.
         return read_response(name, version, memoryview(answer)[start:])
+    except SerialError as error:
+        raise CommandFailed(f"the answer to {name} cannot be read: {error}") from error
     return entity

@@ -35,6 +35,10 @@ _NOUNS = {
         "kvorum.cli.groups:groups",
         "Consumer groups, and their offsets.",
     ),
+    "transactions": (
+        "kvorum.cli.transactions:transactions",
+        "List, describe, abort transactions; find those that hang.",
+    ),
     "configs": ("kvorum.cli.configs:configs", "Dynamic configs and client quotas."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),
     "quorum": ("kvorum.cli.quorum:quorum", "Status and voters of the metadata quorum."),

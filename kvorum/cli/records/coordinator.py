@@ -46,16 +46,23 @@ class Coordinator:
         *,
         error_of: Callable[[Any], int],
         flexible: bool = True,
+        read: Callable[[bytes], Any] | None = None,
     ) -> Any:
-        """The coordinator's answer. error_of: the code in an answer that says whether the
-        coordinator has moved. Raises CommandFailed after the brokers' timeout."""
+        """The coordinator's answer. Raises CommandFailed after the brokers' timeout.
+
+        error_of: the code in an answer that says whether the coordinator has moved. read: parses an
+        answer, tagged fields of its header included, that kio's schema cannot.
+        """
         deadline_s = time.monotonic() + self._brokers.timeout_s
         while True:
             is_last = time.monotonic() > deadline_s
             broker_id = self._find(deadline_s)
             try:
                 connection = self._brokers.to(broker_id)
-                reply = connection.call(name, key, version, values, flexible=flexible)
+                if read is None:
+                    reply = connection.call(name, key, version, values, flexible=flexible)
+                else:
+                    reply = read(connection.ask(name, key, version, values, flexible=flexible))
             except BrokerGone:
                 self._lose()
                 if is_last:
