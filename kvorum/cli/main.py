@@ -20,6 +20,7 @@ _NOUNS = {
     "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
     "health": ("kvorum.cli.health:health", "Check leader, voters, brokers and partitions."),
+    "top": ("kvorum.cli.top:top", "Live view: quorum, brokers, topics and groups by rate."),
     "produce": ("kvorum.cli.produce:produce", "Send records: lines, files, arguments, JSON."),
     "consume": ("kvorum.cli.consume:consume", "Print records, by offset, time or group."),
     "topics": ("kvorum.cli.topics:topics", "Create, list, describe, trim, delete topics."),
