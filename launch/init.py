@@ -17,6 +17,7 @@ from typing import Any
 from kvorum.launch.first_voters import ControllerPlace, claim, format_voters
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.kafka_properties import reject_unknown
+from kvorum.launch.listeners import parse_address
 from kvorum.launch.places import NodePlace, check_places, parse_host, with_ports
 from kvorum.launch.plan import (
     BROKER_ID_BASE,
@@ -30,7 +31,6 @@ from kvorum.launch.properties import (
     CONTROLLER_NAMES,
     broker_config,
     controller_config,
-    parse_address,
     settings_for,
 )
 from kvorum.runtime.config import dump_properties, load_properties

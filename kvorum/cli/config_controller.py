@@ -17,6 +17,7 @@ from kvorum.cli.config_rows import (
 )
 from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS, broker_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, Source, broker_configs
+from kvorum.metadata.configs.model import is_hidden
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.quotas import entity_text, filter_problem, matching
 from kvorum.metadata.image.records import QuotaEntity
@@ -84,7 +85,7 @@ def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:
     rows = []
     for key in sorted({key for level, _ in levels for key in level}):
         known = key_of(key)
-        is_sensitive = known is None or known.is_sensitive
+        is_sensitive = is_hidden(known)
         synonyms = [
             (key, None if is_sensitive else level[key], source)
             for level, source in levels
