@@ -135,8 +135,6 @@ def _run(
                 producer.finish()
                 raise CommandFailed(f"{where}: {error}") from error
             producer.add(record)
-            if producer.is_full:
-                producer.send()
         progress.show()
     producer.finish()
 

@@ -36,8 +36,8 @@ class NewRecord(NamedTuple):
     def size_bytes(self) -> int:
         """About the bytes of the record in a batch."""
         size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
-        for name, value in self.headers:
-            size += len(name) + len(value or b"") + 4
+        if self.headers:
+            size += sum(len(name) + len(value or b"") + 4 for name, value in self.headers)
         return size
 
 

@@ -69,22 +69,19 @@ class _Request:
 
 
 class Producer:
-    """Raises CommandFailed, from every method, for a record that cannot be delivered.
-
-    is_full: true if the next round should be sent now.
-    """
+    """Raises CommandFailed, from every method, for a record that cannot be delivered."""
 
     def __init__(self, brokers: Brokers, topic: str, settings: ProducerSettings) -> None:
         self.delivered: dict[int, Delivered] = {}
-        self.is_full = False
         self._brokers = brokers
         self._topic = topic
         self._settings = settings
         self._leaders = dict(brokers.existing([topic])[topic].leaders)
         self._partitioner = Partitioner(self._leaders, Random())
-        self._pending: list[tuple[int, NewRecord]] = []
-        self._pending_bytes = 0
-        self._partition_bytes: dict[int, int] = {}
+        self._pending: dict[int, list[NewRecord]] = {}
+        self._pending_bytes: dict[int, int] = {}
+        self._room_bytes = ROUND_BYTES_MAX
+        self._room_records = ROUND_RECORDS_MAX
         self._waiting: list[OutgoingBatch] = []
         self._in_flight: list[_Request] = []
         self._has_trouble = False
@@ -99,13 +96,8 @@ class Producer:
         """Records that are acknowledged; with acks 0, sent."""
         return sum(row.records for row in self.delivered.values())
 
-    @property
-    def has_pending(self) -> bool:
-        """True if records wait for `send`."""
-        return bool(self._pending)
-
     def add(self, record: NewRecord) -> None:
-        """Put a record into the next round."""
+        """Put a record into the next round, behind a `send` if that is full."""
         size_bytes = record.size_bytes
         partition = record.partition
         if partition is None:
@@ -115,16 +107,16 @@ class Producer:
                 f"{self._topic}-{partition}: there is no such partition; {self._topic} has "
                 f"{len(self._leaders)}"
             )
-        self._pending.append((partition, record))
-        of_partition = self._partition_bytes.get(partition, 0) + size_bytes
-        self._partition_bytes[partition] = of_partition
-        self._pending_bytes += size_bytes
+        of_partition = self._pending_bytes.get(partition, 0) + size_bytes
         # A second batch of a partition would wait for the answer to the first.
-        self.is_full = (
-            of_partition >= BATCH_BYTES_MAX
-            or self._pending_bytes >= ROUND_BYTES_MAX
-            or len(self._pending) >= ROUND_RECORDS_MAX
-        )
+        is_full = of_partition > BATCH_BYTES_MAX or self._room_bytes < size_bytes
+        if self._pending and (is_full or not self._room_records):
+            self.send()
+            of_partition = size_bytes
+        self._pending.setdefault(partition, []).append(record)
+        self._pending_bytes[partition] = of_partition
+        self._room_bytes -= size_bytes
+        self._room_records -= 1
 
     def send(self) -> None:
         """Wait for the round in flight, then send the next one."""
@@ -163,25 +155,20 @@ class Producer:
     # --- one round ---------------------------------------------------------------------------
 
     def _next_round(self) -> list[OutgoingBatch]:
-        by_partition: dict[int, list[NewRecord]] = {}
-        for partition, record in self._pending:
-            by_partition.setdefault(partition, []).append(record)
-        self._pending, self._pending_bytes = [], 0
-        self._partition_bytes.clear()
-        self.is_full = False
         now_ms = time.time_ns() // 1_000_000
-        batches = []
-        for partition, records in by_partition.items():
-            for chunk in _chunks(records):
-                batches.append(
-                    OutgoingBatch(
-                        partition=partition,
-                        records=chunk,
-                        timestamp_ms=now_ms,
-                        base_sequence=self._take_sequences(partition, len(chunk)),
-                        deadline_s=time.monotonic() + self._settings.delivery_timeout_s,
-                    )
-                )
+        deadline_s = time.monotonic() + self._settings.delivery_timeout_s
+        batches = [
+            OutgoingBatch(
+                partition=partition,
+                records=records,
+                timestamp_ms=now_ms,
+                base_sequence=self._take_sequences(partition, len(records)),
+                deadline_s=deadline_s,
+            )
+            for partition, records in self._pending.items()
+        ]
+        self._pending, self._pending_bytes = {}, {}
+        self._room_bytes, self._room_records = ROUND_BYTES_MAX, ROUND_RECORDS_MAX
         return batches
 
     def _take_sequences(self, partition: int, count: int) -> int:
@@ -305,19 +292,6 @@ class Producer:
             time.sleep(RETRY_PAUSE_S)
         check(reply.error_code, None, "producer id")
         return ProducerIdentity(producer_id=reply.producer_id, producer_epoch=reply.producer_epoch)
-
-
-def _chunks(records: list[NewRecord]) -> list[list[NewRecord]]:
-    """Records in order, in runs of at most BATCH_BYTES_MAX; a larger record is alone."""
-    chunks: list[list[NewRecord]] = []
-    size_bytes = BATCH_BYTES_MAX + 1
-    for record in records:
-        size_bytes += record.size_bytes
-        if size_bytes > BATCH_BYTES_MAX:
-            chunks.append([])
-            size_bytes = record.size_bytes
-        chunks[-1].append(record)
-    return chunks
 
 
 def _advice(error: ErrorCode, batch: OutgoingBatch) -> str:
