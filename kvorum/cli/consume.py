@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from kvorum.cli.common import (
     broker_addresses,
     connection_options,
 )
-from kvorum.cli.completion import topic_names
+from kvorum.cli.completion import group_names, topic_names
 
 if TYPE_CHECKING:
     from kvorum.cli.records.offsets import Position
@@ -36,7 +37,12 @@ _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 )  # fmt: skip
 @click.option("-n", "--num", type=click.IntRange(1, INT64_MAX), help="Stop after so many records.")
 @click.option("-F", "--follow", is_flag=True, help="Wait for new records; else stop at the end.")
-@click.option("-g", "--group", help="Read as a member of this group, and commit what was printed.")
+@click.option(
+    "-g",
+    "--group",
+    shell_complete=group_names,
+    help="Read as a member of this group, and commit what was printed.",
+)
 @click.option(
     "--isolation", type=click.Choice([*_ISOLATION]), default="read_committed", show_default=True,
     help="Whether records of open and aborted transactions are shown.",
@@ -79,10 +85,17 @@ def consume(topics: tuple[str, ...], **options: Any) -> None:
     else:
         reading = GroupReading(brokers, wanted, options["group"])
     printer = _Printer(print_record, options["num"])
+    # A member that is told to stop leaves its group, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    is_quiet = False
     try:
         printer.run(reading)
+    except BrokenPipeError:
+        is_quiet = True  # `| head` has what it wanted
+        raise
     finally:
-        printer.end()
+        if not is_quiet:
+            printer.end()
         reading.close()
 
 
