@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import socket
 from collections.abc import Mapping
 from random import Random
 
 import pytest
 
 from kvorum.cli.common import CommandFailed
+from kvorum.cli.kafka_client import KafkaConnection
 from kvorum.cli.records import source
 from kvorum.cli.records.offsets import Position, parse_range
 from kvorum.cli.records.outgoing import NewRecord, OutgoingBatch, ProducerIdentity
@@ -20,6 +22,7 @@ from kvorum.cli.records.text_input import BadRecord, Template
 from kvorum.cli.records.text_output import formatter
 from kvorum.cli.records.times import duration_ms, time_ms, time_text
 from kvorum.cli.records.visible import DamagedBatch, Range, end_position, visible_records
+from kvorum.runtime.errors import InvariantViolated
 from kvorum.storage.format.batch import build_batch, iter_records, read_header, stamp
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.format.markers import build_marker
@@ -327,6 +330,18 @@ def test_a_damaged_batch_is_named():
     damaged[len(batch(0, b"plain")) - 1] ^= 1
     with pytest.raises(DamagedBatch, match="offset 0 fails its checksum"):
         list(visible_records(bytes(damaged), Range(first=0), None))
+
+
+def test_a_question_before_the_answer_to_the_last_one_is_a_bug():
+    # The answer to a fetch would be read as the one to a heartbeat.
+    topics = {"topics": [], "allow_auto_topic_creation": False,
+              "include_topic_authorized_operations": False}  # fmt: skip
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = KafkaConnection([server.getsockname()[:2]], 1.0)
+        connection.post("metadata", 3, 12, topics, flexible=True)
+        with pytest.raises(InvariantViolated, match="not been collected"):
+            connection.ask("metadata", 3, 12, topics, flexible=True)
+        connection.close()
 
 
 # --- the command line ------------------------------------------------------------------------

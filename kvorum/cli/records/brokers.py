@@ -58,7 +58,7 @@ class Brokers:
         self._any: KafkaConnection | None = KafkaConnection(addresses, timeout_s)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; one that is needed again is opened again."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()

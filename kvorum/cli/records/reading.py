@@ -135,6 +135,8 @@ class GroupReading:
 
     def close(self) -> None:
         """Commit what was printed, and leave the group."""
+        # Ctrl-C may have struck between a request and its answer, which is no answer to the next.
+        self._brokers.close()
         self._commit()
         self._member.leave()
 
