@@ -15,6 +15,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import (
     FileResponse,
     JSONResponse,
+    PlainTextResponse,
     RedirectResponse,
     Response,
     StreamingResponse,
@@ -241,7 +242,7 @@ class Guarded:
             refused = guard.check_token(self._rules, cookies, headers.get("authorization", ""))
         if refused is None and scope["method"] not in ("GET", "HEAD"):
             refused = guard.check_change(self._rules, dict(headers))
-        return None if refused is None else _problem(refused.status, refused.reason)
+        return None if refused is None else _sentence(refused, scope["path"])
 
     def _signed_in(self) -> Response:
         """To the page without the token in its address, which would stay in the history."""
@@ -290,6 +291,15 @@ def _json(document: Any) -> Response:
 def _problem(status: int, reason: str) -> Response:
     headers = {"cache-control": "no-store"}
     return JSONResponse({"error": reason}, status_code=status, headers=headers)
+
+
+def _sentence(refused: guard.Refused, path: str) -> Response:
+    """A refusal: JSON for the page's own requests, words for a person who opened an address."""
+    if path.startswith("/api/"):
+        return _problem(refused.status, refused.reason)
+    return PlainTextResponse(
+        f"{refused.reason}\n", status_code=refused.status, headers={"cache-control": "no-store"}
+    )
 
 
 def _event(name: str, document: Document) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.cli.common import CommandFailed
+from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
 from kvorum.cli.config_broker import BrokerConfigs
 from kvorum.cli.group_client import GroupClient
 from kvorum.console.feed import Feed
@@ -24,7 +24,7 @@ from kvorum.console.patch import Document, without_nulls
 from kvorum.console.runs import Runs
 from kvorum.console.sample import Sample
 from kvorum.console.source import ClusterSource, open_broker
-from kvorum.console.topics_summary import TopicBook
+from kvorum.console.topics_summary import Summaries, TopicBook
 from kvorum.console.travel import Travel
 from kvorum.console.views import OF_GROUPS, Facts, Parameters, document_of
 from kvorum.runtime.tasks import TaskGroup
@@ -40,6 +40,14 @@ GROUPS_MAX = 200
 """Groups that are described; each costs several requests to its coordinator."""
 NEWS_MAX = 40
 STALE_AFTER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A sample and what was counted in it, in the thread that took it."""
+
+    sample: Sample
+    summaries: Summaries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +74,7 @@ class Desk:
         self._travel = Travel()
         self._travel_lock = asyncio.Lock()
         self._runs_lock = asyncio.Lock()
-        self.cluster: Feed[Sample] = Feed("cluster", source.read, interval_s=SAMPLE_INTERVAL_S)
+        self.cluster: Feed[Look] = Feed("cluster", self._look, interval_s=SAMPLE_INTERVAL_S)
         self.groups: Feed[Groups] = Feed("groups", self._read_groups, interval_s=GROUPS_INTERVAL_S)
         self.processes: Feed[Any] | None = None
         if lab is not None:
@@ -122,10 +130,12 @@ class Desk:
         return feeds
 
     def _facts(self) -> Facts:
-        sample = self.cluster.value
-        if sample is None:
-            raise CommandFailed(self.cluster.error or "the cluster has not answered yet")
-        self._book.read(sample.image)
+        look = self.cluster.value
+        if look is None:
+            raise CommandFailed(
+                self.cluster.error or "the cluster has not answered yet", EXIT_UNREACHABLE
+            )
+        sample = look.sample
         if sample is not self._told:
             if self._told is not None:
                 self._news.extend(news_between(self._told, sample))
@@ -133,7 +143,7 @@ class Desk:
         groups = self.groups.value
         return Facts(
             sample=sample,
-            book=self._book,
+            summaries=look.summaries,
             news=self._news,
             processes={} if self.processes is None else self.processes.value or {},
             groups=None if groups is None else groups.rows,
@@ -226,8 +236,14 @@ class Desk:
         if self.cluster.value is None:
             await self.cluster.next(self.cluster.version, FIRST_WAIT_S)
         if self.cluster.value is None:
-            raise CommandFailed(self.cluster.error or "the cluster has not answered yet")
-        return self.cluster.value
+            raise CommandFailed(
+                self.cluster.error or "the cluster has not answered yet", EXIT_UNREACHABLE
+            )
+        return self.cluster.value.sample
+
+    def _look(self) -> Look:
+        sample = self.source.read()
+        return Look(sample=sample, summaries=self._book.read(sample.image))
 
     def _read_groups(self) -> Groups:
         backend = open_broker(self.source, self._timeout_s)

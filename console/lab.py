@@ -7,6 +7,7 @@ whose proxies are named `source.destination`, as those of experiments are.
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ class Lab:
     """data_dir: of `kvorum dev`. links: None if the nodes' links pass no proxy that is known."""
 
     def __init__(self, data_dir: str, links: Links | None) -> None:
-        self.data_dir = data_dir
+        self.data_dir = os.path.abspath(data_dir)
         self.links = links
 
     def cluster(self) -> ClusterFile:

@@ -121,7 +121,7 @@ class MessageReader:
         data = self._fetch(topic, partition, offset)
         for found in self._records(data, offset):
             if found.record.offset == offset:
-                return row_of(found, decoding, WHOLE_BYTES_MAX)
+                return row_of(found, decoding, WHOLE_BYTES_MAX, in_lines=True)
             break
         raise NotThere(f"{topic}-{partition} has no message at offset {offset}: it was compacted")
 

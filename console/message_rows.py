@@ -68,15 +68,17 @@ def records_in(data: bytes, first: int) -> Iterator[Found]:
                 yield Found(record=record, header=header, marker=marker)
 
 
-def row_of(found: Found, decoding: str, bytes_max: int) -> dict[str, Any]:
-    """A record as a row. decoding: one of DECODINGS, for key and value."""
+def row_of(
+    found: Found, decoding: str, bytes_max: int, *, in_lines: bool = False
+) -> dict[str, Any]:
+    """A record as a row. decoding: one of DECODINGS, for key and value. in_lines: as of `shown`."""
     record, header = found.record, found.header
     return {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         "timestamp_type": "LogAppendTime" if header.is_log_append_time else "CreateTime",
-        "key": shown(record.key, decoding, bytes_max),
-        "value": shown(record.value, decoding, bytes_max),
+        "key": shown(record.key, decoding, bytes_max, in_lines=in_lines),
+        "value": shown(record.value, decoding, bytes_max, in_lines=in_lines),
         "headers": [
             {
                 "key": shown(key, "auto", HEADER_BYTES_MAX)["text"],
@@ -91,11 +93,13 @@ def row_of(found: Found, decoding: str, bytes_max: int) -> dict[str, Any]:
     }
 
 
-def shown(data: bytes | None, decoding: str, bytes_max: int) -> dict[str, Any]:
+def shown(
+    data: bytes | None, decoding: str, bytes_max: int, *, in_lines: bool = False
+) -> dict[str, Any]:
     """Bytes for a person.
 
     form: null, text, json or hex; text: at most bytes_max bytes of it; bytes: the whole length;
-    is_cut: more bytes are there. json is laid out in lines if nothing is cut. `auto` takes json for
+    is_cut: more bytes are there. in_lines: json is laid out in lines. `auto` takes json for
     objects and arrays, text where it is UTF-8 without control characters, else hex.
     """
     if data is None:
@@ -103,7 +107,7 @@ def shown(data: bytes | None, decoding: str, bytes_max: int) -> dict[str, Any]:
     head = data[:bytes_max]
     row: dict[str, Any] = {"bytes": len(data), "is_cut": len(data) > len(head)}
     if decoding in ("auto", "json") and not row["is_cut"]:
-        laid_out = _json(head, is_any=decoding == "json")
+        laid_out = _json(head, is_any=decoding == "json", in_lines=in_lines)
         if laid_out is not None:
             return {"form": "json", "text": laid_out, **row}
     if decoding != "hex":
@@ -115,9 +119,9 @@ def shown(data: bytes | None, decoding: str, bytes_max: int) -> dict[str, Any]:
     return {"form": "hex", "text": head.hex(" "), **row}
 
 
-def _json(data: bytes, *, is_any: bool) -> str | None:
-    """JSON laid out in lines, None if it is none. Its tokens stay as they were sent: a number keeps
-    its digits, an object its repeated keys."""
+def _json(data: bytes, *, is_any: bool, in_lines: bool) -> str | None:
+    """The text of JSON, None if it is none. In lines or not, its tokens stay as they were sent: a
+    number keeps its digits, an object its repeated keys."""
     if not is_any and data[:1] not in (b"{", b"["):
         return None
     try:
@@ -125,6 +129,8 @@ def _json(data: bytes, *, is_any: bool) -> str | None:
         json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
+    if not in_lines:
+        return text
     laid_out = "".join(_lines(_TOKEN.findall(text)))
     # Deeply nested brackets would grow to many times their size.
     return laid_out if len(laid_out) <= GROWTH_MAX * max(len(text), 100) else text

@@ -58,18 +58,26 @@ class Totals:
     in_sync: Mapping[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summaries:
+    """All topics of an image, by name, and their sums."""
+
+    topics: Mapping[str, TopicSummary]
+    totals: Totals
+
+
 class TopicBook:
-    """The summaries of the newest image. One caller at a time."""
+    """Makes the summaries of one image after another. One caller at a time."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
         self._image: ClusterImage | None = None
-        self._totals = Totals()
+        self._summaries = Summaries(topics={}, totals=Totals())
 
-    def read(self, image: ClusterImage) -> None:
-        """Bring the book up to the image; costs nothing if it is the image of the last call."""
+    def read(self, image: ClusterImage) -> Summaries:
+        """The summaries of the image; costs nothing if it is the image of the last call."""
         if image is self._image:
-            return
+            return self._summaries
         is_same_configs = self._image is not None and self._image.configs is image.configs
         kept = {}
         for topic in image.topics.values():
@@ -82,21 +90,10 @@ class TopicBook:
                 kept[topic.name] = old
             else:
                 kept[topic.name] = _Kept(topic, min_isr, summary_of(topic, min_isr))
-        self._kept = dict(sorted(kept.items()))
-        self._totals = totals_of(each.summary for each in self._kept.values())
-        self._image = image
-
-    @property
-    def totals(self) -> Totals:
-        return self._totals
-
-    def summaries(self) -> Iterable[TopicSummary]:
-        """By name."""
-        return (kept.summary for kept in self._kept.values())
-
-    def summary(self, name: str) -> TopicSummary | None:
-        kept = self._kept.get(name)
-        return None if kept is None else kept.summary
+        self._kept, self._image = kept, image
+        topics = {name: kept[name].summary for name in sorted(kept)}
+        self._summaries = Summaries(topics=topics, totals=totals_of(topics.values()))
+        return self._summaries
 
 
 def state_of(partition: PartitionImage, min_isr: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kvorum.console.news import News
 from kvorum.console.patch import Document, without_nulls
 from kvorum.console.sample import QuorumNode, Sample
-from kvorum.console.topics_summary import IS_INTERNAL, TopicBook, TopicSummary, state_of
+from kvorum.console.topics_summary import IS_INTERNAL, Summaries, TopicSummary, state_of
 from kvorum.metadata.image.image import BrokerImage, PartitionImage
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.ids import uuid_text
@@ -41,7 +41,7 @@ class Facts:
     None before they were read; groups_left_out: those beyond the limit."""
 
     sample: Sample
-    book: TopicBook
+    summaries: Summaries
     news: Sequence[News] = ()
     processes: Mapping[int, Document] = field(default_factory=dict)
     groups: Mapping[str, Document] | None = None
@@ -78,7 +78,7 @@ def quorum_view(facts: Facts, _: Parameters) -> Document:
 
 def brokers_view(facts: Facts, _: Parameters) -> Document:
     """Registered brokers with their state, place, partitions and lag of the metadata."""
-    sample, totals = facts.sample, facts.book.totals
+    sample, totals = facts.sample, facts.summaries.totals
     lags = {node.node_id: _lag_of(node, sample) for node in sample.nodes}
     rows = {}
     for broker_id, broker in sorted(sample.image.brokers.items()):
@@ -111,7 +111,7 @@ def topics_view(facts: Facts, parameters: Parameters) -> Document:
     with_internal = parameters.get("internal") == "1"
     found = [
         each
-        for each in facts.book.summaries()
+        for each in facts.summaries.topics.values()
         if text in each.name.lower()
         and (only != "problems" or not each.is_healthy)
         and (with_internal or text or not each.name.startswith(IS_INTERNAL))
@@ -125,7 +125,7 @@ def topics_view(facts: Facts, parameters: Parameters) -> Document:
     start, limit = window(parameters)
     shown = found[start : start + limit]
     return {
-        "total": facts.book.totals.topics,
+        "total": facts.summaries.totals.topics,
         "matched": len(found),
         "start": start,
         "limit": limit,
@@ -140,7 +140,7 @@ def topic_view(facts: Facts, parameters: Parameters) -> Document:
     """A page of the partitions of the topic `name`. only: `problems`."""
     name = parameters.get("name", "")
     topic = facts.sample.image.topic(name)
-    summary = facts.book.summary(name)
+    summary = facts.summaries.topics.get(name)
     if topic is None or summary is None:
         raise NotThere(f"the cluster has no topic {name!r}")
     numbers = sorted(topic.partitions)
@@ -204,7 +204,16 @@ def group_view(facts: Facts, parameters: Parameters) -> Document:
     }
 
 
+def status_view(facts: Facts, _: Parameters) -> Document:
+    """Of a page that shows nothing live: what is told to everybody, and the brokers' ids."""
+    return {
+        "news": news_rows(facts.news),
+        "brokers": sorted(facts.sample.image.brokers)[:ROWS_MAX],
+    }
+
+
 VIEWS: dict[str, View] = {
+    "status": status_view,
     "quorum": quorum_view,
     "brokers": brokers_view,
     "topics": topics_view,
@@ -256,7 +265,7 @@ def news_rows(news: Sequence[News]) -> list[Document]:
 
 
 def _totals(facts: Facts) -> Document:
-    totals = facts.book.totals
+    totals = facts.summaries.totals
     return {
         "topics": totals.topics,
         "partitions": totals.partitions,

@@ -1,6 +1,6 @@
 // The frame of all pages: menu, theme, status, announcements, and which page an address shows.
 
-import { h, chip, age } from "./dom.js";
+import { h, chip, age, marked } from "./dom.js";
 import { ask, watch } from "./live.js";
 import { brokers } from "./brokers.js";
 import { configs } from "./configs.js";
@@ -45,7 +45,7 @@ function say(text) {
 }
 
 function setBanner(text) {
-  banner.textContent = text;
+  banner.replaceChildren(...marked(text));
   banner.hidden = !text;
 }
 

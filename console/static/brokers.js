@@ -24,7 +24,7 @@ export function brokers(context) {
       ...(context.session.lab ? [{ title: "process", of: (r) => r.process, show: processCell(context) }] : []),
     ],
   });
-  const news = newsList();
+  const news = newsList({ isShort: true });
   context.main.append(figures.element, table.element);
   const note = labNote(context);
   if (note) context.main.append(note);

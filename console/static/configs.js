@@ -1,6 +1,6 @@
 // Configs of a topic, of a broker, or of all brokers: values, their sources, defaults too.
 
-import { h, chip, url } from "./dom.js";
+import { h, chip, fill, url } from "./dom.js";
 import { ask } from "./live.js";
 import { heading } from "./parts.js";
 import { liveTable } from "./table.js";
@@ -11,12 +11,14 @@ const DEFAULTS = new Set(["DEFAULT_CONFIG", "STATIC_BROKER_CONFIG"]);
 export function configs(context) {
   const kind = context.parameters.get("kind") ?? "broker";
   const name = context.parameters.get("name") ?? "";
+  const isFirst = !context.parameters.has("kind");
+  const ids = h("datalist", { id: "brokers" });
   const lead = heading(context, "Configs", "Values only: this page changes none. Passwords are hidden.");
   let rows = [];
   let isSetOnly = false;
 
   const kinds = h("select", {}, ["topic", "broker"].map((each) => h("option", { value: each, selected: each === kind }, each)));
-  const names = h("input", { value: name, placeholder: "name, or empty: all brokers", autocomplete: "off", spellcheck: "false" });
+  const names = h("input", { value: name, list: "brokers", placeholder: "name, or empty: all brokers", autocomplete: "off", spellcheck: "false" });
   const text = h("input", { type: "search", placeholder: "part of a key or value", autocomplete: "off", on: { input: draw } });
   const form = h(
     "form",
@@ -31,11 +33,12 @@ export function configs(context) {
     },
     h("label", {}, h("span", {}, "kind"), kinds),
     h("label", { class: "grow" }, h("span", {}, "name"), names),
+    ids,
     h("button", { type: "submit", class: "main" }, "Show"),
   );
   const table = liveTable({
     caption: "Configs",
-    empty: "No config matches.",
+    empty: "No config is set here, or none matches.",
     columns: [
       { title: "config", of: (r) => r.name, show: (key) => h("code", {}, key), wide: true },
       { title: "value", of: (r) => [r.value, r.is_sensitive], show: ([value, isSensitive]) => (isSensitive ? chip("hidden", "") : h("code", { class: "value" }, value || "–")), wide: true },
@@ -65,7 +68,15 @@ export function configs(context) {
     table.update(shown.map((row) => row.name), Object.fromEntries(shown.map((row) => [row.name, row])));
   }
 
-  if (kind === "topic" && !name) return;
+  context.watch("status", {}, (document) => {
+    const brokers = document.brokers ?? [];
+    fill(ids, brokers, () => brokers.map((id) => h("option", { value: id })));
+    // Without a choice the page shows some broker, for all of them have the same defaults.
+    if (isFirst && brokers.length && context.parameters.size === 0) {
+      context.go(url("/configs", { kind: "broker", name: brokers[0] }), { replaces: true });
+    }
+  });
+  if (isFirst || (kind === "topic" && !name)) return;
   const control = new AbortController();
   context.onStop(() => control.abort());
   ask(`/api/configs?${new URLSearchParams({ kind, name })}`, { signal: control.signal })

@@ -31,6 +31,11 @@ export function fill(element, key, make) {
   return !isFirst;
 }
 
+/** A sentence of the server with its `commands` set apart. */
+export function marked(text) {
+  return text.split("`").map((part, place) => (place % 2 ? h("code", {}, part) : part));
+}
+
 export function chip(text, kind, title) {
   return h("span", { class: `chip ${kind ?? ""}`, title }, text);
 }
@@ -47,6 +52,11 @@ export function url(path, parameters) {
 
 export function number(value) {
   return value === undefined || value === null ? "–" : value.toLocaleString("en");
+}
+
+/** "1 group", "2 groups". */
+export function count(value, noun) {
+  return `${number(value)} ${value === 1 ? noun : `${noun}s`}`;
 }
 
 export function bytes(value) {

@@ -1,6 +1,6 @@
 // Consumer groups with their lag; one group with its members and partitions.
 
-import { h, chip, debounce, number, url } from "./dom.js";
+import { h, chip, count, debounce, number, url } from "./dom.js";
 import { heading } from "./parts.js";
 import { liveTable, pager } from "./table.js";
 import { cleaned } from "./topics.js";
@@ -51,9 +51,9 @@ export function groups(context) {
         return;
       }
       const more = document.left_out ? `; ${number(document.left_out)} more are not described here` : "";
-      lead.textContent = `${number(document.total)} groups${more}. Messages browsed in this console belong to none.`;
+      lead.textContent = `${count(document.total, "group")}${more}. Messages browsed in this console belong to none.`;
       table.update(document.order, document.rows);
-      pages.update(document, "groups");
+      pages.update(document, "group");
     });
   }
   start();
@@ -95,7 +95,7 @@ export function group(context) {
     if (!document.rows) return;
     lead.replaceChildren(stateOf(document.state), ` ${document.type} group, coordinator broker ${document.coordinator}, lag ${number(document.lag)}`);
     offsets.update(document.order, document.rows);
-    pages.update(document, "partitions");
+    pages.update(document, "partition");
     members.update(Object.keys(document.member_rows), document.member_rows);
   });
 }

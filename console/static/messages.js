@@ -10,6 +10,7 @@ const LIST_LINES_MAX = 8;
 
 export function messages(context) {
   const state = Object.fromEntries(context.parameters);
+  context.watch("status", {}, () => {});
   const lead = heading(context, "Messages", "Reads without a group: nothing is committed.");
   const form = formOf(state, (asked) => context.go(url("/messages", asked)));
   const table = messageTable((row) => open(context, state, row));

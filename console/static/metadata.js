@@ -7,6 +7,7 @@ import { liveTable, pager } from "./table.js";
 
 export function metadata(context) {
   const state = { path: "/", ...Object.fromEntries(context.parameters) };
+  context.watch("status", {}, () => {});
   const lead = heading(context, "Metadata", "Reading the metadata log …");
   const slider = h("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "offset", on: { input: () => move(Number(slider.value)) } });
   const offset = h("input", { type: "number", min: 0, "aria-label": "offset as a number", on: { change: () => move(Number(offset.value)) } });
@@ -100,7 +101,7 @@ export function metadata(context) {
     when.textContent = document.timestamp_ms ? `The record before it is of ${time(document.timestamp_ms)}.` : "Before the first record.";
     fill(crumbs, document.path, () => crumbLinks(document.path));
     table.update(document.entries.map((entry) => entry.name), Object.fromEntries(document.entries.map((entry) => [entry.name, entry])));
-    pages.update(document, "entries");
+    pages.update(document, "item");
     fill(records, document.records, () => document.records.map(recordLine));
   }
 

@@ -1,6 +1,6 @@
 // Parts that several pages have.
 
-import { h, chip, fill, number, time } from "./dom.js";
+import { h, chip, fill, marked, number, time } from "./dom.js";
 import { change } from "./live.js";
 
 /** The heading of a page, with a line below it that the page keeps up to date. */
@@ -37,9 +37,9 @@ export const PARTITION_TILES = [
 ];
 
 /** The newest changes that the page saw. */
-export function newsList(title = "Changes") {
-  const list = h("ol", { class: "feed" });
-  const element = h("section", { class: "panel" }, h("h2", {}, title), list);
+export function newsList({ isShort = false } = {}) {
+  const list = h("ol", { class: `feed ${isShort ? "short" : ""}` });
+  const element = h("section", { class: "panel" }, h("h2", {}, "Changes"), list);
   const update = (news) => {
     fill(list, news ?? [], () =>
       (news ?? []).length
@@ -142,8 +142,8 @@ export function labNote(context) {
   const { session } = context;
   if (!session.lab) return null;
   if (!session.allows_changes) {
-    return h("p", { class: "soft note" }, `Lab ${session.lab}. No buttons: start the console with --allow-changes.`);
+    return h("p", { class: "soft note" }, "Processes of ", h("code", {}, session.lab), ". No buttons: start the console with --allow-changes.");
   }
-  const links = session.has_links ? "" : ` No cut and heal: ${session.no_links}.`;
-  return h("p", { class: "soft note" }, `Lab ${session.lab}: faults strike real processes.${links}`);
+  const links = session.has_links ? null : [" No cut and heal: ", marked(session.no_links), "."];
+  return h("p", { class: "soft note" }, "Processes of ", h("code", {}, session.lab), ": faults strike them.", links);
 }

@@ -134,13 +134,18 @@ function fetchText(row) {
   return row.fetch_age_ms === undefined ? "–" : age(row.fetch_age_ms);
 }
 
+function kindOf(text) {
+  if (/leader=\d/.test(text)) return "good";
+  return /leader=-1|stands/.test(text) ? "warn" : "";
+}
+
 function drawTimeline(element, lines) {
   fill(element, lines, () =>
     lines.length
       ? lines.map((line) =>
           h(
             "li",
-            { class: /leads|leader with|won|elected/i.test(line.text) ? "good" : "" },
+            { class: kindOf(line.text) },
             h("time", {}, time(line.at_ms)),
             h("span", {}, h("b", {}, `controller ${line.node} `), line.text),
           ),

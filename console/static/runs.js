@@ -39,7 +39,7 @@ export function runs(context) {
     if (!document.hidden) read();
   }, EVERY_MS);
   context.onStop(() => clearInterval(timer));
-  context.watch("brokers", {}, () => {}); // the state of the cluster, beside its runs
+  context.watch("status", {}, () => {});
   read();
 }
 

@@ -1,7 +1,7 @@
 // A table whose rows keep their elements: an update changes the cells that differ, and nothing else
 // moves or loses focus. Arrow keys walk through the rows.
 
-import { h, fill } from "./dom.js";
+import { h, count, fill } from "./dom.js";
 
 /**
  * columns: {title, of(row) -> plain value, show(value, row) -> text or nodes, numeric, flash, wide}.
@@ -119,8 +119,8 @@ export function pager(go) {
     state = { start, limit, matched };
     const last = Math.min(start + limit, matched);
     label.textContent = matched
-      ? `${(start + 1).toLocaleString("en")}–${last.toLocaleString("en")} of ${matched.toLocaleString("en")} ${noun}`
-      : `no ${noun}`;
+      ? `${(start + 1).toLocaleString("en")}–${last.toLocaleString("en")} of ${count(matched, noun)}`
+      : `no ${noun}s`;
     earlier.disabled = start === 0;
     later.disabled = last >= matched;
     earlier.hidden = later.hidden = matched <= limit && start === 0;

@@ -1,6 +1,6 @@
 // Topics, a page of them at a time, and one topic with its partitions and their ISRs.
 
-import { h, chip, debounce, fill, number, url } from "./dom.js";
+import { h, chip, count, debounce, fill, number, url } from "./dom.js";
 import { PARTITION_TILES, heading, newsList, replicaChips, stateChip, tiles } from "./parts.js";
 import { liveTable, pager } from "./table.js";
 
@@ -55,10 +55,10 @@ export function topics(context) {
     stop();
     stop = context.watch("topics", cleaned(state), (document) => {
       if (!document.rows) return;
-      lead.textContent = `${number(document.total)} topics with ${number(document.totals.partitions)} partitions.`;
+      lead.textContent = `${count(document.total, "topic")} with ${count(document.totals.partitions, "partition")}.`;
       figures.update(document);
       table.update(document.order, document.rows);
-      pages.update(document, "topics");
+      pages.update(document, "topic");
     });
   }
   start();
@@ -79,7 +79,7 @@ export function topic(context) {
     caption: `Partitions of ${name}`,
     empty: "No partition matches.",
     columns: [
-      { title: "partition", of: (r) => r.partition, show: (partition) => h("a", { href: url("/messages", { topic: name, partition }) }, partition), numeric: true },
+      { title: "partition", of: (r) => r.partition, show: (partition) => h("a", { href: url("/messages", { topic: name, partition }) }, partition) },
       { title: "state", of: (r) => r.state, show: stateChip, flash: true },
       { title: "leader", of: (r) => r.leader, show: (id) => (id === undefined || id === null ? chip("none", "bad") : id), numeric: true, flash: true },
       { title: "epoch", of: (r) => r.leader_epoch, numeric: true },
@@ -89,7 +89,7 @@ export function topic(context) {
   });
   const pages = pager((start) => set({ start: start || "" }));
   const only = checkbox("problems only", state.only === "problems", (on) => set({ only: on ? "problems" : "", start: "" }));
-  const news = newsList();
+  const news = newsList({ isShort: true });
   const key = h("p", { class: "soft note" });
   fill(key, "key", () => [
     "Replicas: ",
@@ -116,11 +116,11 @@ export function topic(context) {
       if (!document.rows) return;
       const { partitions, replication_factor: copies, min_isr: minIsr } = document.summary;
       lead.replaceChildren(
-        `${number(partitions)} partitions, ${copies} replicas, min.insync.replicas ${minIsr}, id `,
+        `${count(partitions, "partition")}, ${count(copies, "replica")}, min.insync.replicas ${minIsr}, id `,
         h("code", {}, document.topic_id),
       );
       table.update(document.order, document.rows);
-      pages.update(document, "partitions");
+      pages.update(document, "partition");
       news.update(document.news);
     });
   }
