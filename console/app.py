@@ -85,7 +85,6 @@ class Console:
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
-        self.closing.set()
         self.stop()
 
     async def _page(self, request: Request) -> Response:

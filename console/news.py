@@ -13,6 +13,9 @@ from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
 SENTENCES_MAX = 20
 """Sentences of one change; a broker that dies changes every partition that it has."""
 
+NAMED_MAX = 3
+"""Partitions of a topic that are named one by one if the same befell them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
@@ -35,7 +38,7 @@ def news_between(before: Sample, after: Sample) -> list[News]:
     if len(found) > SENTENCES_MAX:
         more = len(found) - SENTENCES_MAX
         count = f"{more}" if len(found) < _ALL_MAX else f"more than {more}"
-        shown.append(("plain", f"and {count} more changes of partitions"))
+        shown.append(("plain", f"and {count} more changes"))
     return [News(at_ms=after.taken_ms, kind=kind, text=text) for kind, text in shown]
 
 
@@ -95,26 +98,34 @@ def _of_topics(before: ClusterImage, after: ClusterImage) -> Iterator[tuple[str,
 
 
 def _of_partitions(before: TopicImage, after: TopicImage) -> Iterator[tuple[str, str]]:
+    """A sentence for each partition; one for all if the same befell many of the topic."""
+    alike: dict[tuple[str, str], list[int]] = {}
     for number, new in sorted(after.partitions.items()):
         old = before.partitions.get(number)
-        name = f"{after.name}-{number}"
-        if old is None:
-            yield "plain", f"{name} is new"
-        elif old is not new:
-            yield from _of_partition(name, old, new)
+        if old is not new:
+            for change in _of_partition(old, new):
+                alike.setdefault(change, []).append(number)
+    for (kind, text), numbers in alike.items():
+        if len(numbers) > NAMED_MAX:
+            yield kind, text.format(f"{len(numbers)} partitions of {after.name}")
+        else:
+            yield from ((kind, text.format(f"{after.name}-{number}")) for number in numbers)
 
 
 def _of_partition(
-    name: str, before: PartitionImage, after: PartitionImage
+    before: PartitionImage | None, after: PartitionImage
 ) -> Iterator[tuple[str, str]]:
+    """(kind, sentence with {} for the partition)."""
+    if before is None:
+        yield "plain", "added {}"
+        return
     if before.leader != after.leader:
         is_led = after.leader >= 0
-        text = f"{name} is led by broker {after.leader}" if is_led else f"{name} has no leader"
+        text = f"broker {after.leader} leads {{}}" if is_led else "no broker leads {}"
         yield "plain" if is_led else "bad", text
     left = sorted(set(before.isr) - set(after.isr))
     joined = sorted(set(after.isr) - set(before.isr))
     for verb, kind, ids in (("left", "bad", left), ("joined", "good", joined)):
         if ids:
             noun = "broker" if len(ids) == 1 else "brokers"
-            who = ", ".join(map(str, ids))
-            yield kind, f"{noun} {who} {verb} the ISR of {name}"
+            yield kind, f"{noun} {', '.join(map(str, ids))} {verb} the ISR of {{}}"

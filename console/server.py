@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import socket
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
@@ -18,14 +19,25 @@ GRACE_S = 2
 
 
 class _Server(uvicorn.Server):
-    """Ends the event streams first: uvicorn waits for open connections."""
+    """Ends the event streams first, since uvicorn waits for open connections; and ends well after
+    a signal, where uvicorn would raise it once more."""
 
     console: Console
-    loop: asyncio.AbstractEventLoop
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.loop.call_soon_threadsafe(self.console.closing.set)
-        super().handle_exit(sig, frame)
+    def stop(self) -> None:
+        self.console.closing.set()
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -65,12 +77,8 @@ def serve(make: Callable[[], Console], listener: socket.socket) -> None:
             timeout_keep_alive=30,
         )
         server = _Server(config)
-        server.console, server.loop = console, asyncio.get_running_loop()
-
-        def stop() -> None:
-            server.should_exit = True
-
-        console.stop = stop
+        server.console = console
+        console.stop = server.stop
         await server.serve(sockets=[listener])
         if console.failure is not None:
             raise console.failure
