@@ -164,7 +164,9 @@ class MessageReader:
                 found = self._offset_at(question.topic, partition, question.value)
                 return None if found < 0 else found
             case _:
-                _check_offset(question.topic, partition, question.value, first, end + 1)
+                # The end itself is a page without messages: those to come.
+                if question.value != end:
+                    _check_offset(question.topic, partition, question.value, first, end)
                 return question.value
 
     def _search(self, question: Question, partitions: list[int]) -> Document:

@@ -35,6 +35,8 @@ let session = {};
 let stops = [];
 let meta = null;
 let receivedAt = 0;
+let problem = "";
+let trouble = "";
 
 function say(text) {
   announcer.textContent = "";
@@ -44,9 +46,18 @@ function say(text) {
   });
 }
 
-function setBanner(text) {
+/** A problem of the page's own question goes before the state of the cluster, until it is solved. */
+function drawBanner() {
+  const text = problem || trouble;
+  if (banner.dataset.text === text) return;
+  banner.dataset.text = text;
   banner.replaceChildren(...marked(text));
   banner.hidden = !text;
+}
+
+function setProblem(text) {
+  problem = text;
+  drawBanner();
 }
 
 /** The state of the reading that the page shows, with its age. */
@@ -63,7 +74,8 @@ function showStatus() {
   status.className = `chip ${kind}`;
   const waiting = "No answer from the cluster yet; the console keeps trying. ";
   const prefix = { waiting, stale: "The page shows the last state. ", lost: "The page shows the last state. " };
-  setBanner(meta.error ? (prefix[meta.status] ?? "") + sentence(meta.error) : "");
+  trouble = meta.error ? (prefix[meta.status] ?? "") + sentence(meta.error) : "";
+  drawBanner();
 }
 
 function staleMs() {
@@ -117,10 +129,10 @@ function contextOf(path, parameters) {
       stops.push(stop);
     },
     problem(error) {
-      if (error.name !== "AbortError") setBanner(sentence(error.message));
+      if (error.name !== "AbortError") setProblem(sentence(error.message));
     },
     clearProblem() {
-      setBanner("");
+      setProblem("");
     },
   };
 }
@@ -129,7 +141,8 @@ function show({ isFirst = false } = {}) {
   for (const stop of stops) stop();
   stops = [];
   meta = null;
-  setBanner("");
+  trouble = "";
+  setProblem("");
   status.textContent = "connecting";
   status.className = "chip";
   const path = location.pathname;
@@ -197,5 +210,5 @@ ask("/api/session")
   })
   .catch((error) => {
     status.replaceWith(chip("refused", "bad"));
-    setBanner(sentence(error.message));
+    setProblem(sentence(error.message));
   });

@@ -122,7 +122,7 @@ def test_offset_out_of_range_is_named_with_the_range(console: Console) -> None:
     status, answer = console.ask(
         "/api/messages", topic=TOPIC, **{"from": "offset", "value": 10_000}
     )
-    assert (status, answer["error"]) == (404, f"{TOPIC}-0 has no offset 10000; it has 0 to 60")
+    assert (status, answer["error"]) == (404, f"{TOPIC}-0 has no offset 10000; it has 0 to 59")
     assert console.document("/api/messages", topic="empty")["rows"] == []
 
 
