@@ -6,22 +6,22 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
 from starlette.responses import (
     FileResponse,
+    HTMLResponse,
     JSONResponse,
     PlainTextResponse,
     RedirectResponse,
     Response,
     StreamingResponse,
 )
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kvorum import __version__
@@ -32,14 +32,23 @@ from kvorum.console.lab import ACTIONS, NO_LINKS
 from kvorum.console.message_reader import question_of
 from kvorum.console.message_rows import DECODINGS
 from kvorum.console.patch import Document, difference
+from kvorum.console.static_files import StaticFiles
 from kvorum.console.views import BadParameter, NotThere, whole
 from kvorum.runtime.errors import KvorumError
 
-STATIC = Path(__file__).parent / "static"
-PAGES = (
-    "/", "/brokers", "/topics", "/topic", "/messages", "/groups", "/group", "/configs",
-    "/metadata", "/runs",
-)  # fmt: skip
+#: The view that each page shows first; "" if it asks something else.
+PAGES = {
+    "/": "quorum",
+    "/brokers": "brokers",
+    "/topics": "topics",
+    "/topic": "topic",
+    "/messages": "",
+    "/groups": "groups",
+    "/group": "group",
+    "/configs": "",
+    "/metadata": "",
+    "/runs": "",
+}
 VIEWERS_MAX = 100
 """Pages that watch at once."""
 BEAT_S = 15.0
@@ -57,6 +66,7 @@ class Console:
         self._desk = desk
         self._rules = rules
         self._viewers = 0
+        self._files = StaticFiles()
         self.closing = asyncio.Event()
         self.failure: BaseException | None = None
         self.stop: Callable[[], None] = self.closing.set
@@ -73,7 +83,7 @@ class Console:
             Route("/api/runs", _in_sentences(self._runs)),
             Route("/api/lab/{action}", _in_sentences(self._lab), methods=["POST"]),
             Route("/report/{file}", _in_sentences(self._report)),
-            Mount("/static", StaticFiles(directory=STATIC)),
+            Route("/static/{version}/{name}", self._file),
         ]
         starlette = Starlette(routes=routes, lifespan=self._lifespan)
         self.app: ASGIApp = Guarded(starlette, rules)
@@ -88,21 +98,40 @@ class Console:
         self.stop()
 
     async def _page(self, request: Request) -> Response:
-        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+        """The HTML, with the session, and with the view that the page shows first if it is there
+        at once."""
+        first: Document = {"session": self._session_document()}
+        name = PAGES[request.url.path]
+        if name and self._desk.cluster.value is not None:
+            with contextlib.suppress(NotThere, BadParameter):  # the page asks, and hears why
+                document = await self._desk.view(name, request.query_params)
+                query = urlencode(list(request.query_params.multi_items()))
+                first |= {"view": name, "query": query, "document": document}
+        return HTMLResponse(self._files.page(first), headers={"cache-control": "no-store"})
+
+    async def _file(self, request: Request) -> Response:
+        found = self._files.files.get(request.path_params["name"])
+        if found is None:
+            return _problem(404, "there is no such file")
+        is_current = request.path_params["version"] == self._files.version
+        kept = "max-age=31536000, immutable" if is_current else "no-cache"
+        data, media_type = found
+        return Response(data, media_type=media_type, headers={"cache-control": kept})
 
     async def _session(self, request: Request) -> Response:
+        return _json(self._session_document())
+
+    def _session_document(self) -> Document:
         """What this console can do, for the page's menu and buttons."""
         lab = self._desk.lab
-        return _json(
-            {
-                "version": __version__,
-                "has_runs": self._desk.runs is not None,
-                "lab": None if lab is None else lab.data_dir,
-                "allows_changes": self._rules.allows_changes,
-                "has_links": lab is not None and lab.links is not None,
-                "no_links": NO_LINKS,
-            }
-        )
+        return {
+            "version": __version__,
+            "has_runs": self._desk.runs is not None,
+            "lab": None if lab is None else lab.data_dir,
+            "allows_changes": self._rules.allows_changes,
+            "has_links": lab is not None and lab.links is not None,
+            "no_links": NO_LINKS,
+        }
 
     async def _view(self, request: Request) -> Response:
         name, parameters = request.path_params["name"], request.query_params

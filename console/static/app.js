@@ -1,27 +1,21 @@
 // The frame of all pages: menu, theme, status, announcements, and which page an address shows.
 
-import { h, chip, age, marked } from "./dom.js";
-import { ask, watch } from "./live.js";
-import { brokers } from "./brokers.js";
-import { configs } from "./configs.js";
-import { group, groups } from "./groups.js";
-import { messages } from "./messages.js";
-import { metadata } from "./metadata.js";
+import { h, age, marked } from "./dom.js";
+import { first, watch } from "./live.js";
 import { quorum } from "./quorum.js";
-import { runs } from "./runs.js";
-import { topic, topics } from "./topics.js";
 
+// Other pages than the first are loaded when they are opened.
 const PAGES = {
-  "/": { name: "Quorum", start: quorum },
-  "/brokers": { name: "Brokers", start: brokers },
-  "/topics": { name: "Topics", start: topics },
-  "/topic": { name: "Topic", start: topic, under: "/topics" },
-  "/messages": { name: "Messages", start: messages },
-  "/groups": { name: "Groups", start: groups },
-  "/group": { name: "Group", start: group, under: "/groups" },
-  "/configs": { name: "Configs", start: configs },
-  "/metadata": { name: "Metadata", start: metadata },
-  "/runs": { name: "Runs", start: runs, needs: "has_runs" },
+  "/": { name: "Quorum", load: async () => quorum },
+  "/brokers": { name: "Brokers", load: async () => (await import("./brokers.js")).brokers },
+  "/topics": { name: "Topics", load: async () => (await import("./topics.js")).topics },
+  "/topic": { name: "Topic", load: async () => (await import("./topics.js")).topic, under: "/topics" },
+  "/messages": { name: "Messages", load: async () => (await import("./messages.js")).messages },
+  "/groups": { name: "Groups", load: async () => (await import("./groups.js")).groups },
+  "/group": { name: "Group", load: async () => (await import("./groups.js")).group, under: "/groups" },
+  "/configs": { name: "Configs", load: async () => (await import("./configs.js")).configs },
+  "/metadata": { name: "Metadata", load: async () => (await import("./metadata.js")).metadata },
+  "/runs": { name: "Runs", load: async () => (await import("./runs.js")).runs, needs: "has_runs" },
 };
 
 const main = document.getElementById("main");
@@ -31,8 +25,9 @@ const announcer = document.getElementById("announcer");
 const menu = document.getElementById("menu");
 const themeButton = document.getElementById("theme");
 
-let session = {};
+let session = first.session;
 let stops = [];
+let turns = 0;
 let meta = null;
 let receivedAt = 0;
 let problem = "";
@@ -137,7 +132,7 @@ function contextOf(path, parameters) {
   };
 }
 
-function show({ isFirst = false } = {}) {
+async function show({ isFirst = false } = {}) {
   for (const stop of stops) stop();
   stops = [];
   meta = null;
@@ -152,7 +147,16 @@ function show({ isFirst = false } = {}) {
   drawMenu(page.under ?? path);
   main.replaceChildren();
   main.dataset.page = path;
-  page.start(contextOf(path, parameters));
+  const turn = (turns += 1);
+  let start;
+  try {
+    start = await page.load();
+  } catch {
+    setProblem("This page cannot be loaded: the console does not answer. Load the page again.");
+    return;
+  }
+  if (turn !== turns) return; // another page was opened meanwhile
+  start(contextOf(path, parameters));
   if (!isFirst) {
     window.scrollTo(0, 0);
     main.focus({ preventScroll: true });
@@ -203,12 +207,4 @@ nameTheme();
 drawMenu(location.pathname);
 setInterval(showStatus, 1000);
 
-ask("/api/session")
-  .then((found) => {
-    session = found;
-    show({ isFirst: true });
-  })
-  .catch((error) => {
-    status.replaceWith(chip("refused", "bad"));
-    setProblem(sentence(error.message));
-  });
+show({ isFirst: true });

@@ -3,6 +3,9 @@
 
 const RETRY_MS = 1500;
 
+/** What came within the page itself: the session, and the view that the address shows, if any. */
+export const first = JSON.parse(document.getElementById("first").textContent);
+
 /** The document at an address. Throws an Error with the server's sentence. */
 export async function ask(address, options) {
   let answer;
@@ -78,7 +81,9 @@ export function watch(view, parameters, { onDocument, onProblem }) {
     }, RETRY_MS);
   };
 
-  ask(`/api/view/${view}?${query}`)
+  const given = first.view === view && first.query === query ? first.document : null;
+  first.view = null; // it is right for one moment only
+  (given ? Promise.resolve(given) : ask(`/api/view/${view}?${query}`))
     .then((document) => {
       if (isOver) return;
       onDocument(document);

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+from urllib.parse import unquote_plus
 
 import pytest
 from starlette.testclient import TestClient
 
 from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
-from kvorum.console.app import PAGES, STATIC, Console
+from kvorum.console.app import PAGES, Console
 from kvorum.console.desk import Desk
 from kvorum.console.guard import Rules
 from kvorum.console.runs import Runs
+from kvorum.console.static_files import FOLDER
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
 from tests.test_console.samples import StandingSource, history_with, password, sample_with
@@ -65,17 +68,40 @@ def test_each_page_has_the_strict_policy(path):
 
 
 def test_page_has_no_inline_script_or_style_and_no_foreign_address():
-    for file in STATIC.iterdir():
+    for file in FOLDER.iterdir():
         text = file.read_text(encoding="utf-8")
         assert "style=" not in text, file
         assert "innerHTML" not in text, file
         without = text.replace("http://www.w3.org/2000/svg", "")
         assert "http://" not in without and "https://" not in without, file
-    page = (STATIC / "index.html").read_text(encoding="utf-8")
-    assert "<style" not in page
-    assert page.count("<script ") == page.count('<script src="/static/') + page.count(
-        '<script type="module" src="/static/'
-    )
+
+
+def test_scripts_of_the_page_are_files_and_its_data_are_no_markup():
+    with opened() as client:
+        client.get("/api/view/quorum")
+        text = client.get("/topics", params={"q": "</script><script>alert(1)</script>"}).text
+    scripts = re.findall(r"<script ([^>]*)>(.*?)</script>", text, re.DOTALL)
+    assert len(scripts) == 3
+    for attributes, content in scripts:
+        if 'type="application/json"' in attributes:
+            first = json.loads(content)
+            assert first["view"] == "topics"
+            assert "alert(1)" in unquote_plus(first["query"])
+        else:
+            assert re.search(r'src="/static/[0-9a-f]{16}/\w+\.js"', attributes)
+            assert content == ""
+    assert "<style" not in text
+
+
+def test_files_are_kept_by_the_browser_until_they_change():
+    with opened() as client:
+        page = client.get("/").text
+        path = re.search(r'href="(/static/[0-9a-f]+/style\.css)"', page).group(1)
+        answer = client.get(path)
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["content-type"].startswith("text/css")
+        assert client.get("/static/old/style.css").headers["cache-control"] == "no-cache"
+        assert client.get("/static/old/nothing.js").status_code == 404
 
 
 def test_view_comes_from_the_sample():
