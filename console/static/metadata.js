@@ -134,7 +134,7 @@ const SIGNS = { added: ["+", "good"], removed: ["−", "bad"], changed: ["~", "w
 function differencePanel(context, state, current) {
   const from = h("input", { type: "number", min: 0, value: state.from ?? "", required: true });
   const to = h("input", { type: "number", min: 0, value: state.to ?? "", required: true });
-  const here = (input) => h("button", { type: "button", class: "quiet", on: { click: () => { input.value = current(); } } }, "slider");
+  const here = (input) => h("button", { type: "button", class: "quiet", "aria-label": "take the offset of the slider", on: { click: () => { input.value = current(); } } }, "from slider");
   const note = h("p", { class: "soft note", role: "status" }, "Choose two offsets of the log.");
   const list = h("ol", { class: "differences" });
   const compare = async () => {

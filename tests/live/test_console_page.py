@@ -14,7 +14,7 @@ from tests.live.clients import Topics, settings
 from tests.live.cluster import Cluster
 from tests.live.console import Console
 from tests.polling import eventually
-from tests.test_console.test_runs import write_run
+from tests.test_console.run_folders import write_run
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 

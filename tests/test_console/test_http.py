@@ -18,8 +18,8 @@ from kvorum.console.runs import Runs
 from kvorum.console.static_files import FOLDER
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
+from tests.test_console.run_folders import write_run
 from tests.test_console.samples import StandingSource, history_with, password, sample_with
-from tests.test_console.test_runs import write_run
 
 READS = Rules()
 OWN = "http://127.0.0.1:9900"

@@ -8,16 +8,7 @@ import os
 import pytest
 
 from kvorum.console.runs import Runs
-
-
-def write_run(folder, title="Leaders die", **more):
-    folder.mkdir(parents=True)
-    report = {
-        "title": title, "verdict": "passed", "summary": "0 lost", "seed": 4,
-        "started_wall_ms": 1_000, "system": {"name": "kvorum"}, **more,
-    }  # fmt: skip
-    (folder / "report.json").write_text(json.dumps(report))
-    (folder / "report.html").write_text("<p>the report</p>")
+from tests.test_console.run_folders import write_run
 
 
 @pytest.fixture
