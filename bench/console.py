@@ -44,7 +44,14 @@ PATHS = {
     "topics view, 50 rows": "/api/view/topics",
     "topics with problems, 50 rows": "/api/view/topics?only=problems&sort=problems",
     "topic view, 50 partitions": "/api/view/topic?name=bench-0",
+    "metadata at its end": "/api/metadata?path=/topics",
 }
+SLOW_PATHS = {
+    "metadata at one offset after another": "/api/metadata?path=/topics&at={}",
+    "difference of two offsets": "/api/metadata/diff?from={}&to=9000",
+}
+"""Offsets that were not looked at before take the place of the braces."""
+SLOW_REQUESTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +90,9 @@ class Page:
 
     def measure(self, what: str, path: str, count: int) -> Figures:
         times, size = [], 0
-        for _ in range(count):
+        for number in range(count):
             begun = time.perf_counter()
-            size = len(self.get(path))
+            size = len(self.get(path.format(2_000 + 97 * number)))
             times.append((time.perf_counter() - begun) * 1000)
         return Figures(what=what, times_ms=times, size_bytes=size)
 
@@ -140,6 +147,7 @@ def _measure(cluster: Cluster, page: Page, process: subprocess.Popen[str], optio
     watcher = Watcher(page.port)
     watcher.start()
     figures = [page.measure(what, path, options.requests) for what, path in PATHS.items()]
+    figures += [page.measure(what, path, SLOW_REQUESTS) for what, path in SLOW_PATHS.items()]
     print(plain_table([each.row() for each in figures], HEADINGS))
     sent, seconds = watcher.received_bytes, 5.0
     time.sleep(seconds)

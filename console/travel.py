@@ -4,13 +4,14 @@ image takes to build; images that were built stay for the next question."""
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 from kvorum.console.patch import Document
 from kvorum.console.views import ROWS_MAX, BadParameter, NotThere, Parameters, whole, window
 from kvorum.metadata.events.things import shown_config
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.inspect.history import MetadataHistory, OffsetNotHeld
+from kvorum.metadata.inspect.history import MetadataHistory
 from kvorum.metadata.inspect.tree import (
     RESOURCE_NAMES,
     Folder,
@@ -23,7 +24,7 @@ from kvorum.metadata.inspect.tree import (
 from kvorum.metadata.inspect.tree_queries import difference, leaf_text
 from kvorum.runtime.ids import uuid_text
 
-IMAGES_MAX = 24
+STOPS_MAX = 24
 TEXT_MAX = 2_000
 """Characters of one value."""
 RECORDS_SHOWN = 12
@@ -32,11 +33,21 @@ RECORDS_SHOWN = 12
 _RESOURCE_TYPES = {name: number for number, name in RESOURCE_NAMES.items()}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """What a page shows of an offset. timestamp_ms, records: of the records below it, newest
+    first; found in batches of thousands of records, which takes as long as the image does."""
+
+    image: ClusterImage
+    timestamp_ms: int
+    records: list[Document]
+
+
 class Travel:
-    """Images of one history by offset. One caller at a time."""
+    """Offsets of one history that were looked at. One caller at a time."""
 
     def __init__(self) -> None:
-        self._images: OrderedDict[int, ClusterImage] = OrderedDict()
+        self._stops: OrderedDict[int, Stop] = OrderedDict()
         self._cluster: object = None
 
     def tree(self, history: MetadataHistory, parameters: Parameters) -> Document:
@@ -45,8 +56,9 @@ class Travel:
         Raises NotThere, BadParameter."""
         at = self._at(history, parameters, "at")
         path = "/" + "/".join(parts_of(parameters.get("path", "/")))
+        stop = self._stop(history, at)
         try:
-            node = resolve(root(self._image(history, at)), path)
+            node = resolve(root(stop.image), path)
         except NoSuchPath as error:
             raise NotThere(f"{error}, at offset {at}") from error
         start, limit = window(parameters)
@@ -55,8 +67,8 @@ class Travel:
             "at": at,
             "first": history.first_offset,
             "end": history.end_offset,
-            "timestamp_ms": history.timestamp_at(at),
-            "records": _records(history, at),
+            "timestamp_ms": stop.timestamp_ms,
+            "records": stop.records,
         }
         if not isinstance(node, Folder):
             return {**document, "entries": [_entry(path, "", node)], "matched": 1, "start": 0}
@@ -76,11 +88,10 @@ class Travel:
         Raises NotThere, BadParameter."""
         before = self._at(history, parameters, "from")
         after = self._at(history, parameters, "to")
+        old, new = self._stop(history, before), self._stop(history, after)
         rows: list[Document] = []
         count = 0
-        for each in difference(
-            root(self._image(history, before)), root(self._image(history, after))
-        ):
+        for each in difference(root(old.image), root(new.image)):
             count += 1
             if len(rows) < ROWS_MAX:
                 parts = parts_of(each.path)
@@ -97,8 +108,8 @@ class Travel:
             "to": after,
             "first": history.first_offset,
             "end": history.end_offset,
-            "from_timestamp_ms": history.timestamp_at(before),
-            "to_timestamp_ms": history.timestamp_at(after),
+            "from_timestamp_ms": old.timestamp_ms,
+            "to_timestamp_ms": new.timestamp_ms,
             "total": count,
             "rows": rows,
         }
@@ -112,27 +123,27 @@ class Travel:
             )
         return at
 
-    def _image(self, history: MetadataHistory, at: int) -> ClusterImage:
-        """The image at an offset, made from the nearest one below that was made before."""
+    def _stop(self, history: MetadataHistory, at: int) -> Stop:
+        """The stop at an offset; its image is made from the nearest one below that is known."""
         first_snapshot = history.snapshots[0][0] if history.snapshots else None
         of = (history.log_start_offset, first_snapshot)
         if of != self._cluster:
-            self._images.clear()
+            self._stops.clear()
             self._cluster = of
-        try:
-            below = [offset for offset in self._images if offset <= at]
-            nearest = max(below, default=None)
+        stop = self._stops.get(at)
+        if stop is None:
+            nearest = max((offset for offset in self._stops if offset <= at), default=None)
             if nearest is None:
                 image = history.image_at(at)
             else:
-                image = history.advance(self._images[nearest], at)
-        except OffsetNotHeld as error:
-            raise BadParameter(str(error)) from error
-        self._images[at] = image
-        self._images.move_to_end(at)
-        while len(self._images) > IMAGES_MAX:
-            self._images.popitem(last=False)
-        return image
+                image = history.advance(self._stops[nearest].image, at)
+            records, timestamp_ms = _records(history, at)
+            stop = Stop(image=image, records=records, timestamp_ms=timestamp_ms)
+            self._stops[at] = stop
+        self._stops.move_to_end(at)
+        while len(self._stops) > STOPS_MAX:
+            self._stops.popitem(last=False)
+        return stop
 
 
 def hidden(parts: list[str], value: Any) -> Any:
@@ -171,10 +182,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}… ({len(text):,} characters)"
 
 
-def _records(history: MetadataHistory, at: int) -> list[Document]:
-    """The last records below `at`, the newest first."""
+def _records(history: MetadataHistory, at: int) -> tuple[list[Document], int]:
+    """The last records below `at`, the newest first, and the time of the newest."""
     start = max(history.log_start_offset, at - RECORDS_SHOWN)
-    rows = []
+    rows: list[Document] = []
     for entry in history.entries(start, at):
         fields = dict(entry.fields)
         if entry.type == "Config":
@@ -190,7 +201,10 @@ def _records(history: MetadataHistory, at: int) -> list[Document]:
                 "text": _cut(", ".join(f"{k}={_field(v)}" for k, v in fields.items())),
             }
         )
-    return rows[::-1]
+    if rows:
+        return rows[::-1], int(rows[-1]["timestamp_ms"])
+    # The offset is the end of a snapshot, and the log begins there.
+    return [], history.timestamp_at(at)
 
 
 def _field(value: Any) -> str:

@@ -63,11 +63,12 @@ def test_path_that_is_not_there_is_named(history):
 
 def test_difference_of_two_offsets(history):
     found = Travel().difference(history, {"from": "10", "to": "12"})
-    assert [(row["change"], row["path"]) for row in found["rows"]] == [
+    assert {(row["change"], row["path"]) for row in found["rows"]} == {
         ("changed", "/topics/orders/0/isr"),
         ("changed", "/topics/orders/0/partition_epoch"),
         ("added", "/configs/topic"),
-    ] or found["total"] == 3
+    }
+    assert found["total"] == 3
     isr = next(row for row in found["rows"] if row["path"].endswith("/isr"))
     assert (isr["before"], isr["after"]) == ("[101, 102, 103]", "[101, 102]")
 
