@@ -383,6 +383,15 @@ class Reassign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Roll:
+    """`kvorum cluster roll` restarts every node in turn, the next one when the last one is well
+    again. A roll that stops early makes the run inconclusive; after duration_ms the rest is left
+    out."""
+
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TwoChanges:
     """Two operators act at once: one adds a voter, the other removes one."""
 
@@ -442,7 +451,7 @@ ConditionFault = FillDisk | SlowDisk | FailDisk | StepClock
 """Faults of the disk and the clock of a process that runs on (`chaos.live.conditions`)."""
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
 LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown | PacketLoss
-OperatorFault = ElectPreferredLeaders | AddVoter | RemoveVoter | Reassign
+OperatorFault = ElectPreferredLeaders | AddVoter | RemoveVoter | Reassign | Roll
 LiveFault = NodeFault | ConditionFault | LinkFault | HealLinks | OperatorFault
 """Faults that live runs support."""
 
@@ -493,6 +502,7 @@ LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
     "add_voter": AddVoter,
     "remove_voter": RemoveVoter,
     "reassign": Reassign,
+    "roll": Roll,
 }
 
 #: Name of a fault that only the simulator supports -> class.
@@ -562,7 +572,7 @@ def describe(fault: Fault) -> str:
             return " ".join([fault_name(fault), ends, *_details(fault, left_out), *share])
         case AddVoter() | RemoveVoter():
             return f"{fault_name(fault)} {fault.target.text()}"
-        case Reassign():
+        case Reassign() | Roll():
             return " ".join([fault_name(fault), *_details(fault, ("duration_ms",))])
         case _:
             return " ".join([fault_name(fault), *_details(fault, ())])

@@ -274,6 +274,29 @@ install_test_clients() {
     fi
 }
 
+# Prometheus and promtool of Debian's package, unpacked and not installed: the package starts a
+# service.
+install_prometheus() {
+    if command -v prometheus >/dev/null 2>&1 || [ -x "$tools/prometheus/usr/bin/prometheus" ]; then
+        say "prometheus is there"
+        return
+    fi
+    if [ ! -f /etc/debian_version ] || [ "$(id -u)" -ne 0 ]; then
+        say "no prometheus: tests of the alerts and dashboards will be skipped"
+        return
+    fi
+    say "fetching prometheus with apt"
+    quietly apt-get update
+    rm -rf "$tools/prometheus"
+    mkdir -p "$tools/prometheus"
+    (
+        cd "$tools/prometheus"
+        quietly apt-get download -o APT::Sandbox::User=root prometheus
+        quietly dpkg-deb -x prometheus_*.deb .
+        rm -f prometheus_*.deb
+    )
+}
+
 # A checksum of a program's sources, by which the tests know that what was built is theirs.
 sources_stamp() {
     (export LC_ALL=C && cat "$1"/*) | sha256sum | cut -d ' ' -f 1
@@ -343,6 +366,7 @@ else
     if [ "$mode" != demo ]; then
         install_kafkajs
         install_franz_go
+        install_prometheus
     fi
 fi
 say "done"

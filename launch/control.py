@@ -17,6 +17,8 @@ from kvorum.runtime.errors import ConfigError, KvorumError, required
 
 REQUESTS_FOLDER = "requests"
 _RESTART = "restart-"
+_PART = ".part"
+_STOP = "stop"
 DEATH_NOTICE_MS = 500
 """Time for the launcher to notice a dead process and write that to cluster.json."""
 
@@ -31,11 +33,16 @@ class NotReady(KvorumError):
     """A restarted node died, or does not serve yet."""
 
 
-def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
-    """Ask the launcher of data_dir to restart dead nodes with their data; return their entries.
+def request_restart(
+    data_dir: str, names: Sequence[str], *, stop_running: bool = False
+) -> list[NodeEntry]:
+    """Ask the launcher of data_dir to restart nodes with their data; return their entries.
+
+    stop_running: a node that runs is stopped first, with its controlled shutdown.
 
     Returns at once; `wait_restarted` waits for the results. Raises ConfigError, and requests
-    nothing, if there is no such node, if one is running already, or if no launcher is running.
+    nothing, if there is no such node, if one is running already and is not to be stopped, or if no
+    launcher is running.
     """
     pid: int | None = None
     for name in names:
@@ -48,11 +55,15 @@ def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
                 f"no launcher is running for {data_dir}; start the cluster with `kvorum dev "
                 f"--data-dir {data_dir}`"
             )
-    entries = [_find_dead(data_dir, name) for name in names]
+    find = _find_any if stop_running else _find_dead
+    entries = [find(data_dir, name) for name in names]
     os.makedirs(os.path.join(data_dir, REQUESTS_FOLDER), exist_ok=True)
     for entry in entries:
-        with open(_request_path(data_dir, entry.name), "w", encoding="ascii"):
-            pass
+        path = _request_path(data_dir, entry.name)
+        # Renamed, so that the launcher never reads half a request.
+        with open(f"{path}{_PART}", "w", encoding="ascii") as file:
+            file.write(_STOP if stop_running else "")
+        os.replace(f"{path}{_PART}", path)
     os.kill(required(pid, "at least one node is named"), signal.SIGUSR1)
     return entries
 
@@ -116,18 +127,31 @@ def _request_path(data_dir: str, name: str) -> str:
     return os.path.join(data_dir, REQUESTS_FOLDER, f"{_RESTART}{name}")
 
 
-def take_restart_requests(data_dir: str) -> list[str]:
-    """Names of the nodes with a restart request; a request stays until `finish_restart`."""
+def take_restart_requests(data_dir: str) -> dict[str, bool]:
+    """Names of the nodes with a restart request; a request stays until `finish_restart`.
+
+    The value: True if a node that runs is to be stopped first.
+    """
+    folder = os.path.join(data_dir, REQUESTS_FOLDER)
     try:
-        names = os.listdir(os.path.join(data_dir, REQUESTS_FOLDER))
+        found = os.listdir(folder)
     except FileNotFoundError:
-        return []
-    return sorted(n.removeprefix(_RESTART) for n in names if n.startswith(_RESTART))
+        return {}
+    requests = {}
+    for name in sorted(found):
+        if name.startswith(_RESTART) and not name.endswith(_PART):
+            with open(os.path.join(folder, name), encoding="ascii") as file:
+                requests[name.removeprefix(_RESTART)] = file.read() == _STOP
+    return requests
 
 
 def finish_restart(data_dir: str, name: str) -> None:
     """Remove a request, because the node is ready or dead again; the requester waits for this."""
     os.unlink(_request_path(data_dir, name))
+
+
+def _find_any(data_dir: str, name: str) -> NodeEntry:
+    return _find(data_dir, name)[1]
 
 
 def _find_dead(data_dir: str, name: str) -> NodeEntry:

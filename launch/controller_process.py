@@ -13,8 +13,7 @@ from kvorum.launch.identity import (
     require_formatted,
 )
 from kvorum.launch.metadata_log import listener_complaint, open_log
-from kvorum.launch.metrics import serve_controller_metrics
-from kvorum.launch.metrics_server import MetricsServer
+from kvorum.launch.metrics.setup import NodeServer, serve_controller
 from kvorum.launch.properties import CONTROLLER, NodeConfig
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.loop import ControllerLoop
@@ -29,6 +28,7 @@ from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
+from kvorum.runtime.resolving import until_resolved
 from kvorum.runtime.rpc import RpcServer
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
@@ -58,7 +58,7 @@ class ControllerProcess:
         self._rng = random.Random()
         self._server: RpcServer | None = None
         self._node: RaftNode | None = None
-        self._metrics: MetricsServer | None = None
+        self._metrics: NodeServer | None = None
         self._lock: DirectoryLock | None = None
         self._features = limited(config.node.metadata_version_max)
         self._tasks = TaskGroup(on_failure)
@@ -93,6 +93,7 @@ class ControllerProcess:
             on_failure=self._on_failure,
             rng=self._rng,
             clock=self._machine.clock,
+            patience=config.waits.of_connections(),
         )
         complaint = listener_complaint(
             config,
@@ -105,9 +106,15 @@ class ControllerProcess:
         loop.attach(node)
         await loop.load(metadata_log.newest)
         await self._serve(loop, node)
-        self._metrics = await serve_controller_metrics(config.metrics, node.core, loop)
+        self._metrics = await serve_controller(config, node, loop)
         node.start()
-        registrar = Registrar(loop, self._registration(), on_refused=self._on_failure)
+        registrar = Registrar(
+            loop,
+            self._registration(),
+            on_refused=self._on_failure,
+            patience=config.waits.of_connections(),
+            call_timeout_ms=config.waits.controller_socket_timeout_ms,
+        )
         self._tasks.spawn(registrar.run(), "registration")
         logger.info("controller=%d %s", config.node_id, node.core.summary())
 
@@ -137,11 +144,12 @@ class ControllerProcess:
 
     async def _serve(self, loop: ControllerLoop, node: RaftNode) -> None:
         config = self._config
-        server = self._server = RpcServer()
+        server = self._server = RpcServer(config.waits.of_connections())
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
         server.add_service(
             controller_grpc.add_ControllerServicer_to_server, ControllerServicer(loop)
         )
         server.add_service(admin_grpc.add_AdminServicer_to_server, admin)
+        await until_resolved(*config.listen, logger)
         await server.listen(address_text(*config.listen))

@@ -17,6 +17,8 @@ from typing import Any
 from kvorum.launch.first_voters import ControllerPlace, claim, format_voters
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.kafka_properties import reject_unknown
+from kvorum.launch.listeners import is_unspecified, parse_address
+from kvorum.launch.node_file import load_node_file
 from kvorum.launch.places import NodePlace, check_places, parse_host, with_ports
 from kvorum.launch.plan import (
     BROKER_ID_BASE,
@@ -30,13 +32,13 @@ from kvorum.launch.properties import (
     CONTROLLER_NAMES,
     broker_config,
     controller_config,
-    parse_address,
     settings_for,
 )
-from kvorum.runtime.config import dump_properties, load_properties
+from kvorum.runtime.config import dump_properties
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import new_uuid, uuid_text
+from kvorum.runtime.text import address_text
 
 ENDING = ".toml"
 DATA_FOLDER = "data"
@@ -71,6 +73,7 @@ class NewCluster:
 
     port, controller_port: first port for brokers and controllers that have none.
     racks: one for each broker in order, or none. settings: properties for every node.
+    bind: the address on which every node listens, such as 0.0.0.0; its own host by default.
     """
 
     controllers: Sequence[NodePlace]
@@ -79,6 +82,7 @@ class NewCluster:
     controller_port: int | None = None
     is_static: bool = False
     racks: Sequence[str] = ()
+    bind: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -115,7 +119,7 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     }
     racks = dict(zip((place.node_id for place in brokers), wanted.racks, strict=False))
     nodes = [_node(folder, place) for place in (*voters, *brokers)]
-    texts = {node.file: _properties(node, common, racks) for node in nodes}
+    texts = {node.file: _properties(node, common, racks, wanted.bind) for node in nodes}
     os.makedirs(folder, exist_ok=True)
     if not wanted.is_static:
         first = [_controller(node) for node in nodes[: len(voters)]]
@@ -150,7 +154,9 @@ def add_node(
     if role == "controller" and rack is not None:
         raise ConfigError("--rack is for a broker; a controller has none")
     node = _node(folder, _next_place(known, alike, role=role, host=host, port=port))
-    own = ("node.id", "listeners", "log.dirs")
+    bind = _bind_of(pattern)
+    own = ["node.id", "listeners", "log.dirs"]
+    own += ["advertised.listeners"] if bind is not None else []
     settings = {name: value for name, value in pattern.items() if name not in own}
     if not alike:
         settings = {k: v for k, v in settings.items() if k in ("cluster.id", *_QUORUM)}
@@ -164,7 +170,7 @@ def add_node(
                 "give the new node its own there if it needs one"
             )
     racks = {} if rack is None else {node.place.node_id: rack}
-    properties = _properties(node, settings, racks)
+    properties = _properties(node, settings, racks, bind)
     if role == "controller":
         claim(_controller(node), cluster_id=settings["cluster.id"], rng=rng)
     _write(node.file, properties)
@@ -281,17 +287,22 @@ def _node(folder: str, place: NodePlace) -> NewNode:
 
 
 def _properties(
-    node: NewNode, common: Mapping[str, Any], racks: Mapping[int, str]
+    node: NewNode, common: Mapping[str, Any], racks: Mapping[int, str], bind: str | None
 ) -> dict[str, Any]:
-    """The node's properties, checked with the node's own checks."""
+    """The node's properties, checked with the node's own checks. bind: where it listens, if that is
+    not its own host."""
     is_controller = node.place.role == "controller"
     listener = CONTROLLER if is_controller else "PLAINTEXT"
     properties = {
         **settings_for(node.place.role, common),
         "node.id": node.place.node_id,
         "listeners": f"{listener}://{node.place.address}",
-        "log.dirs": node.directory,
+        # Below the file's folder, so that the node can be moved as a whole.
+        "log.dirs": os.path.relpath(node.directory, os.path.dirname(node.file)),
     }
+    if bind is not None:
+        properties["advertised.listeners"] = properties["listeners"]
+        properties["listeners"] = f"{listener}://{address_text(bind, node.place.port)}"
     if node.place.node_id in racks:
         properties["broker.rack"] = racks[node.place.node_id]
     check = controller_config if is_controller else broker_config
@@ -306,7 +317,7 @@ def _known(folder: str) -> list[dict[str, Any]]:
         raise ConfigError(f"cannot read {folder}: {error.strerror}") from error
     if not names:
         raise ConfigError(f"{folder} holds no node configuration; make one with kvorum init")
-    known = [load_properties(os.path.join(folder, name)) for name in names]
+    known = [load_node_file(os.path.join(folder, name)) for name in names]
     return sorted(known, key=lambda properties: int(properties["node.id"]))
 
 
@@ -316,7 +327,15 @@ def _role(properties: Mapping[str, Any]) -> str:
 
 
 def _listener(properties: Mapping[str, Any]) -> tuple[str, int]:
-    return parse_address("listeners", str(properties["listeners"]).partition("://")[2])
+    """The address that others use, if the node listens on all interfaces, else where it listens."""
+    name = "listeners" if _bind_of(properties) is None else "advertised.listeners"
+    return parse_address(name, str(properties[name]).partition("://")[2])
+
+
+def _bind_of(properties: Mapping[str, Any]) -> str | None:
+    """The address of all interfaces, if the node listens there; another node does so too."""
+    host, _ = parse_address("listeners", str(properties["listeners"]).partition("://")[2])
+    return host if is_unspecified(host) else None
 
 
 def _write(path: str, properties: Mapping[str, Any]) -> None:

@@ -89,8 +89,7 @@ def listener_complaint(
     listens = f"node {config.node_id} listens on {address_text(*config.advertised)}"
     if not config.raft.is_dynamic:
         expected = config.voter_addresses[config.node_id]
-        # The listener is on all interfaces, so the expected address is one of them.
-        if expected == config.advertised or config.advertised[0] in ("0.0.0.0", "::"):
+        if expected == config.advertised:
             return None
         return (
             f"{listens}, but controller.quorum.voters sends the other nodes to "

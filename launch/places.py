@@ -5,11 +5,13 @@ Pure: no host is resolved and no port is tried, because the hosts may be other m
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ipaddress
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from kvorum.launch.listeners import is_unspecified
 from kvorum.launch.plan import BROKER_ID_BASE, NODES_MAX
 from kvorum.raft.voters import HOST_BYTES_MAX
 from kvorum.runtime.errors import ConfigError
@@ -72,13 +74,22 @@ def parse_host(option: str, text: str) -> str:
     """
     if "," in text:
         raise ConfigError(f"{option}={text!r} must be one host; {SEVERAL_HOSTS}")
+    host = parse_bind(option, text)
+    if is_unspecified(host):
+        raise ConfigError(f"{option}={text} says where nobody can connect; give a name or address")
+    return host
+
+
+def parse_bind(option: str, text: str) -> str:
+    """A host on which a node can listen, without brackets; the address of all interfaces too.
+
+    Raises ConfigError for text that is neither a name nor an address.
+    """
     host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     is_name = bool(host) and not any(c.isspace() or c in ":/@[]" for c in host)
-    try:
-        is_unspecified = ipaddress.ip_address(host).is_unspecified
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
         is_name = True
-    except ValueError:
-        is_unspecified = False
     try:
         host.encode("idna")
     except UnicodeError:
@@ -87,8 +98,6 @@ def parse_host(option: str, text: str) -> str:
         raise ConfigError(f"{option}={text!r} must be a host name, an IPv4 or an IPv6 address")
     if len(host.encode()) > HOST_BYTES_MAX:
         raise ConfigError(f"{option}={text!r}: a host has at most {HOST_BYTES_MAX} bytes")
-    if is_unspecified:
-        raise ConfigError(f"{option}={text} says where nobody can connect; give a name or address")
     return host
 
 

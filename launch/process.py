@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from kvorum.launch.repeated_lines import RepeatedLines
+from kvorum.launch.service_manager import feed_watchdog, notify
 from kvorum.runtime.errors import (
     ConfigError,
     CorruptData,
@@ -45,18 +45,6 @@ class NodeProcess(Protocol):
 
 MakeNode = Callable[[Callable[[BaseException], None]], NodeProcess]
 """Creates the node within the running loop; its argument is the callback for fatal failures."""
-
-
-def set_up_logging(level: str = "INFO") -> None:
-    """Log to stderr, one line per event: time, level, logger, message with key=value pairs."""
-    logging.basicConfig(
-        level=getattr(logging, level),
-        stream=sys.stderr,
-        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S",
-        force=True,
-    )
-    logging.getLogger("kvorum.raft").filters[:] = [RepeatedLines()]
 
 
 def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int:
@@ -116,6 +104,7 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
 
     loop.set_exception_handler(on_loop_exception)
     node = make(on_failure)
+    watchdog = asyncio.ensure_future(feed_watchdog())
     start = asyncio.ensure_future(_start(node, ready))
     stop = asyncio.ensure_future(stop_asked.wait())
     await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -125,7 +114,9 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
     else:
         start.cancel()
         await asyncio.wait({start})
+    notify("STOPPING=1")
     await node.stop()
+    watchdog.cancel()
     return EXIT_OK
 
 
@@ -137,6 +128,7 @@ async def _start(node: NodeProcess, ready: Callable[[], None]) -> None:
             raise  # an OSError without a file is a bug; its traceback is needed
         raise DirectoryUnusable(f"cannot start: {disk_failure(failure)}") from failure
     ready()
+    notify("READY=1")
 
 
 async def ended(awaitable: Awaitable[object], timeout_ms: int) -> bool:

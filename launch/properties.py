@@ -13,6 +13,16 @@ from kvorum.broker.config.dynamic_config import text_of
 from kvorum.broker.groups.migration.policy import parse_policy
 from kvorum.broker.network.connection_limits import parse_overrides
 from kvorum.launch.kafka_properties import BROKER_ID, NODE_ID, unbound, with_bound_names
+from kvorum.launch.listeners import (
+    Listener,
+    broker_listeners,
+    check_controller_protocol,
+    check_reachable,
+    of_listeners,
+    parse_address,
+)
+from kvorum.launch.metrics.row import KAFKA, NAME_SETS, OWN
+from kvorum.launch.presets import with_preset
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.controller.controller import ControllerConfig
@@ -21,8 +31,14 @@ from kvorum.raft.model import RaftConfig
 from kvorum.raft.snapshot_files import SnapshotPolicy
 from kvorum.runtime.config import bind, property_names
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.http2.keepalive import (
+    CONNECT_TIMEOUT_MS,
+    KEEPALIVE_TIME_MS,
+    KEEPALIVE_TIMEOUT_MS,
+    Patience,
+)
 from kvorum.runtime.ids import uuid_from_text
-from kvorum.runtime.text import split_address, whole_number
+from kvorum.runtime.text import whole_number
 from kvorum.snapshots.store import CHUNK_BYTES_MAX
 
 Address = tuple[str, int]
@@ -38,8 +54,9 @@ CONTROLLER = "CONTROLLER"
 class NodeProperties:
     """Identity and addresses of a node.
 
-    listeners: `PLAINTEXT://host:port` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
-    advertised_listeners: the address that brokers give to clients; empty means listeners.
+    listeners: `NAME://host:port,...` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
+    advertised_listeners: the addresses that brokers give to clients; by default those of listeners.
+    listener_security_protocol_map, inter_broker_listener_name: see launch.listeners.
     controller_quorum_voters: `1@host:port,2@host:port,...`, a static voter set, equal on all nodes.
     controller_quorum_bootstrap_servers: `host:port,...`, some controllers of a quorum with dynamic
         voters. Exactly one of these two must be given.
@@ -51,6 +68,9 @@ class NodeProperties:
     metadata_version_max: the highest metadata.version that the node reports as supported. A lower
         value makes it act like an older build, to rehearse a rolling upgrade.
     metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
+    metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
+    kvorum_logging_format, kvorum_logging_levels: see launch.logs.
+    kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
     """
 
     node_id: int
@@ -62,12 +82,18 @@ class NodeProperties:
     controller_quorum_voters: str = ""
     controller_quorum_bootstrap_servers: str = ""
     advertised_listeners: str = ""
+    listener_security_protocol_map: str = ""
+    inter_broker_listener_name: str = ""
     broker_rack: str = ""
     peer_address_overrides: str = ""
     broker_heartbeat_interval_ms: int = 500
     controlled_shutdown_timeout_ms: int = 3_000
     metadata_version_max: int = max(RELEASES)
     metrics_listener: str = ""
+    metrics_names: str = "kvorum"
+    kvorum_preset: str = ""
+    kvorum_logging_format: str = "text"
+    kvorum_logging_levels: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +109,35 @@ class QuorumProperties:
     controller_quorum_snapshot_chunk_bytes: int = 1 << 20
 
 
-CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, ControllerConfig)
-BROKER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, BrokerConfig)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatienceProperties:
+    """How long a node waits for another one, in ms.
+
+    controller_socket_timeout_ms: for a controller's answer to a heartbeat or a registration; then
+        the next controller is asked. socket_connection_setup_timeout_ms: for a connection.
+    rpc_keepalive_time_ms: a gRPC connection that is silent for this long is pinged, and closed if
+        nothing arrives within rpc_keepalive_timeout_ms after that.
+    initial_broker_registration_timeout_ms: a broker that could not register by then exits.
+    """
+
+    controller_socket_timeout_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS
+    rpc_keepalive_time_ms: int = KEEPALIVE_TIME_MS
+    rpc_keepalive_timeout_ms: int = KEEPALIVE_TIMEOUT_MS
+    initial_broker_registration_timeout_ms: int = 60_000
+
+    def of_connections(self) -> Patience:
+        """The part that concerns connections."""
+        return Patience(
+            connect_ms=self.socket_connection_setup_timeout_ms,
+            time_ms=self.rpc_keepalive_time_ms,
+            timeout_ms=self.rpc_keepalive_timeout_ms,
+        )
+
+
+_OF_BOTH = (NodeProperties, QuorumProperties, PatienceProperties, SnapshotPolicy)
+CONTROLLER_CLASSES = (*_OF_BOTH, ControllerConfig)
+BROKER_CLASSES = (*_OF_BOTH, BrokerConfig)
 CONTROLLER_NAMES = frozenset((*property_names(*CONTROLLER_CLASSES), BROKER_ID))
 BROKER_NAMES = frozenset((*property_names(*BROKER_CLASSES), *(key.name for key in OTHER_NAMES)))
 """The properties that a node of each role obeys."""
@@ -108,7 +161,9 @@ class NodeConfig:
     given: the properties as in the file. notes: a line for the log for each one without an effect.
     directory: of the metadata log. data_directories: of partitions; a controller has only
         `directory`.
-    metrics: address of the metrics server, None for none.
+    metrics: address of the metrics server, None for none. metrics_names: the sets of names there.
+    listen, advertised: of the controller's listener, or of the one that brokers use among
+        themselves. listeners: all of a broker's, that one first; none of a controller.
     """
 
     node_id: int
@@ -125,9 +180,12 @@ class NodeConfig:
     raft: RaftConfig
     snapshots: SnapshotPolicy
     node: NodeProperties
+    waits: PatienceProperties
     metrics: Address | None
+    metrics_names: tuple[str, ...]
     given: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    listeners: tuple[Listener, ...] = ()
 
     def address_of(self, node_id: int) -> Address | None:
         """The configured address of a controller or bootstrap server; None if there is none.
@@ -148,7 +206,8 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
     """Check a controller's properties. Raises ConfigError if one is invalid."""
     _check_role(properties, "controller")
-    given, properties = properties, with_bound_names(properties)
+    given = with_preset(properties, CONTROLLER_NAMES)
+    properties = with_bound_names(given)
     config = dataclasses.replace(
         _node_config(properties, CONTROLLER),
         given=dict(given),
@@ -178,11 +237,12 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:
     """Check a broker's properties. Raises ConfigError if one is invalid."""
     _check_role(properties, "broker")
-    given, properties = properties, with_bound_names(properties)
+    given = with_preset(properties, BROKER_NAMES)
+    properties = with_bound_names(given)
     config = dataclasses.replace(
         _node_config(properties, BROKER),
         given=dict(given),
-        notes=unbound(given, BROKER_NAMES, CONTROLLER_NAMES, "broker"),
+        notes=unbound(given, BROKER_NAMES | of_listeners(given), CONTROLLER_NAMES, "broker"),
     )
     if config.node_id in config.controllers:
         raise ConfigError(
@@ -257,10 +317,13 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     bootstrap_servers = _bootstrap_servers(node.controller_quorum_bootstrap_servers)
     data_directories = _data_directories(node)
     overrides = _overrides(node.peer_address_overrides)
-    listen = _listener("listeners", node.listeners, listener_name)
-    advertised = listen
-    if node.advertised_listeners:
-        advertised = _listener("advertised.listeners", node.advertised_listeners, listener_name)
+    listeners = _broker_listeners(node, properties) if listener_name == BROKER else ()
+    if listeners:
+        listen, advertised = listeners[0].listen, listeners[0].advertised
+    else:
+        check_controller_protocol(node.listener_security_protocol_map)
+        listen = _listener("listeners", node.listeners, CONTROLLER)
+        advertised = _advertised(node, listen)
     return NodeConfig(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
@@ -283,13 +346,46 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         ),
         snapshots=_snapshot_policy(properties),
         node=node,
+        waits=_waits(properties),
         metrics=(
             _listener("metrics.listener", node.metrics_listener, "HTTP")
             if node.metrics_listener
             else None
         ),
+        metrics_names=_metrics_names(node.metrics_names),
         given=dict(properties),
+        listeners=listeners,
     )
+
+
+def _broker_listeners(node: NodeProperties, properties: Mapping[str, Any]) -> tuple[Listener, ...]:
+    return broker_listeners(
+        listeners=node.listeners,
+        advertised_listeners=node.advertised_listeners,
+        protocol_map=node.listener_security_protocol_map,
+        inter_broker=node.inter_broker_listener_name,
+        broker=bind(BrokerConfig, properties),
+        properties=properties,
+    )
+
+
+def _advertised(node: NodeProperties, listen: Address) -> Address:
+    """The address of a controller that others use."""
+    name, text, address = "listeners", node.listeners, listen
+    if node.advertised_listeners:
+        name, text = "advertised.listeners", node.advertised_listeners
+        address = _listener(name, text, CONTROLLER)
+    check_reachable(f"{name}={text}", CONTROLLER, address, "other nodes")
+    return address
+
+
+def _waits(properties: Mapping[str, Any]) -> PatienceProperties:
+    waits = bind(PatienceProperties, properties)
+    for field in dataclasses.fields(waits):
+        if getattr(waits, field.name) <= 0:
+            name = field.name.replace("_", ".")
+            raise ConfigError(f"{name}={getattr(waits, field.name)} must be positive")
+    return waits
 
 
 def _check_values(properties: Mapping[str, Any]) -> None:
@@ -390,24 +486,18 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
     if not separator or name != listener_name or "," in text:
         raise ConfigError(
             f"{property_name}={text!r} must be one listener of the form "
-            f"{listener_name}://host:port: a node has one, without TLS or SASL"
+            f"{listener_name}://host:port, without TLS or SASL"
         )
     return parse_address(property_name, address)
 
 
-def parse_address(what: str, text: str) -> Address:
-    """Host and port of `host:port`. Raises ConfigError with `what` and the text."""
-    address = split_address(text)
-    if address is None:
-        raise ConfigError(f"{what}: {text!r} is not host:port")
-    host, port = address
-    if any(c.isspace() for c in host):
-        raise ConfigError(f"{what}: {text!r} has a host with blanks")
-    try:
-        host.encode("idna")
-    except UnicodeError as error:
-        raise ConfigError(f"{what}: {text!r} has a host that is no name: {error}") from error
-    return host, port
+def _metrics_names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not set(names) <= set(NAME_SETS) or len(set(names)) != len(names):
+        raise ConfigError(
+            f"metrics.names={text!r} must be {OWN}, {KAFKA}, or both with a comma between them"
+        )
+    return names
 
 
 def _voters(text: str) -> dict[int, Address]:

@@ -50,6 +50,8 @@ class _Process:
     starts: int = 0
     is_restarting: bool = False
     """True while a requester waits until the node is ready or dead again."""
+    kill_at_s: float | None = None
+    """Of a node that is stopped to be restarted: the time at which it is killed."""
 
 
 class Supervisor:
@@ -110,7 +112,7 @@ class Supervisor:
     def run(self) -> None:
         """Watch the processes until SIGTERM or SIGINT."""
         while not self._stop_asked:
-            self._turn(_TELL_AGAIN_S if self._is_cluster_file_stale else None)
+            self._turn(self._patience_s())
 
     def stop(self) -> None:
         """Stop brokers, then controllers, in good order; kill those that take too long."""
@@ -130,16 +132,18 @@ class Supervisor:
 
     # Helpers.
 
+    def _patience_s(self) -> float | None:
+        """Time until something must be done without an event; None for never."""
+        times = [p.kill_at_s - time.monotonic() for p in self._processes.values() if p.kill_at_s]
+        times += [_TELL_AGAIN_S] if self._is_cluster_file_stale else []
+        return max(min(times), 0.0) if times else None
+
     def _of_role(self, role: str) -> list[_Process]:
         return [p for p in self._processes.values() if p.node.role == role]
 
     def _stop_group(self, group: list[_Process]) -> None:
         for process in group:
-            if process.child is not None and process.state == "running":
-                process.state = "stopping"
-                # A paused node (SIGSTOP) would not handle the SIGTERM.
-                os.kill(process.child.pid, signal.SIGCONT)
-                os.kill(process.child.pid, signal.SIGTERM)
+            self._tell_to_stop(process)
         deadline = time.monotonic() + STOP_TIMEOUT_MS / 1000
         while any(p.child is not None for p in group):
             left = deadline - time.monotonic()
@@ -150,6 +154,13 @@ class Supervisor:
                         os.kill(process.child.pid, signal.SIGKILL)
                 deadline = time.monotonic() + STOP_TIMEOUT_MS / 1000
             self._turn(min(max(left, 0.0), 0.5))
+
+    def _tell_to_stop(self, process: _Process) -> None:
+        if process.child is not None and process.state == "running":
+            process.state = "stopping"
+            # A paused node (SIGSTOP) would not handle the SIGTERM.
+            os.kill(process.child.pid, signal.SIGCONT)
+            os.kill(process.child.pid, signal.SIGTERM)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -215,24 +226,47 @@ class Supervisor:
             self._record_nodes()
         for process in self._processes.values():
             if process.is_restarting and process.child is None:
-                self._finish_restart(process)
+                if process.kill_at_s is None or self._stop_asked:
+                    self._finish_restart(process)
+                else:
+                    self._start_again(process)
+        self._kill_late()
+
+    def _kill_late(self) -> None:
+        for process in self._processes.values():
+            if process.kill_at_s is None or process.child is None:
+                continue
+            if time.monotonic() >= process.kill_at_s:
+                self._print_line(f"{process.node.name} did not stop in time and is killed")
+                os.kill(process.child.pid, signal.SIGKILL)
+                process.kill_at_s = time.monotonic() + STOP_TIMEOUT_MS / 1000
+
+    def _start_again(self, process: _Process) -> None:
+        process.is_restarting = True
+        process.kill_at_s = None
+        self._spawn(process)
+        self._record_nodes()
+        self._print_line(f"{process.node.name} restarted")
 
     def _serve_requests(self) -> None:
         if self._stop_asked:
             return
-        for name in take_restart_requests(self._plan.data_dir):
+        for name, stop_first in take_restart_requests(self._plan.data_dir).items():
             process = self._processes.get(name)
             if process is not None and process.child is None:
-                process.is_restarting = True
-                self._spawn(process)
-                self._record_nodes()
-                self._print_line(f"{name} restarted")
+                self._start_again(process)
+            elif process is not None and stop_first and process.state == "running":
+                if not process.is_restarting:
+                    process.is_restarting = True
+                    process.kill_at_s = time.monotonic() + STOP_TIMEOUT_MS / 1000
+                    self._tell_to_stop(process)
             elif process is None or not process.is_restarting:
                 # The request is a leftover.
                 finish_restart(self._plan.data_dir, name)
 
     def _finish_restart(self, process: _Process) -> None:
         process.is_restarting = False
+        process.kill_at_s = None
         finish_restart(self._plan.data_dir, process.node.name)
 
     def _spawn(self, process: _Process) -> None:

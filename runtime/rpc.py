@@ -11,14 +11,15 @@ from typing import Any
 
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.http2.client import Channel
+from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.server import Server
 
-__all__ = ["Channel", "RpcServer", "open_channel"]
+__all__ = ["USUAL_PATIENCE", "Channel", "Patience", "RpcServer", "open_channel"]
 
 
-def open_channel(address: str) -> Channel:
+def open_channel(address: str, patience: Patience = USUAL_PATIENCE) -> Channel:
     """A clear-text channel to `host:port`; it connects when first used."""
-    return Channel(address)
+    return Channel(address, patience)
 
 
 class RpcServer:
@@ -29,8 +30,8 @@ class RpcServer:
     the log.
     """
 
-    def __init__(self) -> None:
-        self._server = Server()
+    def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
+        self._server = Server(patience)
 
     def add_service(self, add_to_server: Callable[[Any, Any], None], servicer: Any) -> None:
         """Serve `servicer`, registered by the generated `add_to_server`."""

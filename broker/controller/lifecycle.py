@@ -61,6 +61,8 @@ class BrokerLifecycleManager:
         registration: RegisterBrokerRequest,
         publisher: MetadataPublisher,
         heartbeat_interval_ms: int,
+        heartbeat_timeout_ms: int = HEARTBEAT_TIMEOUT_MS,
+        registration_timeout_ms: int = REGISTRATION_TIMEOUT_MS,
         on_unfenced: Callable[[], None],
         on_answer: Callable[[bool], None] = lambda is_fenced: None,
         offline_directories: Callable[[], tuple[bytes, ...]] = tuple,
@@ -73,6 +75,8 @@ class BrokerLifecycleManager:
         self.broker_epoch = -1
         """Broker epoch of this broker's registration, -1 before it."""
         self._interval_s = heartbeat_interval_ms / 1000
+        self._heartbeat_timeout_s = heartbeat_timeout_ms / 1000
+        self._registration_timeout_ms = registration_timeout_ms
         self._on_unfenced = on_unfenced
         self._on_answer = on_answer
         self._offline_directories = offline_directories
@@ -109,7 +113,7 @@ class BrokerLifecycleManager:
             self._quorum_wait.stop()
 
     async def _register(self) -> None:
-        deadline_ms = monotonic_ms() + REGISTRATION_TIMEOUT_MS
+        deadline_ms = monotonic_ms() + self._registration_timeout_ms
         answer: Answer[RegisteredBroker] | Rejected | None = None
         has_warned = False
         while (left_ms := deadline_ms - monotonic_ms()) > 0:
@@ -201,7 +205,7 @@ class BrokerLifecycleManager:
                 want_shutdown=self._want_shutdown,
                 offline_log_dirs=self._offline_directories(),
             )
-            async with asyncio.timeout(HEARTBEAT_TIMEOUT_MS / 1000):
+            async with asyncio.timeout(self._heartbeat_timeout_s):
                 await stream.write(HEARTBEAT_REQUEST.encode(heartbeat))
                 reply = await stream.read()
             if reply is grpc.aio.EOF:

@@ -17,10 +17,12 @@ from kvorum.chaos.faults import (
     OperatorFault,
     Reassign,
     RemoveVoter,
+    Roll,
 )
 from kvorum.chaos.live.kafka_connection import Call
 from kvorum.chaos.live.operator_calls import ask_any_broker, error_text
 from kvorum.chaos.live.reassignments import Reassignment, full_names
+from kvorum.chaos.live.rolling import CanRoll, RollingRestart
 from kvorum.chaos.live.systems.protocol import NotObservable, System
 from kvorum.chaos.live.voter_changes import change_voters
 from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget, resolve
@@ -70,6 +72,17 @@ def request_of(
                 is_over=moving.is_over,
                 finish=moving.finish,
                 outcome=moving.outcome,
+            )
+        case Roll():
+            if not isinstance(system, CanRoll):
+                raise UnresolvableTarget(f"{system.name} has no rolling restart")
+            rolling = RollingRestart(system)
+            return OperatorRequest(
+                nodes=(*view.controllers, *view.brokers),
+                send=rolling.start,
+                is_over=rolling.is_over,
+                finish=rolling.finish,
+                outcome=rolling.outcome,
             )
         case _:
             assert_never(fault)

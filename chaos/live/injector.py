@@ -40,6 +40,7 @@ from kvorum.chaos.faults import (
     ResetPeer,
     RestartNode,
     ResumeNode,
+    Roll,
     ShapingFault,
     Slice,
     SlowClose,
@@ -135,7 +136,7 @@ class Injector:
             case HealLinks():
                 _take_and_raise(self._ends_of(lambda injected: injected.is_of_links))
                 return None
-            case ElectPreferredLeaders() | AddVoter() | RemoveVoter() | Reassign():
+            case ElectPreferredLeaders() | AddVoter() | RemoveVoter() | Reassign() | Roll():
                 return self._request(name, fault)
             case RestartNode() | ResumeNode():
                 self._reverse(fault)

@@ -192,9 +192,16 @@ def _forget(ready_file: str | None) -> None:
     show_default=True,
     help="How long to wait until the nodes serve.",
 )
+@click.option(
+    "--stop", "stop_running", is_flag=True, help="Stop a NODE that runs first, in good order."
+)
 @click.pass_context
 def restart(
-    ctx: click.Context, nodes: tuple[str, ...], data_dir: str | None, timeout_ms: int
+    ctx: click.Context,
+    nodes: tuple[str, ...],
+    data_dir: str | None,
+    timeout_ms: int,
+    stop_running: bool,
 ) -> None:
     """Start each dead NODE (a name like broker-101, or its id) again, on its data.
 
@@ -215,7 +222,7 @@ def restart(
     deadline_ms = int(time.monotonic() * 1000) + timeout_ms
     failures: list[CommandFailed] = []
     try:
-        for asked in request_restart(data_dir, nodes):
+        for asked in request_restart(data_dir, nodes, stop_running=stop_running):
             try:
                 entry = wait_restarted(
                     data_dir,

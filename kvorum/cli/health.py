@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -38,20 +39,28 @@ def health(wait_s: float, **options: Any) -> None:
     Healthy: the quorum has a leader, all voters are level with it, no broker is fenced, and every
     partition has a leader and all its replicas in sync. Exit code 4 if something is not.
     """
-    findings = _findings(options, time.monotonic() + wait_s)
-    bad = [finding.check for finding in findings if not finding.is_healthy]
+    show_findings(options["output"], findings_until(options, time.monotonic() + wait_s))
+
+
+def show_findings(
+    output: str, findings: Sequence[Finding], *, counted: Sequence[Finding] | None = None
+) -> None:
+    """Print the checks. counted: those that decide; all by default. Raises CommandFailed, with exit
+    code 4, if one of these is not healthy."""
+    decisive = findings if counted is None else counted
+    bad = [finding.check for finding in decisive if not finding.is_healthy]
     rows = [asdict(finding) for finding in findings]
-    if is_structured(options["output"]):
-        show(options["output"], {"is_healthy": not bad, "checks": rows})
+    if is_structured(output):
+        show(output, {"is_healthy": not bad, "checks": rows})
     else:
         for row in rows:
             row["state"] = "ok" if row.pop("is_healthy") else "NOT OK"
-        show(options["output"], rows, ["check", "state", "detail"])
+        show(output, rows, ["check", "state", "detail"])
     if bad:
         raise CommandFailed(f"not healthy: {', '.join(bad)}", EXIT_NO_QUORUM)
 
 
-def _findings(options: dict[str, Any], until_s: float) -> list[Finding]:
+def findings_until(options: dict[str, Any], until_s: float) -> list[Finding]:
     """The checks as soon as the cluster is healthy, or at that time. Raises CommandFailed if no
     node can be reached then."""
     while True:

@@ -48,6 +48,16 @@ if TYPE_CHECKING:
     default=None,
     help="Port of the first controller.  [default: --port + 100]",
 )
+@click.option(
+    "--bind",
+    metavar="ADDRESS",
+    help="Where every node listens, such as 0.0.0.0; clients get its host.  [default: its host]",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(["relaxed"]),
+    help="kvorum.preset: relaxed has time-outs of seconds, for throttled machines.",
+)
 @click.option("--static", "is_static", is_flag=True, help="A voter set that never changes.")
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A property for every node."
@@ -101,6 +111,8 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
     from kvorum.runtime.errors import ConfigError
 
     rng = random.SystemRandom()
+    if options["preset"]:
+        options["settings"] = (*options["settings"], f"kvorum.preset={options['preset']}")
     add, again, host, port = (options[name] for name in ("add", "again", "host", "port"))
     if host == "":
         raise ConfigError("--host must not be empty")
@@ -122,7 +134,7 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
 
 def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
     from kvorum.launch.init import NewCluster
-    from kvorum.launch.places import counted, parse_place
+    from kvorum.launch.places import counted, parse_bind, parse_place
     from kvorum.runtime.config import parse_assignment
     from kvorum.runtime.errors import ConfigError
 
@@ -145,6 +157,7 @@ def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
         controller_port=options["controller_port"],
         is_static=options["is_static"],
         racks=options["racks"],
+        bind=None if options["bind"] is None else parse_bind("--bind", options["bind"]),
         settings=dict(parse_assignment(text) for text in options["settings"]),
     )
 

@@ -20,6 +20,10 @@ _NOUNS = {
     "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
     "health": ("kvorum.cli.health:health", "Check leader, voters, brokers and partitions."),
+    "cluster": (
+        "kvorum.cli.cluster:cluster",
+        "May a node be restarted? Restart all, one after the other.",
+    ),
     "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
     "partitions": (
         "kvorum.cli.partitions:partitions",

@@ -1,40 +1,80 @@
-"""`kvorum controller` and `kvorum broker`: one node, configured by a TOML file."""
+"""`kvorum controller` and `kvorum broker`: one node, configured by a TOML file, the environment and
+options."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from kvorum.cli.common import refused
 
-_CONFIG = click.option(
-    "--config",
-    "path",
-    required=True,
-    type=click.Path(dir_okay=False),
-    help="TOML file; keys are Kafka's property names.",
-)
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def _sources(command: CommandT) -> CommandT:
+    for option in (
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            help="Lines of the log for people, or JSON (kvorum.logging.format).",
+        ),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A property; it goes before the environment and the file. Repeatable.",
+        ),
+        click.option(
+            "--config",
+            "path",
+            type=click.Path(dir_okay=False),
+            help="TOML file; keys are Kafka's property names.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command()
-@_CONFIG
-def controller(path: str) -> int:
-    """Run one controller until SIGTERM or Ctrl-C."""
-    return _run("controller", path)
+@_sources
+def controller(path: str | None, settings: tuple[str, ...], log_format: str | None) -> int:
+    """Run one controller until SIGTERM or Ctrl-C.
+
+    Variables such as KVORUM_LOG_DIRS set properties (log.dirs) too.
+    """
+    return _run("controller", path, _with_format(settings, log_format))
 
 
 @click.command()
-@_CONFIG
-def broker(path: str) -> int:
-    """Run one broker until SIGTERM or Ctrl-C."""
-    return _run("broker", path)
+@_sources
+def broker(path: str | None, settings: tuple[str, ...], log_format: str | None) -> int:
+    """Run one broker until SIGTERM or Ctrl-C.
+
+    Variables such as KVORUM_LOG_DIRS set properties (log.dirs) too.
+    """
+    return _run("broker", path, _with_format(settings, log_format))
 
 
-def _run(role: str, path: str) -> int:
+def _with_format(settings: tuple[str, ...], log_format: str | None) -> tuple[str, ...]:
+    return settings if log_format is None else (*settings, f"kvorum.logging.format={log_format}")
+
+
+def _run(role: str, path: str | None, settings: tuple[str, ...]) -> int:
     from kvorum.launch.node import run_planned_node
-    from kvorum.runtime.config import load_properties
+    from kvorum.launch.node_file import node_properties
     from kvorum.runtime.errors import ConfigError
 
     try:
-        return run_planned_node(role, load_properties(path))
+        properties = node_properties(path, settings, os.environ)
+        if not properties:
+            raise ConfigError(
+                f"a {role} needs properties: give --config FILE, --set KEY=VALUE, or variables "
+                "such as KVORUM_NODE_ID"
+            )
+        return run_planned_node(role, properties)
     except ConfigError as error:
         raise refused(error) from error

@@ -84,7 +84,12 @@ def usable_brokers(
             "(broker.rack), or place without racks (--disable-rack-aware)"
         )
     return [
-        UsableBroker(i, known[i]["rack"] if with_racks else None, not known[i]["is_fenced"])
+        UsableBroker(
+            i,
+            known[i]["rack"] if with_racks else None,
+            not known[i]["is_fenced"],
+            known[i].get("host"),
+        )
         for i in chosen
     ]
 

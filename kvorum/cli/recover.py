@@ -33,14 +33,14 @@ def recover(path: str, unsafe: bool, output: str) -> None:
     Run it first without --unsafe: it shows what would be kept and what cannot be known. Of several
     survivors take the one with the greatest epoch, then the greatest offset.
     """
+    from kvorum.launch.node_file import load_node_file
     from kvorum.launch.properties import controller_config
     from kvorum.launch.recover import inspect
     from kvorum.launch.recover import recover as do_it
-    from kvorum.runtime.config import load_properties
     from kvorum.runtime.errors import ConfigError, CorruptData
 
     try:
-        config, _ = controller_config(load_properties(path))
+        config, _ = controller_config(load_node_file(path))
         survivor = do_it(config) if unsafe else inspect(config)
     except (ConfigError, CorruptData) as error:
         raise refused(error) from error

@@ -43,16 +43,16 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
     The folder is renamed and never removed.
     """
     from kvorum.cli.backends import open_backend
+    from kvorum.launch.node_file import load_node_file
     from kvorum.launch.properties import broker_config
     from kvorum.launch.restore import restore as do_it
-    from kvorum.runtime.config import load_properties
     from kvorum.runtime.disk import OsDisk
     from kvorum.runtime.errors import ConfigError, CorruptData
     from kvorum.runtime.ids import uuid_from_text
 
     topic, partition_id = _parsed(target)
     try:
-        config, _ = broker_config(load_properties(path))
+        config, _ = broker_config(load_node_file(path))
     except ConfigError as error:
         raise refused(error) from error
     backend = open_backend(

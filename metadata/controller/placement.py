@@ -1,28 +1,33 @@
 """Placement of new partitions' replicas: striped over brokers and racks (KRaft's striped placer).
 
-Each partition's replicas are on distinct racks as far as possible. A fenced broker is used last,
-and never as a leader. If racks have equal sizes, or there are none, the numbers of leaders differ
-by one at most, and replicas are even at every multiple of the active brokers. Racks of different
-sizes get equal shares, so their brokers get unequal ones (`python -m bench.placement`). Randomness
-only picks starting points, so that the partitions of small topics are not all on the first broker.
+Each partition's replicas are on distinct racks as far as possible, then on distinct machines: as
+long as there are as many machines as replicas, no machine has two of a partition. Within a rack and
+a machine a fenced broker is used last, and never as a leader. If racks have equal sizes, or there
+are none, the numbers of leaders differ by one at most, and replicas are even at every multiple of
+the active brokers. Racks of different sizes get equal shares, so their brokers get unequal ones
+(`python -m bench.placement`). Randomness only picks starting points, so that the partitions of
+small topics are not all on the first broker.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from kvorum.runtime.errors import ErrorCode, Rejected, invariant
+from kvorum.runtime.errors import ErrorCode, Rejected, required
 
 
 @dataclass(frozen=True, slots=True)
 class UsableBroker:
-    """A broker that may have replicas. is_active: it may lead too."""
+    """A broker that may have replicas. is_active: it may lead too. host: of its machine, None if
+    that is unknown; brokers of one host fail together."""
 
     broker_id: int
     rack: str | None
     is_active: bool
+    host: str | None = None
 
 
 def place(
@@ -60,9 +65,21 @@ def place(
 
 
 class _Rack:
-    """The brokers of one rack, active before fenced, each list with a moving start."""
+    """The brokers of one rack, active before fenced, each list with a moving start.
 
-    def __init__(self, active: list[int], fenced: list[int], rng: random.Random) -> None:
+    machines: of each broker. Brokers of one machine stand apart in a list, so that neighbours,
+    which share a partition, are on different machines.
+    """
+
+    def __init__(
+        self,
+        active: list[int],
+        fenced: list[int],
+        machines: Mapping[int, str],
+        rng: random.Random,
+    ) -> None:
+        self.machines = machines
+        active, fenced = _apart(active, machines), _apart(fenced, machines)
         self._active = _rotated(active, rng.randrange(len(active)) if active else 0)
         self._fenced = _rotated(fenced, rng.randrange(len(fenced)) if fenced else 0)
 
@@ -73,15 +90,32 @@ class _Rack:
     def shuffle(self, rng: random.Random) -> None:
         rng.shuffle(self._active)
         rng.shuffle(self._fenced)
+        self._active = _apart(self._active, self.machines)
+        self._fenced = _apart(self._fenced, self.machines)
 
     def active(self) -> int | None:
         return self._active[0] if self._active else None
 
-    def next_unused(self, used: Sequence[int], *, fenced: bool) -> int | None:
-        for broker_id in self._fenced if fenced else self._active:
-            if broker_id not in used:
+    def next_unused(self, used: Sequence[int], full: Collection[str]) -> int | None:
+        """The next broker that is not in `used` and whose machine is not in `full`."""
+        for broker_id in (*self._active, *self._fenced):
+            if broker_id not in used and self.machines[broker_id] not in full:
                 return broker_id
         return None
+
+
+def _apart(brokers: Sequence[int], machines: Mapping[int, str]) -> list[int]:
+    """The brokers in rounds, each with one broker of every machine that has one left; the order is
+    kept otherwise, and fully if no machine has two."""
+    rounds: list[list[int]] = []
+    seen: Counter[str] = Counter()
+    for broker_id in brokers:
+        machine = machines[broker_id]
+        if seen[machine] == len(rounds):
+            rounds.append([])
+        rounds[seen[machine]].append(broker_id)
+        seen[machine] += 1
+    return [broker_id for one in rounds for broker_id in one]
 
 
 def _rotated(values: list[int], by: int) -> list[int]:
@@ -107,10 +141,21 @@ def _racks(brokers: Sequence[UsableBroker], rng: random.Random) -> list[_Rack]:
     # Without racks, all brokers form one rack. In a mixed cluster, brokers without a rack form one
     # of their own.
     by_rack: dict[str, tuple[list[int], list[int]]] = {}
+    machines = _machines(brokers)
     for broker in sorted(brokers, key=lambda b: b.broker_id):
         active, fenced = by_rack.setdefault(broker.rack or "", ([], []))
         (active if broker.is_active else fenced).append(broker.broker_id)
-    return [_Rack(*by_rack[name], rng) for name in sorted(by_rack)]
+    return [_Rack(*by_rack[name], machines, rng) for name in sorted(by_rack)]
+
+
+def _machines(brokers: Sequence[UsableBroker]) -> dict[int, str]:
+    """A name of each broker's machine. A broker without a host has a machine of its own; if all
+    have the same host, there is nothing to choose from, and each counts as one."""
+    is_one = len({broker.host for broker in brokers}) == 1
+    return {
+        broker.broker_id: f"broker {broker.broker_id}" if is_one or not broker.host else broker.host
+        for broker in brokers
+    }
 
 
 def _place_one(racks: list[_Rack], start: int, replication_factor: int) -> tuple[int, ...]:
@@ -121,18 +166,22 @@ def _place_one(racks: list[_Rack], start: int, replication_factor: int) -> tuple
     while (leader := racks[position % rack_count].active()) is None:
         position += 1
     replicas.append(leader)
-    misses = 0
+    machines = racks[0].machines
     while len(replicas) < replication_factor:
-        position += 1
-        rack = racks[position % rack_count]
-        chosen = rack.next_unused(replicas, fenced=False)
-        if chosen is None:
-            chosen = rack.next_unused(replicas, fenced=True)
-        if chosen is None:
-            misses += 1
-            # The factor is at most the number of brokers, so one walk over the racks finds one.
-            invariant(misses <= 2 * rack_count, "ran out of brokers to place a replica on")
-            continue
-        misses = 0
+        full = {machines[broker_id] for broker_id in replicas}
+        # The factor is at most the number of brokers, so the second walk over the racks finds one.
+        found = _next(racks, position, replicas, full) or _next(racks, position, replicas, ())
+        position, chosen = required(found, "there are brokers to place a replica on")
         replicas.append(chosen)
     return tuple(replicas)
+
+
+def _next(
+    racks: list[_Rack], position: int, used: Sequence[int], full: Collection[str]
+) -> tuple[int, int] | None:
+    """The next rack behind `position` with a broker for a replica, and that broker."""
+    for at in range(position + 1, position + len(racks) + 1):
+        chosen = racks[at % len(racks)].next_unused(used, full)
+        if chosen is not None:
+            return at, chosen
+    return None

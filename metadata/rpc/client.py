@@ -26,7 +26,7 @@ from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.http2.client import Channel
 from kvorum.runtime.http2.status import Unsent
-from kvorum.runtime.rpc import open_channel
+from kvorum.runtime.rpc import USUAL_PATIENCE, Patience, open_channel
 
 RETRY_BACKOFF_MS = 20
 ATTEMPT_TIMEOUT_MS = 1_000
@@ -64,7 +64,16 @@ class _Leaderless(Exception):
 class ControllerClient:
     """The channels to the controllers, by id."""
 
-    def __init__(self, addresses: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        addresses: Mapping[int, str],
+        *,
+        patience: Patience = USUAL_PATIENCE,
+        attempt_timeout_ms: int = ATTEMPT_TIMEOUT_MS,
+    ) -> None:
+        """attempt_timeout_ms: a controller that does not answer within this time is passed over."""
+        self._patience = patience
+        self._attempt_timeout_ms = attempt_timeout_ms
         self._addresses = dict(addresses)
         self._channels: dict[int, Channel] = {}
         # Creating a stub wraps every method of its service, so each channel gets one stub only.
@@ -216,7 +225,7 @@ class ControllerClient:
         while (left_ms := deadline_ms - monotonic_ms()) > 0:
             target = self.next_target()
             try:
-                timeout_s = min(left_ms, max(ATTEMPT_TIMEOUT_MS, timeout_ms // 3)) / 1000
+                timeout_s = min(left_ms, max(self._attempt_timeout_ms, timeout_ms // 3)) / 1000
                 reply = await self._attempt(invoke, target, timeout_s, patience_ms)
                 if reply.status.code != ErrorCode.NOT_CONTROLLER:
                     self.note_active(target)
@@ -374,7 +383,8 @@ class ControllerClient:
     def _channel(self, controller_id: int) -> Channel:
         channel = self._channels.get(controller_id)
         if channel is None:
-            channel = self._channels[controller_id] = open_channel(self._addresses[controller_id])
+            channel = open_channel(self._addresses[controller_id], self._patience)
+            self._channels[controller_id] = channel
         return channel
 
 

@@ -13,13 +13,13 @@ from kvorum.metadata.requests.controller_requests import RegisterControllerReque
 from kvorum.metadata.rpc.calls import REGISTER_CONTROLLER
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError, ErrorCode
-from kvorum.runtime.rpc import open_channel
+from kvorum.runtime.rpc import USUAL_PATIENCE, Patience, open_channel
 from kvorum.runtime.text import address_text
 
 logger = logging.getLogger("kvorum.controller")
 
 RETRY_PAUSE_S = 0.1
-CALL_TIMEOUT_S = 1.0
+CALL_TIMEOUT_MS = 1_000
 
 
 class Registrar:
@@ -34,7 +34,11 @@ class Registrar:
         registration: RegisterControllerRequest,
         *,
         on_refused: Callable[[BaseException], None],
+        patience: Patience = USUAL_PATIENCE,
+        call_timeout_ms: int = CALL_TIMEOUT_MS,
     ) -> None:
+        self._patience = patience
+        self._call_timeout_ms = call_timeout_ms
         self._loop = loop
         self._registration = registration
         self._on_refused = on_refused
@@ -62,7 +66,7 @@ class Registrar:
         """Send the registration once, if a leader is known; False if a retry is useless."""
         leader_id = self._loop.leader_id
         if leader_id == self._registration.controller_id:
-            reply = await self._loop.submit(self._registration, int(CALL_TIMEOUT_S * 1000))
+            reply = await self._loop.submit(self._registration, self._call_timeout_ms)
             code = getattr(reply, "code", ErrorCode.NONE)
             message = getattr(reply, "message", "")
         else:
@@ -80,9 +84,10 @@ class Registrar:
 
     async def _call(self, address: str) -> tuple[int, str] | None:
         message = REGISTER_CONTROLLER.encode_request(self._registration)
-        channel = open_channel(address)
+        channel = open_channel(address, self._patience)
         try:
-            reply = await REGISTER_CONTROLLER.method(channel)(message, timeout=CALL_TIMEOUT_S)
+            timeout_s = self._call_timeout_ms / 1000
+            reply = await REGISTER_CONTROLLER.method(channel)(message, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             logger.info(
                 "controller=%d cannot register: %s",

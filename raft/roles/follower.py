@@ -21,7 +21,7 @@ from kvorum.raft.roles import election, fetching, snapshots
 from kvorum.raft.roles.states import NEVER_MS, Follower, Unattached
 from kvorum.raft.state import RaftState
 from kvorum.raft.transitions import become_follower, become_unattached
-from kvorum.runtime.errors import ErrorCode, invariant
+from kvorum.runtime.errors import ErrorCode, NodeRefused, invariant
 from kvorum.runtime.ids import NO_NODE
 
 UPDATE_VOTER_FETCH_TIMEOUTS = 3
@@ -121,9 +121,17 @@ def discover(state: RaftState, role: Unattached, now_ms: int) -> None:
 def on_discovery_response(
     state: RaftState, role: Unattached, sender_id: int, response: FetchResponse, now_ms: int
 ) -> None:
-    """Follow the named leader, or the sender if the sender is the leader; else try again later."""
+    """Follow the named leader, or the sender if the sender is the leader; else try again later.
+
+    Raises NodeRefused if the leader has this node's id.
+    """
     role.correlation_id = -1
     leader_id = response.leader_id if response.leader_id != NO_NODE else sender_id
+    if response.error is ErrorCode.NONE and leader_id == state.config.node_id:
+        raise NodeRefused(
+            f"node {leader_id} leads the quorum already, as another process; this one needs a "
+            "node.id of its own"
+        )
     if response.error is ErrorCode.NONE and leader_id >= 0:
         become_follower(state, state.epoch, leader_id, now_ms)
     else:

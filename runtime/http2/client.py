@@ -17,11 +17,10 @@ import grpc.aio
 from kvorum.runtime.http2 import frames, headers
 from kvorum.runtime.http2.calls import StreamCall
 from kvorum.runtime.http2.client_connection import ClientConnection
+from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.status import StreamEnded, check_status, parsed, rpc_error, unsent
 from kvorum.runtime.http2.stream import Stream
 
-CONNECT_TIMEOUT_MS = 1_000
-"""Limit of one attempt to connect, for addresses that never answer."""
 RECONNECT_BACKOFF_MIN_MS = 20
 RECONNECT_BACKOFF_MAX_MS = 200
 
@@ -32,7 +31,8 @@ Parse = Callable[[bytes], Any]
 class Channel:
     """Calls to the server at `host:port`. connections: all open ones, closing ones included."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, patience: Patience = USUAL_PATIENCE) -> None:
+        self._patience = patience
         host, _, port = address.rpartition(":")
         self.connections: set[ClientConnection] = set()
         self._host, self._port = host.strip("[]"), port
@@ -208,9 +208,9 @@ class Channel:
 
     async def _connect(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
-        connection = ClientConnection(self.connections)
+        connection = ClientConnection(self.connections, self._patience)
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+            async with asyncio.timeout(self._patience.connect_ms / 1000):
                 await loop.create_connection(lambda: connection, self._host, int(self._port))
                 await connection.ready
             if connection.is_closing:
@@ -221,7 +221,7 @@ class Channel:
                 max(self._backoff_ms * 2, RECONNECT_BACKOFF_MIN_MS), RECONNECT_BACKOFF_MAX_MS
             )
             self._retry_at = loop.time() + self._backoff_ms / 1000
-            what = str(error) or f"nothing answered within {CONNECT_TIMEOUT_MS} ms"
+            what = str(error) or f"nothing answered within {self._patience.connect_ms} ms"
             self._failure = f"failed to connect to {self._authority}: {what}"
             raise
         self._backoff_ms = 0

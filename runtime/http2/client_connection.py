@@ -11,6 +11,7 @@ import grpc
 from kvorum.runtime.http2 import frames, headers
 from kvorum.runtime.http2.connection import Connection
 from kvorum.runtime.http2.frames import ProtocolError
+from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.status import StreamEnded, not_grpc
 from kvorum.runtime.http2.stream import Stream
 
@@ -26,8 +27,10 @@ class ClientConnection(Connection):
     ready: done when the server's settings have arrived, or the connection is lost earlier.
     """
 
-    def __init__(self, open_connections: set[ClientConnection]) -> None:
-        super().__init__()
+    def __init__(
+        self, open_connections: set[ClientConnection], patience: Patience = USUAL_PATIENCE
+    ) -> None:
+        super().__init__(patience)
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open_connections = open_connections
         self._next_id = 1

@@ -11,7 +11,7 @@ from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.http2 import frames
 from kvorum.runtime.http2.frames import ProtocolError
 from kvorum.runtime.http2.headers import HEADER_BYTES_MAX, Decoder
-from kvorum.runtime.http2.keepalive import KeepAlive
+from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, KeepAlive, Patience
 from kvorum.runtime.http2.status import status_of_reset
 from kvorum.runtime.http2.stream import STREAM_WINDOW, Stream
 from kvorum.runtime.text import address_text
@@ -45,7 +45,7 @@ class Connection(asyncio.Protocol):
         connection was closed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
         self.streams: dict[int, Stream] = {}
         self.send_window = frames.WINDOW_DEFAULT
         self.frame_bytes_max = frames.FRAME_BYTES_DEFAULT
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._needed = 0
         self._has_settings = False
-        self._keepalive = KeepAlive(self._ping, self.abort)
+        self._keepalive = KeepAlive(self._ping, self.abort, patience)
 
     # The differences between client and server.
 

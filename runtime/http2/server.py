@@ -18,6 +18,7 @@ from kvorum.runtime.errors import WireError
 from kvorum.runtime.http2 import headers
 from kvorum.runtime.http2.context import Aborted, Context, end_call
 from kvorum.runtime.http2.frames import ProtocolError
+from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.server_connection import ServerConnection
 from kvorum.runtime.http2.status import StreamEnded
 from kvorum.runtime.http2.stream import Stream
@@ -37,7 +38,8 @@ class Server:
     connections: those that are open. is_stopping: no new connection is accepted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
+        self._patience = patience
         self.connections: set[ServerConnection] = set()
         self.is_stopping = False
         self._handlers: dict[str, Any] = {}
@@ -56,7 +58,7 @@ class Server:
         """Begin to serve. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: ServerConnection(self),
+            lambda: ServerConnection(self, self._patience),
             host,
             port,
             backlog=BACKLOG,

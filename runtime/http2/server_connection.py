@@ -11,7 +11,7 @@ import grpc
 from kvorum.runtime.http2 import frames
 from kvorum.runtime.http2.connection import STREAMS_MAX, Connection
 from kvorum.runtime.http2.frames import ProtocolError
-from kvorum.runtime.http2.keepalive import SERVER_FACTOR
+from kvorum.runtime.http2.keepalive import SERVER_FACTOR, USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.stream import Stream
 
 logger = logging.getLogger("kvorum.rpc")
@@ -39,8 +39,8 @@ class ServerConnection(Connection):
     calls: number of its handlers that have not ended, also of streams that the caller gave up.
     """
 
-    def __init__(self, server: CallServer) -> None:
-        super().__init__()
+    def __init__(self, server: CallServer, patience: Patience = USUAL_PATIENCE) -> None:
+        super().__init__(patience)
         self._keepalive.factor = SERVER_FACTOR
         self.calls = 0
         self._server = server

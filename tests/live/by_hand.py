@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kvorum.runtime.config import dump_properties, load_properties
+from kvorum.launch.node_file import load_node_file
+from kvorum.runtime.config import dump_properties
 from tests.live.cluster import Command, Ports, run_kvorum
 from tests.polling import eventually
 
@@ -59,7 +60,7 @@ class HandMade:
         return self.conf / f"{name}.toml"
 
     def properties(self, name: str) -> dict[str, Any]:
-        return load_properties(str(self.file(name)))
+        return load_node_file(str(self.file(name)))
 
     def change(self, name: str, **changes: object) -> None:
         """Rewrite properties of a node (underscores for dots); None takes one away."""

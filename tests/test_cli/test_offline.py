@@ -55,7 +55,7 @@ def test_every_noun_loads_and_has_help():
         (["topics", "create"], "Missing argument 'NAME'"),
         (["topics", "create", "a", "--config", "x"], "'x' is not of the form key=value"),
         (["topics", "create", "a", "--partitions", "0"], "Invalid value for '--partitions'"),
-        (["controller"], "Missing option '--config'"),
+        (["controller"], "a controller needs properties: give --config FILE"),
         (
             ["quorum", "status", "-b", "a:1", "--bootstrap-controller", "b:2"],
             "give --bootstrap-server or --bootstrap-controller, not both",

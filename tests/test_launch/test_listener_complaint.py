@@ -39,8 +39,16 @@ def config(quorum: dict[str, str], listener: str, **more: str) -> NodeConfig:
         (config(DYNAMIC, "h9:9192"), OTHER_DISK, VOTERS),  # it has no vote
         (config(DYNAMIC, "h9:9192"), DISK, VoterSet()),
         (config(STATIC, "h1:9192"), DISK, VoterSet.static((1, 2))),
-        (config(STATIC, "0.0.0.0:9192"), DISK, VoterSet.static((1, 2))),
-        (config(STATIC, "[::]:9192"), DISK, VoterSet.static((1, 2))),
+        (
+            config(STATIC, "0.0.0.0:9192", advertised_listeners="CONTROLLER://h1:9192"),
+            DISK,
+            VoterSet.static((1, 2)),
+        ),
+        (
+            config(STATIC, "[::]:9192", advertised_listeners="CONTROLLER://h1:9192"),
+            DISK,
+            VoterSet.static((1, 2)),
+        ),
     ],
 )
 def test_where_the_others_look_for_it_there_is_nothing_to_say(node, disk, voters):

@@ -13,8 +13,9 @@ from kvorum.launch.broker_process import BrokerProcess
 from kvorum.launch.cluster_file import read_cluster_file, write_cluster_file
 from kvorum.launch.control import finish_restart, request_restart, take_restart_requests
 from kvorum.launch.identity import check_owner, claim_directory, is_locked
+from kvorum.launch.listeners import parse_address
 from kvorum.launch.plan import Links, check_ports, plan_cluster, reserve_ports
-from kvorum.launch.properties import broker_config, controller_config, parse_address
+from kvorum.launch.properties import broker_config, controller_config
 from kvorum.launch.supervisor import Supervisor
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.runtime.disk import OsDisk
@@ -170,8 +171,8 @@ def test_another_number_of_controllers_is_refused_with_the_way_out(tmp_path, vot
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"listeners": "SSL://h:1"}, "must be one listener of the form PLAINTEXT://"),
-        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "must be one listener"),
+        ({"listeners": "SSL://h:1"}, "brokers talk to each other over PLAINTEXT"),
+        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "names PLAINTEXT twice"),
         ({"listeners": "PLAINTEXT://h:70000"}, "'h:70000' is not host:port"),
         ({"listeners": "PLAINTEXT://h..svc:1"}, "'h..svc:1' has a host that is no name"),
         ({"controller.quorum.voters": "h:1"}, "must be of the form id@host:port"),
@@ -246,13 +247,13 @@ def test_lock_of_another_process_is_seen_until_it_dies(tmp_path):
 
 
 def test_restart_requests_are_files_that_stay_until_dealt_with(tmp_path):
-    assert take_restart_requests(str(tmp_path)) == []
+    assert take_restart_requests(str(tmp_path)) == {}
     (tmp_path / "requests").mkdir()
     for name in ("restart-broker-102", "restart-broker-101", "other"):
         (tmp_path / "requests" / name).touch()
-    assert take_restart_requests(str(tmp_path)) == ["broker-101", "broker-102"]
+    assert take_restart_requests(str(tmp_path)) == {"broker-101": False, "broker-102": False}
     finish_restart(str(tmp_path), "broker-101")
-    assert take_restart_requests(str(tmp_path)) == ["broker-102"]
+    assert take_restart_requests(str(tmp_path)) == {"broker-102": False}
 
 
 def test_restart_without_a_launcher_signals_nobody(tmp_path, monkeypatch):

@@ -138,3 +138,55 @@ def test_a_fenced_broker_is_used_last():
         brokers(4, fenced={3}), partition_count=40, replication_factor=3, rng=random.Random(1)
     )
     assert all(3 not in replicas for replicas in placed)
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=2, max_size=6),
+    st.integers(0, 3),
+    st.integers(1, 5),
+    st.integers(1, 60),
+    st.sets(st.integers(0, 23)),
+    st.integers(0, 99),
+)
+def test_no_machine_has_two_replicas_of_a_partition_while_there_are_machines(
+    sizes, racks, factor, partitions, fenced, seed
+):
+    """sizes: brokers of each machine; machines are dealt to the racks in turn."""
+    host_of = [host for host, size in enumerate(sizes) for _ in range(size)]
+    cluster = [
+        UsableBroker(i, f"r{host % racks}" if racks else None, i not in fenced, f"h{host}")
+        for i, host in enumerate(host_of)
+    ]
+    factor = min(factor, len(cluster))
+    placed = place(
+        cluster, partition_count=partitions, replication_factor=factor, rng=random.Random(seed)
+    )
+    if not any(broker.is_active for broker in cluster):
+        assert isinstance(placed, Rejected)
+        return
+    rack_count = len({broker.rack for broker in cluster})
+    for replicas in placed:
+        assert cluster[replicas[0]].is_active
+        assert len(set(replicas)) == factor
+        assert len({host_of[r] for r in replicas}) == min(factor, len(sizes))
+        # The machine is below the rack: distinct racks stay the first rule.
+        assert len({cluster[r].rack for r in replicas}) == min(factor, rack_count)
+
+
+@given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 4), st.integers(0, 99))
+def test_on_machines_of_one_size_leaders_are_even_within_one(machines, per, rounds, seed):
+    count = machines * per
+    cluster = [UsableBroker(i, None, True, f"h{i // per}") for i in range(count)]
+    placed = place(
+        cluster, partition_count=count * rounds, replication_factor=2, rng=random.Random(seed)
+    )
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert set(leaders.values()) == {rounds}
+
+
+def test_brokers_that_all_have_one_host_are_placed_as_if_they_had_none():
+    def placed(host):
+        cluster = [UsableBroker(i, None, True, host) for i in range(5)]
+        return place(cluster, partition_count=30, replication_factor=3, rng=random.Random(3))
+
+    assert placed("127.0.0.1") == placed(None)

@@ -13,7 +13,7 @@ from kvorum.raft.messages import (
     VoteResponse,
 )
 from kvorum.raft.model import VoteState
-from kvorum.runtime.errors import ErrorCode, InvariantViolated
+from kvorum.runtime.errors import ErrorCode, InvariantViolated, NodeRefused
 from tests.test_raft.driver import CLUSTER, Driven, persisted, sent
 
 
@@ -424,3 +424,12 @@ def test_a_bootstrap_server_of_another_cluster_is_named_once_and_asked_seldom():
         "number 2 of controller.quorum.bootstrap.servers belongs to another cluster than "
         f"{node.config.cluster_id}"
     ]
+
+
+def test_an_observer_refuses_a_leader_that_has_its_own_id():
+    """A broker was given a controller's node.id; the bootstrap server is that controller."""
+    node = Driven(node_id=1, voters=(), is_dynamic=True, bootstrap_ids=(-2,))
+    (fetch,) = sent(node.wait(0), FetchRequest)
+    answer = FetchResponse(error=ErrorCode.NONE, epoch=0, leader_id=1)
+    with pytest.raises(NodeRefused, match=r"node 1 leads the quorum already.* of its own"):
+        node.step(ResponseReceived(fetch.receiver_id, fetch.correlation_id, answer))

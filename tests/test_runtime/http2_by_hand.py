@@ -13,7 +13,7 @@ import hpack
 import pytest
 
 from kvorum.runtime.http2 import frames, headers
-from kvorum.runtime.rpc import Channel, open_channel
+from kvorum.runtime.rpc import USUAL_PATIENCE, Channel, Patience, open_channel
 from tests.polling import until
 from tests.test_runtime.http2_peers import free_port, run
 
@@ -166,12 +166,13 @@ def play(
     case: Callable[[Channel], Awaitable[None]],
     *,
     preface: bool = True,
+    patience: Patience = USUAL_PATIENCE,
 ) -> None:
     """Run `case` against a server that plays `script`; no stream may be left."""
 
     async def both() -> None:
         async with server_by_hand(script, preface=preface) as address:
-            channel = open_channel(address)
+            channel = open_channel(address, patience)
             await case(channel)
             assert not any(connection.streams for connection in channel.connections)
             await channel.close()

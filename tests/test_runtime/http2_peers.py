@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from kvorum.runtime.http2.server import Server
-from kvorum.runtime.rpc import RpcServer, open_channel
+from kvorum.runtime.rpc import USUAL_PATIENCE, Patience, RpcServer, open_channel
 from tests.polling import until
 
 SERVICE = "test.Peer"
@@ -143,10 +143,10 @@ def method(name: str) -> str:
 class OurServer:
     """RpcServer with the service. server: its internal state."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
         self.service = Service()
         self.address = f"127.0.0.1:{free_port()}"
-        self._rpc = RpcServer()
+        self._rpc = RpcServer(patience)
         self._rpc.add_registered_method_handlers(SERVICE, self.service.handlers())
         self.server: Server = self._rpc._server
 

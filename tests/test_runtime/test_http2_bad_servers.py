@@ -9,10 +9,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from kvorum.runtime.http2 import client as client_module
 from kvorum.runtime.http2 import client_connection, frames, headers, keepalive
 from kvorum.runtime.http2.client_connection import ClientConnection
 from kvorum.runtime.http2.connection import Connection
+from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.stream import MESSAGE_BYTES_MAX, Stream
 from kvorum.runtime.rpc import Channel
 from tests.polling import until
@@ -31,13 +31,19 @@ from tests.test_runtime.http2_by_hand import (
 Code = grpc.StatusCode
 
 
-def expect(script: Callable[[ByHand], Awaitable[None]], code: grpc.StatusCode, words: str) -> None:
+def expect(
+    script: Callable[[ByHand], Awaitable[None]],
+    code: grpc.StatusCode,
+    words: str,
+    *,
+    patience: Patience = USUAL_PATIENCE,
+) -> None:
     async def case(channel: Channel) -> None:
         got, details = await told(channel.unary_unary(PATH)(b"hello", timeout=10))
         assert got is code
         assert words in details
 
-    play(script, case)
+    play(script, case, patience=patience)
 
 
 def answering(*parts: tuple[bytes, int, int]) -> Callable[[ByHand], Awaitable[None]]:
@@ -120,13 +126,12 @@ def test_a_server_of_http_1_is_unavailable_in_words() -> None:
     expect(script, Code.UNAVAILABLE, "does not begin with SETTINGS, but with b'HTTP/1.1 '")
 
 
-def test_a_server_that_says_nothing_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_MS", 30)
-
+def test_a_server_that_says_nothing_is_unavailable() -> None:
     async def script(peer: ByHand) -> None:
         await peer.until_over()
 
-    expect(script, Code.UNAVAILABLE, "nothing answered within 30 ms")
+    words = "nothing answered within 30 ms"
+    expect(script, Code.UNAVAILABLE, words, patience=Patience(connect_ms=30))
 
 
 @pytest.mark.parametrize("goodbye", [b"", frames.goaway(0, 0)])

@@ -201,12 +201,10 @@ def test_a_healthy_connection_outlives_a_stall_of_a_minute(clock: Clock) -> None
 
 
 def test_a_silent_client_is_given_up_by_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keepalive, "KEEPALIVE_TIME_MS", 20)
-    monkeypatch.setattr(keepalive, "KEEPALIVE_TIMEOUT_MS", 20)
     monkeypatch.setattr(keepalive, "LOOK_MS", 5)
 
     async def case() -> None:
-        server = OurServer()
+        server = OurServer(keepalive.Patience(time_ms=20, timeout_ms=20))
         await server.start()
         async with client_by_hand(server.address) as client:
             client.call(1, method("deaf"))

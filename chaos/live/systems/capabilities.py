@@ -30,6 +30,7 @@ from kvorum.chaos.faults import (
     ResetPeer,
     RestartNode,
     ResumeNode,
+    Roll,
     Slice,
     SlowClose,
     SlowDisk,
@@ -56,7 +57,7 @@ OF_FAULT_BOARDS = frozenset(
 #: Of the back ends that start their own clusters; an attached cluster's follow from its file.
 _OF_OWN_CLUSTERS = frozenset({Capability.CHANGE_VOTERS, Capability.METADATA_EXPORT})
 _OF_OWN = _OF_PROCESSES | OF_LINKS | _OF_PROTOCOL | _OF_OWN_CLUSTERS
-KVORUM_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
+KVORUM_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS | {Capability.ROLL}
 KAFKA_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
 _BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
     "kvorum": KVORUM_CAPABILITIES,
@@ -139,6 +140,8 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return frozenset({Capability.CHANGE_VOTERS})
         case Reassign():
             return frozenset({Capability.REASSIGN})
+        case Roll():
+            return frozenset({Capability.ROLL})
         case NetworkPartition():
             return _of_ends(fault.target, fault.away_from)
         case PacketLoss():

@@ -123,6 +123,15 @@ class KvorumSystem:
             command += ["--set", f"{key}={value}"]
         return [*command, "--links", links_file]
 
+    def roll_command(self) -> list[str]:
+        """`kvorum cluster roll` on this cluster, through the addresses that its clients have."""
+        command = [sys.executable, "-m", "kvorum", "cluster", "roll"]
+        return [*command, "--data-dir", self.data_dir, "-b", self.bootstrap()]
+
+    @property
+    def roll_log(self) -> str:
+        return str(Path(self._log_file).with_name("roll.log"))
+
     def start(self) -> None:
         Path(self.data_dir).mkdir(parents=True, exist_ok=True)
         links_file = str(Path(self.data_dir).parent / "links.json")

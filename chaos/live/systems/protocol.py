@@ -38,6 +38,7 @@ class Capability(enum.Enum):
     PACKET_LOSS = "lost packets"
     CHANGE_VOTERS = "added and removed voters"
     REASSIGN = "reassignment of partitions"
+    ROLL = "a rolling restart by one command"
     ELECT_LEADERS = "preferred and unclean leader election"
     METADATA_EXPORT = "a copy of the metadata log"
 

@@ -20,6 +20,7 @@ from kvorum.metadata.requests.controller_requests import (
     RegisteredBroker,
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.text import address_text
 
 
 def register(
@@ -57,7 +58,9 @@ def register(
         if has_session and known.is_active:
             return _refused(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"another process is registered as broker {request.broker_id} and is alive",
+                f"another process is registered as broker {request.broker_id} and is alive, at "
+                f"{address_text(known.endpoint.host, known.endpoint.port)}; stop it, or give this "
+                "one a node.id of its own",
             )
         # The earlier process may still lead partitions in this image. If it did not close its logs
         # cleanly, its replicas may have lost records (KIP-966).

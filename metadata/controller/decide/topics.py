@@ -187,9 +187,12 @@ def _placements(
 
 
 def placeable_brokers(image: ClusterImage) -> list[UsableBroker]:
-    """The brokers that new replicas may be placed on; brokers in controlled shutdown get none."""
+    """The brokers that new replicas may be placed on; brokers in controlled shutdown get none.
+
+    The host of a broker's client listener stands for its machine.
+    """
     return [
-        UsableBroker(broker.broker_id, broker.rack, broker.is_active)
+        UsableBroker(broker.broker_id, broker.rack, broker.is_active, broker.endpoint.host)
         for broker in image.brokers.values()
         if not broker.in_controlled_shutdown
     ]

@@ -1,9 +1,7 @@
-"""`metrics.listener`: the page that Prometheus reads, and the requests that the endpoint
-refuses."""
+"""`metrics.listener` on real nodes: the page that Prometheus reads, and health."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import shutil
 import socket
@@ -14,31 +12,19 @@ import pytest
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
-from kvorum.launch.metrics_server import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsServer
-from kvorum.launch.properties import broker_config
-from kvorum.runtime.errors import ConfigError
 from tests.live.by_hand import HandMade
 from tests.live.clients import Topics
-from tests.polling import DEADLINE_S, eventually
+from tests.live.cluster import run_kvorum
+from tests.live.http import ask
+from tests.polling import eventually
 
 BROKER = "broker-101"
 
 
-def ask(port: int, request: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as sock:
-        sock.sendall(request)
-        sock.shutdown(socket.SHUT_WR)
-        answer = b""
-        while data := sock.recv(1 << 16):
-            answer += data
-        return answer
-
-
 def scrape(port: int) -> dict[str, float]:
     """Values by name, or name{labels}."""
-    head, _, body = ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    head, _, body = ask(port, b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain")
-    assert f"Content-Length: {len(body)}".encode() in head
     values = {}
     for family in text_string_to_metric_families(body.decode()):
         for sample in family.samples:
@@ -52,63 +38,6 @@ def is_served(port: int) -> bool:
         return scrape(port).get("kvorum_metadata_brokers_active") == 1
     except OSError:
         return False
-
-
-@pytest.mark.parametrize(
-    ("request_bytes", "status"),
-    [
-        (b"GET / HTTP/1.1\r\n\r\n", b"404 Not Found"),
-        (b"POST /metrics HTTP/1.1\r\n\r\n", b"405 Method Not Allowed"),
-        (b"\x00\x00\x00\x12garbage\r\n\r\n", b"400 Bad Request"),
-        (b"GET /metrics HTTP/1.1\r\n", b""),
-        (b"GET /metrics HTTP/1.1\r\nA: " + b"b" * 2 * HEAD_BYTES_MAX + b"\r\n\r\n", b""),
-        (b"HEAD /metrics?x=1 HTTP/1.0\r\n\r\n", b"200 OK"),
-    ],
-)
-def test_what_is_no_scrape_is_answered_in_words_or_closed(
-    request_bytes: bytes, status: bytes
-) -> None:
-    async def run() -> bytes:
-        server = MetricsServer(lambda: b"page\n", "text/plain")
-        port = await server.start("127.0.0.1", 0)
-        try:
-            return await asyncio.to_thread(ask, port, request_bytes)
-        except ConnectionResetError:
-            return b""
-        finally:
-            await server.stop()
-
-    answer = asyncio.run(run())
-    assert answer.split(b"\r\n")[0] == (b"HTTP/1.1 " + status if status else b"")
-    assert b"page" not in answer
-
-
-def test_only_so_many_may_scrape_at_a_time() -> None:
-    async def run() -> int:
-        server = MetricsServer(lambda: b"page\n", "text/plain")
-        port = await server.start("127.0.0.1", 0)
-        pairs = [
-            await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 1)
-        ]
-        closed = await asyncio.wait_for(pairs[-1][0].read(), DEADLINE_S)
-        for _, writer in pairs:
-            writer.close()
-        await server.stop()
-        return len(closed)
-
-    assert asyncio.run(run()) == 0
-
-
-@pytest.mark.parametrize("text", ["9100", "HTTP://nowhere", "PLAINTEXT://127.0.0.1:1"])
-def test_a_listener_that_is_none_is_refused(text: str, tmp_path) -> None:
-    with pytest.raises(ConfigError, match=r"metrics\.listener"):
-        broker_config(
-            {
-                "node.id": 101, "cluster.id": "AAAAAAAAAAAAAAAAAAAAAQ",
-                "listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": str(tmp_path),
-                "controller.quorum.voters": "1@127.0.0.1:9093", "metrics.listener": text,
-            }
-        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +119,29 @@ def _produce_anything(bootstrap: str, topic: str, partitions: int) -> None:
     for partition in range(partitions):
         producer.produce(topic, b"v", partition=partition)
     producer.flush(3)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("role", ["controller-1", BROKER])
+@pytest.mark.parametrize("what", ["port", "names"])
+def test_a_node_that_cannot_serve_its_metrics_ends_with_the_way_out(
+    role: str, what: str, tmp_path: Path
+) -> None:
+    made = HandMade(tmp_path, controllers=1, brokers=1)
+    try:
+        with socket.create_server(("127.0.0.1", made.ports.broker + 15)) as taken:
+            port = taken.getsockname()[1]
+            if what == "port":
+                made.change(role, metrics_listener=f"HTTP://127.0.0.1:{port}")
+            else:
+                made.change(role, metrics_names="jmx")
+            done = run_kvorum(role.partition("-")[0], "--config", str(made.file(role)))
+    finally:
+        made.close()
+    assert done.returncode == 2
+    line = done.stderr.splitlines()[-1]
+    if what == "port":
+        assert f"metrics.listener: cannot listen on 127.0.0.1:{port}: Address already" in line
+        assert "give this node an address of its own" in line
+    else:
+        assert "metrics.names='jmx' must be kvorum, kafka, or both" in line

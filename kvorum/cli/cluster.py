@@ -1,0 +1,128 @@
+"""`kvorum cluster`: checks before a restart, and the restart of all nodes, one after the other."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, cluster_options, refused, show
+from kvorum.cli.health import findings_until, read_view, show_findings
+from kvorum.cli.watch import watchable
+from kvorum.metadata.inspect.health import ClusterView, Finding, health_of, restart_hazards
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.text import whole_number
+
+_COLUMNS = ["node", "role", "host", "result", "seconds"]
+
+
+@click.group()
+def cluster() -> None:
+    """Check whether nodes may be restarted; restart them one after the other."""
+
+
+@cluster.command()
+@click.option(
+    "--restart-safe",
+    "node",
+    metavar="NODE",
+    help="May this node (101, or broker-101) be restarted now?",
+)
+@watchable
+@cluster_options
+def check(node: str | None, **options: Any) -> None:
+    """Check the health of the cluster, or if a node may be restarted.
+
+    With --restart-safe only hazards of that restart count: a majority of the voters must stay level
+    with the leader, no other broker may be down, and each partition must keep min.insync.replicas.
+    Exit code 4 if not.
+    """
+    if node is None:
+        show_findings(options["output"], findings_until(options, time.monotonic()))
+        return
+    node_id = _node_id(node)
+    view = read_view(options)
+    if node_id not in _known(view):
+        known = ", ".join(map(str, _known(view)))
+        raise CommandFailed(f"the cluster has no node {node}; it has {known}")
+    hazards = restart_hazards(view, node_id)
+    finding = Finding(
+        check=f"restart of {node}",
+        is_healthy=not hazards,
+        detail="; ".join(hazards) or "breaks nothing",
+    )
+    rest = [found for found in health_of(view) if not found.is_healthy]
+    show_findings(options["output"], [finding, *rest], counted=[finding])
+
+
+def _node_id(text: str) -> int:
+    node_id = whole_number(text.rpartition("-")[2])
+    if node_id is None:
+        raise click.UsageError(f"{text!r} is no node: give an id, or a name like broker-101")
+    return node_id
+
+
+def _known(view: ClusterView) -> list[int]:
+    quorum = view.quorum or {"voters": [], "observers": []}
+    ids = {int(node["node_id"]) for node in (*quorum["voters"], *quorum["observers"])}
+    return sorted(ids | {int(broker["broker_id"]) for broker in view.brokers})
+
+
+@cluster.command()
+@click.argument("nodes", metavar="[NODE]...", nargs=-1)
+@click.option(
+    "--restart-command",
+    "template",
+    metavar="TEMPLATE",
+    help="Restarts a node; {node}, {id}, {role}, {host} and {short_host} are replaced.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(readable=False),
+    help="Of a cluster of kvorum dev: its launcher restarts the nodes.",
+)
+@click.option(
+    "--node-timeout",
+    "timeout_s",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    help="Seconds that a node and the cluster have to be well again.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the order, and restart nothing.")
+@cluster_options
+def roll(
+    nodes: tuple[str, ...],
+    template: str | None,
+    data_dir: str | None,
+    timeout_s: float,
+    dry_run: bool,
+    **options: Any,
+) -> None:
+    """Restart all nodes, or these, one after the other.
+
+    Controllers come first, the leader last among them; then brokers. The next node follows once the
+    restarted one has registered again and the cluster is healthy. A roll that stalls stops there
+    with exit code 4 and can be run again. The command runs without a shell, for example:
+
+    \b
+    ssh {host} systemctl restart kvorum-{role}@{id}
+    kubectl delete pod {short_host}
+    docker compose restart {node}
+    """
+    from kvorum.cli.roll import Roll, restarter
+
+    try:
+        restart = restarter(template, data_dir, is_needed=not dry_run)
+        asked = {_node_id(text) for text in nodes}
+        rolling = Roll(options, restart, asked=asked, timeout_s=timeout_s)
+        if dry_run:
+            show(options["output"], rolling.planned(), _COLUMNS[:3])
+            return
+        failure = rolling.run()
+    except ConfigError as error:
+        raise refused(error) from error
+    show(options["output"], rolling.rows, _COLUMNS)
+    if failure is not None:
+        raise failure

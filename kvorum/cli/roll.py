@@ -1,0 +1,271 @@
+"""The driver of `kvorum cluster roll`: it restarts, asks and waits; `metadata.inspect.roll` has the
+rules."""
+
+from __future__ import annotations
+
+import shlex
+import string
+import subprocess
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kvorum.cli.common import (
+    EXIT_FAILED,
+    EXIT_NO_QUORUM,
+    CommandFailed,
+    Row,
+    bootstrap_of,
+    warn,
+)
+from kvorum.cli.health import read_view
+from kvorum.cli.watch import one_answer
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.inspect.roll import (
+    RollNode,
+    hazards_of_start,
+    is_registered_again,
+    nodes_of,
+    not_back,
+    roll_order,
+)
+from kvorum.runtime.errors import ConfigError, required
+from kvorum.runtime.text import address_text
+
+PAUSE_S = 0.25
+"""Between two looks at a cluster that is not well yet."""
+
+FIELDS = ("node", "id", "role", "host", "short_host")
+_OF_ONE_NODE = {"node", "id", "host", "short_host"}
+
+Restart = Callable[[RollNode, float], None]
+"""Restarts a node; the number is the time it has, in seconds. Raises CommandFailed."""
+
+
+def restarter(template: str | None, data_dir: str | None, *, is_needed: bool) -> Restart | None:
+    """How nodes are restarted. Raises ConfigError for a template that cannot work, and unless
+    exactly one way is given."""
+    if template is not None and data_dir is not None:
+        raise ConfigError("give --restart-command or --data-dir, not both")
+    if template is not None:
+        words = _checked_words(template)
+        return lambda node, timeout_s: _run_command(words, node, timeout_s)
+    if data_dir is not None:
+        folder = data_dir
+        return lambda node, timeout_s: _ask_launcher(folder, node, timeout_s)
+    if is_needed:
+        raise ConfigError(
+            "how is a node restarted? give --restart-command, such as 'ssh {host} systemctl "
+            "restart kvorum-{role}@{id}', or --data-dir of a cluster of kvorum dev"
+        )
+    return None
+
+
+def _checked_words(template: str) -> list[str]:
+    """The words of a restart command. Raises ConfigError."""
+    try:
+        words = shlex.split(template)
+        fields = {field for word in words for _, field, _, _ in string.Formatter().parse(word)}
+    except ValueError as error:
+        raise ConfigError(f"--restart-command={template!r}: {error}") from error
+    fields.discard(None)
+    unknown = sorted(str(field) for field in fields if field not in FIELDS)
+    if unknown:
+        raise ConfigError(
+            f"--restart-command={template!r} has {{{unknown[0]}}}; there are "
+            f"{', '.join(f'{{{name}}}' for name in FIELDS)}"
+        )
+    if not words or not fields & _OF_ONE_NODE:
+        raise ConfigError(
+            f"--restart-command={template!r} names no node, so it would restart the same one each "
+            "time; use {node}, {id} or {host} in it"
+        )
+    return words
+
+
+def command_for(words: list[str], node: RollNode) -> list[str]:
+    """The command that restarts the node."""
+    values = {
+        "node": node.name,
+        "id": node.node_id,
+        "role": node.role,
+        "host": node.host,
+        "short_host": node.short_host,
+    }
+    return [word.format(**values) for word in words]
+
+
+def _run_command(words: list[str], node: RollNode, timeout_s: float) -> None:
+    command = command_for(words, node)
+    text = shlex.join(command)
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise CommandFailed(f"{text}: there is no {error.filename}", EXIT_FAILED) from error
+    except PermissionError as error:
+        raise CommandFailed(f"{text}: {error.strerror}", EXIT_FAILED) from error
+    except subprocess.TimeoutExpired as error:
+        raise CommandFailed(f"{text}: still running after {timeout_s:g} s", EXIT_FAILED) from error
+    if done.returncode != 0:
+        lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
+        said = f": {lines[-1]}" if lines else ""
+        raise CommandFailed(f"{text}: exit code {done.returncode}{said}", EXIT_FAILED)
+
+
+def _ask_launcher(data_dir: str, node: RollNode, timeout_s: float) -> None:
+    from kvorum.launch.control import (
+        LauncherDidNotAnswer,
+        NotReady,
+        request_restart,
+        wait_restarted,
+    )
+
+    try:
+        (asked,) = request_restart(data_dir, [node.name], stop_running=True)
+        deadline_ms = int((time.monotonic() + timeout_s) * 1000)
+        wait_restarted(data_dir, asked.name, deadline_ms=deadline_ms, starts_before=asked.starts)
+    except (NotReady, LauncherDidNotAnswer, ConfigError) as error:
+        raise CommandFailed(str(error), EXIT_FAILED) from error
+
+
+class Roll:
+    """One run over the nodes. Use: `planned`, or `run`; `rows` has what was done.
+
+    asked: ids of the nodes to restart; none for all. Raises CommandFailed if no node of the cluster
+    can be reached, and for a node that it does not have.
+    """
+
+    def __init__(
+        self,
+        options: dict[str, Any],
+        restart: Restart | None,
+        *,
+        asked: Collection[int],
+        timeout_s: float,
+    ) -> None:
+        self._options = dict(options)
+        self._restart = restart
+        self._timeout_s = timeout_s
+        self.rows: list[Row] = []
+        self._nodes = nodes_of(self._read_image())
+        known = {node.node_id for node in self._nodes}
+        unknown = sorted(set(asked) - known)
+        if unknown:
+            listed = ", ".join(map(str, sorted(known)))
+            raise CommandFailed(f"the cluster has no node {unknown[0]}; it has {listed}")
+        self._done = known - set(asked) if asked else set[int]()
+        self._total = len(known) - len(self._done)
+        self._know_all_brokers()
+
+    def planned(self) -> list[Row]:
+        """The order as it is now; it changes if another controller is elected meanwhile."""
+        order = roll_order(self._nodes, self._leader_id(), self._done)
+        return [{"node": n.name, "role": n.role, "host": n.host} for n in order]
+
+    def run(self) -> CommandFailed | None:
+        """Restart the nodes; the reason if the roll stopped early."""
+        while order := roll_order(self._nodes, self._leader_id(), self._done):
+            node = order[0]
+            began = time.monotonic()
+            failure = self._roll_one(node, began + self._timeout_s)
+            row: Row = {"node": node.name, "role": node.role, "host": node.host}
+            row["result"] = "restarted" if failure is None else "stopped here"
+            row["seconds"] = round(time.monotonic() - began, 2)
+            self.rows.append(row)
+            if failure is not None:
+                return failure
+            self._done.add(node.node_id)
+            warn(f"{node.name} restarted after {row['seconds']} s ({len(self.rows)}/{self._total})")
+        return None
+
+    def _roll_one(self, node: RollNode, deadline: float) -> CommandFailed | None:
+        reason = self._until(lambda: self._not_safe(node), deadline)
+        if reason is not None:
+            return self._stopped(node, f"{node.name} was not restarted: {reason}", EXIT_NO_QUORUM)
+        restart = required(self._restart, "a roll that restarts nodes was told how")
+        try:
+            restart(node, max(deadline - time.monotonic(), 1.0))
+        except CommandFailed as failed:
+            return self._stopped(node, f"{node.name}: {failed}", failed.exit_code)
+        images: list[ClusterImage] = []
+        reason = self._until(lambda: self._not_back(node, images), deadline)
+        if reason is None:
+            return None
+        return self._stopped(node, f"{node.name} was restarted: {reason}", EXIT_NO_QUORUM)
+
+    def _stopped(self, node: RollNode, what: str, exit_code: int) -> CommandFailed:
+        if exit_code == EXIT_NO_QUORUM:
+            what += f" after {self._timeout_s:g} s"
+        left = [n.node_id for n in roll_order(self._nodes, -1, self._done)]
+        rest = [str(node_id) for node_id in left if node_id != node.node_id]
+        return CommandFailed(
+            f"the roll stopped: {what}; not touched: {', '.join(rest) or 'none'}; see kvorum "
+            f"health and the node's log, then run it again for {' '.join(map(str, left))}",
+            exit_code,
+        )
+
+    def _until(self, look: Callable[[], str | None], deadline: float) -> str | None:
+        """None as soon as a look finds nothing; else what it finds at the deadline."""
+        while True:
+            try:
+                with one_answer():
+                    found = look()
+            except CommandFailed as error:
+                found = str(error)
+            if found is None or time.monotonic() >= deadline:
+                return found
+            time.sleep(PAUSE_S)
+
+    def _not_safe(self, node: RollNode) -> str | None:
+        return "; ".join(hazards_of_start(read_view(self._options), node)) or None
+
+    def _not_back(self, node: RollNode, images: list[ClusterImage]) -> str | None:
+        """images: keeps the first image with the new registration, since it is long to read."""
+        if not images:
+            image = self._read_image()
+            if is_registered_again(image, node):
+                images.append(image)
+        else:
+            image = images[0]
+        return not_back(read_view(self._options), image, node)
+
+    def _leader_id(self) -> int:
+        """-1 if no controller leads; the nodes are asked again before any is restarted."""
+        try:
+            with one_answer():
+                quorum = read_view(self._options).quorum
+        except CommandFailed:
+            return -1
+        return -1 if quorum is None else int(quorum["leader_id"])
+
+    def _read_image(self) -> ClusterImage:
+        from kvorum.cli.backends import open_controllers
+        from kvorum.metadata.inspect.history import image_of
+
+        with one_answer():
+            client = open_controllers(
+                self._options["bootstrap_server"],
+                self._options["bootstrap_controller"],
+                self._options["timeout"],
+            )
+            return image_of(client.read_metadata_log())
+
+    def _know_all_brokers(self) -> None:
+        """Ask any node of the cluster from now on: the given ones are restarted too."""
+        kind, given = bootstrap_of(
+            self._options["bootstrap_server"], self._options["bootstrap_controller"]
+        )
+        with one_answer():
+            view = read_view(self._options)
+        rows = view.brokers if kind == "broker" else (view.quorum or {"nodes": ()})["nodes"]
+        addresses = dict.fromkeys([*given, *((str(r["host"]), int(r["port"])) for r in rows)])
+        text = ",".join(address_text(*address) for address in addresses)
+        name = "bootstrap_server" if kind == "broker" else "bootstrap_controller"
+        self._options[name] = text

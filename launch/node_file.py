@@ -1,0 +1,80 @@
+"""The properties of one node: those of its file, of the environment and of the command line.
+
+`--set` goes before the environment, and that before the file. The variable of a property has its
+name in capitals, `_` for `.`, behind KVORUM_: KVORUM_LOG_DIRS is log.dirs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Collection, Mapping, Sequence
+
+from kvorum.launch.kafka_properties import reject_unknown
+from kvorum.launch.properties import BROKER_NAMES, CONTROLLER_NAMES
+from kvorum.metadata.configs.config_keys import broker_key
+from kvorum.runtime.config import Properties, load_properties, parse_assignment
+from kvorum.runtime.errors import ConfigError
+
+PREFIX = "KVORUM_"
+FOLDERS = ("log.dirs", "log.dir", "metadata.log.dir")
+_NEAR = 0.85
+"""Likeness of a variable to a property that makes it a mistake. Kubernetes sets variables such as
+KVORUM_BROKER_PORT_9092_TCP, after the names of services; they are no mistakes."""
+
+
+def load_node_file(path: str) -> Properties:
+    """The properties of a node's file. Relative folders in it are below the file's own folder, so
+    that a node can be moved as a whole. Raises ConfigError."""
+    properties = load_properties(path)
+    base = os.path.dirname(os.path.abspath(path))
+    for name in FOLDERS:
+        text = properties.get(name)
+        if isinstance(text, str) and text.strip():
+            properties[name] = ",".join(_below(base, part) for part in text.split(","))
+    return properties
+
+
+def node_properties(
+    path: str | None, settings: Sequence[str], environment: Mapping[str, str]
+) -> Properties:
+    """All properties of a node. path: None for a node without a file. settings: `key=value` of the
+    command line.
+
+    Relative folders in the environment and in settings are below the working directory, as in
+    Kafka. Raises ConfigError for what cannot be read, and for unknown names outside of the file.
+    """
+    properties = load_node_file(path) if path is not None else {}
+    given = dict(parse_assignment(text) for text in settings)
+    reject_unknown(given, BROKER_NAMES | CONTROLLER_NAMES)
+    return {**properties, **_of_environment(environment), **given}
+
+
+def variable_of(name: str) -> str:
+    """The variable for a property: KVORUM_LOG_DIRS for log.dirs."""
+    return PREFIX + name.upper().replace(".", "_")
+
+
+def _of_environment(environment: Mapping[str, str]) -> Properties:
+    found: Properties = {}
+    known = BROKER_NAMES | CONTROLLER_NAMES
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith(PREFIX):
+            continue
+        name = variable.removeprefix(PREFIX).lower().replace("_", ".")
+        if name in known or broker_key(name) is not None:
+            found[name] = value
+        elif near := _near(name, known):
+            raise ConfigError(
+                f"{variable} in the environment is no property; did you mean {variable_of(near)}?"
+            )
+    return found
+
+
+def _near(name: str, known: Collection[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)), None)
+
+
+def _below(base: str, path: str) -> str:
+    path = path.strip()
+    return os.path.join(base, path) if path else path

@@ -1,0 +1,117 @@
+"""A rolling restart: which node is next, and when the next one may follow. No I/O here.
+
+Two rules make it safe. A node is restarted only while the cluster is healthy without exception, so
+that no second node is missing at the same time. And a node counts as restarted only once the
+metadata log has its new registration: a restart command that returns early proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.inspect.health import ClusterView, Row, health_of, restart_hazards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollNode:
+    """A node to restart, as the metadata log has it registered.
+
+    role: controller or broker. incarnation_id: of its process; each start has another.
+    """
+
+    node_id: int
+    role: str
+    host: str
+    incarnation_id: bytes
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.node_id}"
+
+    @property
+    def short_host(self) -> str:
+        """The first label of the host: the name of a pod in a StatefulSet."""
+        return self.host.partition(".")[0]
+
+
+def nodes_of(image: ClusterImage) -> list[RollNode]:
+    """Every registered node, by role and id."""
+    controllers = [
+        RollNode(
+            node_id=node_id,
+            role="controller",
+            host=node.endpoints[0].host,
+            incarnation_id=node.incarnation_id,
+        )
+        for node_id, node in sorted(image.controllers.items())
+    ]
+    brokers = [
+        RollNode(
+            node_id=node_id,
+            role="broker",
+            host=node.endpoint.host,
+            incarnation_id=node.incarnation_id,
+        )
+        for node_id, node in sorted(image.brokers.items())
+    ]
+    return [*controllers, *brokers]
+
+
+def roll_order(
+    nodes: Sequence[RollNode], leader_id: int, done: Collection[int] = ()
+) -> list[RollNode]:
+    """The nodes that are still to restart: controllers, the leader last among them, then brokers.
+
+    The leader is last, so that the quorum changes its leader once and not at each restart. It may
+    change all the same: ask again after each node. done: ids of the nodes that were restarted.
+    """
+    left = [node for node in nodes if node.node_id not in done]
+    return sorted(
+        left,
+        key=lambda node: (node.role == "broker", node.node_id == leader_id, node.node_id),
+    )
+
+
+def hazards_of_start(view: ClusterView, node: RollNode) -> list[str]:
+    """Reasons not to restart the node now: anything that is not well, and what would break."""
+    unhealthy = [f"{f.check}: {f.detail}" for f in health_of(view) if not f.is_healthy]
+    return unhealthy or restart_hazards(view, node.node_id)
+
+
+def not_back(view: ClusterView, image: ClusterImage, before: RollNode) -> str | None:
+    """The check that a restarted node and its cluster do not pass yet; None once the next node may
+    follow.
+
+    before: the node as it was registered before its restart. image: the first one that was read
+    with its new registration, or any without. The node must have the metadata log up to there.
+
+    Bad sequence without the offset: a voter counts as level with the leader for some seconds after
+    it has stopped, so the next voter could stop before this one has caught up.
+    """
+    if not is_registered_again(image, before):
+        return f"{before.name} has not registered again"
+    if view.quorum is not None:
+        replica = _replica(view.quorum, before.node_id)
+        if replica is None:
+            return f"{before.name} does not follow the metadata log"
+        if replica["log_end_offset"] < image.end_offset:
+            return (
+                f"{before.name} has the metadata log up to offset {replica['log_end_offset']}, and "
+                f"needs {image.end_offset}"
+            )
+    return next((f"{f.check}: {f.detail}" for f in health_of(view) if not f.is_healthy), None)
+
+
+def is_registered_again(image: ClusterImage, before: RollNode) -> bool:
+    """True if the metadata log has a later process of the node."""
+    return any(
+        n.node_id == before.node_id and n.incarnation_id != before.incarnation_id
+        for n in nodes_of(image)
+    )
+
+
+def _replica(quorum: Row, node_id: int) -> Row | None:
+    replicas: list[Row] = [*quorum["voters"], *quorum["observers"]]
+    return next((r for r in replicas if r["node_id"] == node_id), None)

@@ -1,0 +1,123 @@
+"""Starts that cannot succeed, or not yet: one sentence, a way out, nothing half done."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvorum.runtime.config import dump_properties
+from tests.live.by_hand import HandMade
+from tests.live.cluster import Command, run_kvorum
+from tests.polling import eventually
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
+    made = HandMade(tmp_path_factory.mktemp("starts"), controllers=1)
+    try:
+        made.start("controller-1", "broker-101")
+        eventually(
+            lambda: run_kvorum("health", "-b", made.bootstrap).returncode == 0, "it is healthy"
+        )
+        yield made
+    finally:
+        made.close()
+
+
+def broker_file(made: HandMade, folder: Path, **changes: object) -> str:
+    """A file like broker 101's, for another place; underscores stand for dots."""
+    properties = {**made.properties("broker-101"), "log.dirs": str(folder / "data")}
+    properties["listeners"] = f"PLAINTEXT://127.0.0.1:{made.ports.broker + 5}"
+    properties |= {name.replace("_", "."): value for name, value in changes.items()}
+    (folder / "broker.toml").write_text(dump_properties(properties))
+    return str(folder / "broker.toml")
+
+
+def last_line(file: str, *options: str, code: int = 2) -> str:
+    done = run_kvorum("broker", "--config", file, *options)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_a_node_id_that_is_in_use_is_refused_by_the_controller(
+    made: HandMade, tmp_path: Path
+) -> None:
+    file = broker_file(made, tmp_path)
+    line = last_line(file, "--set", "initial.broker.registration.timeout.ms=1000")
+    assert line == (
+        "kvorum: cannot join the cluster: another process is registered as broker 101 and is "
+        f"alive, at {made.bootstrap}; stop it, or give this one a node.id of its own"
+    )
+    assert run_kvorum("health", "-b", made.bootstrap).returncode == 0
+
+
+def test_a_controllers_id_is_refused_to_a_broker(made: HandMade, tmp_path: Path) -> None:
+    done = run_kvorum("broker", "--config", broker_file(made, tmp_path, node_id=1))
+    # The quorum's leader or the controller's decision tells it first.
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].endswith(" of its own")
+    assert "node 1 " in done.stderr.splitlines()[-1]
+
+
+def test_an_address_of_nobody_and_one_in_use_are_refused(made: HandMade, tmp_path: Path) -> None:
+    foreign = last_line(broker_file(made, tmp_path, listeners="PLAINTEXT://192.0.2.1:9092"))
+    assert foreign.startswith("kvorum: cannot listen on 192.0.2.1:9092: ")
+    taken = last_line(broker_file(made, tmp_path, listeners=f"PLAINTEXT://{made.bootstrap}"))
+    assert taken.startswith(f"kvorum: cannot listen on {made.bootstrap}: ")
+
+
+def test_a_metrics_port_in_use_is_refused(made: HandMade, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        file = broker_file(made, tmp_path, node_id=109, metrics_listener=f"HTTP://{address}")
+        assert address in last_line(file)
+
+
+def test_a_directory_that_cannot_be_made_is_refused(made: HandMade, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "data"
+    line = last_line(broker_file(made, tmp_path, node_id=109, log_dirs=str(path)))
+    assert str(path) in line
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_a_host_without_an_address_yet_is_waited_for(
+    made: HandMade, tmp_path: Path, role: str
+) -> None:
+    properties = made.properties("broker-101" if role == "broker" else "controller-1")
+    name = str(properties["listeners"]).partition("://")[0]
+    properties |= {"listeners": f"{name}://not-yet.invalid:9092", "log.dirs": str(tmp_path / "d")}
+    if role == "controller":
+        properties.pop("controller.quorum.bootstrap.servers")
+        properties["controller.quorum.voters"] = "1@not-yet.invalid:9092"
+    (tmp_path / "node.toml").write_text(dump_properties(properties))
+    node = Command(role, "--config", str(tmp_path / "node.toml"), error_file=tmp_path / "err")
+    try:
+        words = "waits for an address of its host not-yet.invalid"
+        eventually(lambda: words in node.errors(), "the log says so")
+        assert node.is_running()
+        node.send(signal.SIGTERM)
+        assert node.wait() == 0, node.errors()
+    finally:
+        node.close()
+
+
+def test_controllers_without_an_address_yet_are_waited_for(made: HandMade, tmp_path: Path) -> None:
+    servers = "c1.invalid:9192,c2.invalid:9192"
+    file = broker_file(made, tmp_path, node_id=109, controller_quorum_bootstrap_servers=servers)
+    node = Command("broker", "--config", file, error_file=tmp_path / "err")
+    try:
+        eventually(lambda: "c1.invalid" in node.errors(), "the log names a controller")
+        assert node.is_running()
+        node.send(signal.SIGTERM)
+        assert node.wait() == 0, node.errors()
+    finally:
+        node.close()

@@ -1,0 +1,163 @@
+"""The order of a rolling restart, and when the next node may follow."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvorum.metadata.image.image import ControllerImage
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.inspect.health import ClusterView
+from kvorum.metadata.inspect.roll import (
+    RollNode,
+    hazards_of_start,
+    nodes_of,
+    not_back,
+    roll_order,
+)
+from tests.test_metadata.worlds import World
+
+NOW_MS = 1_000_000
+
+
+def node(node_id, role="broker", incarnation=b"a"):
+    return RollNode(
+        node_id=node_id, role=role, host=f"h{node_id}.example", incarnation_id=incarnation
+    )
+
+
+NODES = [*(node(i, "controller") for i in (1, 2, 3)), *(node(i) for i in (101, 102, 103))]
+
+
+@pytest.fixture
+def image():
+    """Brokers 101 to 103, controllers 1 to 3, all registered."""
+    world = World()
+    return dataclasses.replace(
+        world.image,
+        controllers={
+            i: ControllerImage(
+                controller_id=i,
+                incarnation_id=bytes([i]) * 16,
+                endpoints=(Endpoint("CONTROLLER", f"c{i}.example", 9093),),
+                features=(),
+            )
+            for i in (1, 2, 3)
+        },
+    )
+
+
+def view(end_offset, *, behind=None, missing=None, fenced=(), isr=(101, 102, 103)):
+    def replica(node_id):
+        offset = end_offset - 1 if node_id == behind else end_offset
+        return {
+            "node_id": node_id, "log_end_offset": offset, "last_caught_up_timestamp": NOW_MS,
+        }  # fmt: skip
+
+    return ClusterView(
+        quorum={
+            "leader_id": 1,
+            "leader_epoch": 7,
+            "voters": [replica(i) for i in (1, 2, 3) if i != missing],
+            "observers": [replica(i) for i in (101, 102, 103) if i != missing],
+        },
+        no_quorum="",
+        brokers=[{"broker_id": i, "is_fenced": i in fenced} for i in (101, 102, 103)],
+        topics=[
+            {
+                "topic": "t",
+                "partitions": [
+                    {"partition": 0, "leader": isr[0], "replicas": (101, 102, 103), "isr": isr}
+                ],
+            }
+        ],
+        min_isr={"t": 2},
+    )
+
+
+def earlier(image, node_id):
+    """The node before its restart: another process."""
+    found = next(n for n in nodes_of(image) if n.node_id == node_id)
+    return dataclasses.replace(found, incarnation_id=b"earlier")
+
+
+def ids(nodes):
+    return [n.node_id for n in nodes]
+
+
+def test_followers_come_before_the_leader_and_controllers_before_brokers():
+    assert ids(roll_order(NODES, 1)) == [2, 3, 1, 101, 102, 103]
+    assert ids(roll_order(NODES, 2)) == [1, 3, 2, 101, 102, 103]
+
+
+def test_the_order_follows_a_leader_that_changes_meanwhile():
+    assert ids(roll_order(NODES, 3, done={2})) == [1, 3, 101, 102, 103]
+    assert ids(roll_order(NODES, 2, done={2})) == [1, 3, 101, 102, 103]
+
+
+@given(
+    st.lists(st.integers(1, 7), max_size=14),
+    st.integers(-1, 7),
+    st.sets(st.integers(1, 110)),
+)
+def test_every_node_is_restarted_exactly_once_whoever_leads(leaders, last_leader, before):
+    done = set(before)
+    order = []
+    leader_of = iter([*leaders, *[last_leader] * (len(NODES) + 1)])
+    while left := roll_order(NODES, next(leader_of), done):
+        order.append(left[0].node_id)
+        done.add(left[0].node_id)
+    assert sorted(order) == [n.node_id for n in NODES if n.node_id not in before]
+
+
+def test_nodes_come_from_the_registrations(image):
+    found = nodes_of(image)
+    assert [n.name for n in found] == [
+        "controller-1", "controller-2", "controller-3", "broker-101", "broker-102", "broker-103",
+    ]  # fmt: skip
+    assert (found[0].host, found[0].short_host) == ("c1.example", "c1")
+
+
+def test_a_node_that_registers_again_in_a_healthy_cluster_is_back(image):
+    for node_id in (1, 2, 101):
+        assert not_back(view(image.end_offset), image, earlier(image, node_id)) is None
+
+
+def test_a_command_that_returned_early_is_no_restart(image):
+    still_the_old = next(n for n in nodes_of(image) if n.node_id == 102)
+    reason = not_back(view(image.end_offset), image, still_the_old)
+    assert reason == "broker-102 has not registered again"
+
+
+def test_a_voter_must_have_the_log_up_to_its_registration(image):
+    end = image.end_offset
+    # It was level with the leader just before it stopped, so the health alone would pass.
+    assert not_back(view(end, behind=2), image, earlier(image, 2)) == (
+        f"controller-2 has the metadata log up to offset {end - 1}, and needs {end}"
+    )
+    assert not_back(view(end, missing=2), image, earlier(image, 2)) == (
+        "controller-2 does not follow the metadata log"
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ({"fenced": (101,)}, "brokers: 2 of 3 active; fenced: broker 101"),
+        ({"isr": (102, 103)}, "under-replicated: 1 of 1 partition: t-0"),
+    ],
+)
+def test_the_next_node_waits_for_full_isrs_and_unfenced_brokers(image, state, reason):
+    assert not_back(view(image.end_offset, **state), image, earlier(image, 101)) == reason
+
+
+def test_a_node_is_restarted_only_in_a_healthy_cluster(image):
+    end = image.end_offset
+    assert hazards_of_start(view(end), node(101)) == []
+    # 103 is not among the in-sync replicas: its own restart breaks nothing, and still waits.
+    assert hazards_of_start(view(end, isr=(101, 102)), node(103)) == [
+        "under-replicated: 1 of 1 partition: t-0"
+    ]
