@@ -142,14 +142,14 @@ install_system_packages() {
 
 install_python_packages() {
     local extras stamp wanted python
-    extras=chaos,export,spark,test
-    [ "$mode" != demo ] || extras=chaos,export,spark
+    extras=chaos,export,spark,web,test
+    [ "$mode" != demo ] || extras=chaos,export,spark,web
     stamp="$venv/.setup-stamp"
     wanted="$extras $(cksum <"$root/pyproject.toml")"
     if [ -f "$stamp" ] && [ -x "$venv/bin/kvorum" ]; then
         # A set-up with the developer's tools is good enough for the demo.
         case "$(cat "$stamp")" in
-        "$wanted" | "chaos,export,spark,test ${wanted#* }")
+        "$wanted" | "chaos,export,spark,web,test ${wanted#* }")
             say "python packages are up to date"
             return
             ;;

@@ -51,6 +51,7 @@ _NOUNS = {
     "metadata": ("kvorum.cli.metadata:metadata", "Inspect the cluster metadata; export it."),
     "snapshot": ("kvorum.cli.snapshot:snapshot", "Inspect snapshot files on disk."),
     "log": ("kvorum.cli.log:log", "Inspect and verify logs on disk."),
+    "console": ("kvorum.console.command:console", "Serve a page that shows the cluster."),
     "chaos": ("kvorum.cli.chaos:chaos", "Run experiments on a real cluster, or simulations."),
     "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, check it, analyse it."),
     "lake": ("kvorum.cli.lake:lake", "Runs and exported metadata as Parquet, for Spark."),
@@ -66,6 +67,8 @@ _EXTRAS = {
     "requests": "chaos",
     "toxiproxy": "chaos",
     "pyarrow": "export",
+    "starlette": "web",
+    "uvicorn": "web",
 }
 """Packages that only some commands need, with the extra of this package that installs each."""
 
