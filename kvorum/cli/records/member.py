@@ -21,6 +21,8 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds, uuid_bytes
 
 REBALANCE_TIMEOUT_MS = 60_000
+UNASSIGNED_WAIT_S = 0.3
+"""Between two heartbeats of a member without partitions."""
 _JOIN, _LEAVE = 0, -1
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 _STALE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -28,7 +30,7 @@ _STALE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 class GroupMember:
     """One member. assigned: its partitions, None before the coordinator has answered with some
-    assignment."""
+    assignment. interval_s: between two heartbeats, as the coordinator wants it."""
 
     def __init__(self, brokers: Brokers, group: str, topics: list[str]) -> None:
         self.group = group
@@ -41,6 +43,7 @@ class GroupMember:
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
         self._due_s = 0.0
+        self.interval_s = 0.0
 
     def heartbeat(self) -> None:
         """Send a heartbeat if one is due; `assigned` may change.
@@ -145,7 +148,7 @@ class GroupMember:
         if error != ErrorCode.NONE:
             raise self._refused(error, reply.error_message)
         self._epoch = reply.member_epoch
-        self._due_s = time.monotonic() + milliseconds(reply.heartbeat_interval) / 1000
+        self.interval_s = milliseconds(reply.heartbeat_interval) / 1000
         if reply.assignment is not None:
             self.assigned = {
                 (self._names[uuid_bytes(topic.topic_id)], number)
@@ -153,6 +156,9 @@ class GroupMember:
                 if uuid_bytes(topic.topic_id) in self._names
                 for number in topic.partitions
             }
+        # A coordinator may assign partitions a moment after the join, and tell so in an answer.
+        wait_s = self.interval_s if self.assigned else min(self.interval_s, UNASSIGNED_WAIT_S)
+        self._due_s = time.monotonic() + wait_s
 
     def _refused(self, error: ErrorCode, message: str | None) -> CommandFailed:
         if error == ErrorCode.GROUP_ID_NOT_FOUND:

@@ -111,11 +111,14 @@ class GroupReading:
 
     def answers(self) -> Iterator[Fetched]:
         """Those of the assigned partitions. Without --follow they end when each of those is at its
-        end; a member without a partition waits for one, as long as the brokers' timeout."""
-        wait_until_s = time.monotonic() + self._brokers.timeout_s
+        end; a member without a partition waits until others could have given some up."""
+        began_s = time.monotonic()
         while True:
             self._keep_membership()
-            if not self._owned and not self._wanted.is_endless and time.monotonic() > wait_until_s:
+            # Another member hears of its loss with one heartbeat, and tells of it with the next.
+            wait_s = self._brokers.timeout_s + 2 * self._member.interval_s
+            is_late = time.monotonic() > began_s + wait_s
+            if not self._owned and not self._wanted.is_endless and is_late:
                 warn(f"group {self._member.group} has no partition left for this member")
                 return
             if self._owned and not self._wanted.is_endless and not self._consumer.partitions:
