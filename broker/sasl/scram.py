@@ -18,7 +18,7 @@ from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """The number of each mechanism in the metadata."""
-_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 ITERATIONS_MIN = 4_096
 NONCE_BYTES_MAX = 1_024
@@ -62,7 +62,7 @@ class ScramExchange:
 
     def __init__(self, mechanism: str, find: FindCredential, nonce: str) -> None:
         self._mechanism = mechanism
-        self._hash = _HASHES[mechanism]
+        self._hash = HASHES[mechanism]
         self._find = find
         self._nonce = nonce
         self._user = ""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kvorum.cli.client_security import command_config_option
 from kvorum.cli.profiles import ENVIRONMENT_BOOTSTRAP, OUTPUTS, ProfileOption, profile_option
 from kvorum.metadata.inspect import quorum_report
 from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable, ErrorCode
@@ -19,6 +20,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 EXIT_NO_QUORUM = 4
+EXIT_NOT_AUTHORIZED = 5
 EXIT_VERDICT_FAILED = 6
 
 #: The largest values of the protocols' fields.
@@ -134,6 +136,7 @@ def connection_options(command: CommandT) -> CommandT:
             help="Any broker of the cluster. Else $KVORUM_BOOTSTRAP_SERVER, the profile's, or "
             f"{DEFAULT_BOOTSTRAP}.",
         ),
+        command_config_option,
         profile_option,
     ):
         command = option(command)

@@ -10,8 +10,9 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
-from kvorum.runtime.errors import invariant, required
+from kvorum.cli.client_security import current_security
+from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
+from kvorum.runtime.errors import ErrorCode, invariant, required
 from kvorum.runtime.text import address_text
 
 CLIENT_ID = b"kvorum-cli"
@@ -49,10 +50,14 @@ class KafkaConnection:
         self._correlation_id = 0
         self._address = ""
         self._owed = 0
+        self._security = current_security()
         for at, (host, port) in enumerate(addresses):
             try:
-                self._socket = socket.create_connection((host, port), timeout=timeout_s)
                 self._address = address_text(host, port)
+                self._socket = self._security.wrap(
+                    socket.create_connection((host, port), timeout=timeout_s), host
+                )
+                self._log_in()
                 if at + 1 < len(addresses):
                     self._socket.settimeout(min(ALIVE_WITHIN_S, timeout_s))
                     self._send(_VERSIONS)
@@ -62,6 +67,40 @@ class KafkaConnection:
                 self.close()
                 problems.append(f"{address_text(host, port)} ({error.strerror or error})")
         raise BrokerGone(f"no broker reachable at {', '.join(problems)}")
+
+    def _log_in(self) -> None:
+        """Authenticate, if the command has a user. Raises CommandFailed, OSError."""
+        security = self._security
+        if not security.mechanism:
+            return
+        from kvorum.broker.sasl.client import client_exchange
+        from kvorum.broker.sasl.exchange import AuthenticationFailed
+
+        exchange = required(
+            client_exchange(security.mechanism, security.user, security.password, security.nonce()),
+            "a known mechanism",
+        )
+        named = {"mechanism": security.mechanism}
+        hello = self.call("sasl_handshake", 17, 1, named, flexible=False)
+        self._check_login(int(hello.error_code), f"it offers {', '.join(hello.mechanisms)}")
+        try:
+            token = exchange.step(b"")
+            while token is not None:
+                asked = {"auth_bytes": token}
+                answer = self.call("sasl_authenticate", 36, 2, asked, flexible=True)
+                self._check_login(int(answer.error_code), answer.error_message)
+                token = exchange.step(bytes(answer.auth_bytes))
+        except AuthenticationFailed as error:
+            self._check_login(int(ErrorCode.SASL_AUTHENTICATION_FAILED), str(error))
+
+    def _check_login(self, code: int, message: str | None) -> None:
+        if code:
+            self.close()
+            raise CommandFailed(
+                f"broker {self._address} refused user {self._security.user}: "
+                f"{ErrorCode(code).name}: {message}",
+                EXIT_NOT_AUTHORIZED,
+            )
 
     def call(
         self,

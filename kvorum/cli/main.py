@@ -123,7 +123,8 @@ def cli() -> None:
     """A Kafka-compatible cluster with a KRaft-style metadata quorum: run it, break it,
     understand it.
 
-    Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 no quorum, 6 verdict failed.
+    Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 no quorum or not healthy, 5 not
+    authorized, 6 verdict failed.
     """
 
 

@@ -52,8 +52,8 @@ def show_profile(name: str | None, output: str) -> None:
 def set_profile(name: str, assignments: tuple[str, ...]) -> None:
     """Set options of profile NAME, which is made if it is missing; KEY= takes one away.
 
-    Keys: bootstrap_server, bootstrap_controller, timeout (seconds), output. The first profile
-    becomes the current one.
+    Keys: bootstrap_server, bootstrap_controller, timeout (seconds), output, command_config (a file
+    with Kafka's client properties). The first profile becomes the current one.
     """
     found = _read()
     options = dict(found.items.get(name, {}))

@@ -26,7 +26,7 @@ ENVIRONMENT_BOOTSTRAP = "KVORUM_BOOTSTRAP_SERVER"
 
 OUTPUTS = ("table", "wide", "json", "yaml")
 _BOOTSTRAP = ("bootstrap_server", "bootstrap_controller")
-KEYS = (*_BOOTSTRAP, "timeout", "output")
+KEYS = (*_BOOTSTRAP, "timeout", "output", "command_config")
 """The options that a profile may have."""
 
 _CHOSEN = "kvorum.profile"
@@ -118,6 +118,8 @@ def check_option(key: str, value: str) -> Any:
         for part in value.split(","):
             if split_address(part.strip()) is None:
                 raise ConfigError(f"{key}: {part.strip()!r} is not host:port")
+        return value
+    if key == "command_config":
         return value
     if key == "output":
         if value not in OUTPUTS:

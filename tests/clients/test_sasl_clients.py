@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -290,3 +292,28 @@ def _throttles(statistics: str) -> list[float]:
     """Greatest throttle time (ms) of each broker in librdkafka's statistics."""
     brokers = json.loads(statistics)["brokers"].values()
     return [broker["throttle"]["max"] for broker in brokers]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kvorums_own_commands_log_in_and_are_refused(
+    secured: Secured, tmp_path: Path, mechanism: str
+) -> None:
+    def run(*arguments: str, password: str = PASSWORDS[mechanism]) -> Any:
+        kind = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+        file = tmp_path / "client.properties"
+        file.write_text(
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+            f"sasl.jaas.config=org.apache.kafka.common.security.{kind}LoginModule required \\\n"
+            f'  username="alice" password="{password}";\n'
+        )
+        return run_kvorum(*arguments, "-b", secured.bootstrap, "--command-config", str(file))
+
+    done = run("topics", "list")
+    assert done.returncode == 0 and "t" in done.stdout, done.stderr
+    done = run("produce", "t", f"by {mechanism}")
+    assert done.returncode == 0, done.stderr
+    assert f"by {mechanism}" in run("consume", "t").stdout.splitlines()
+    refused = run("topics", "list", password="wrong")
+    assert (refused.returncode, refused.stdout) == (5, "")
+    assert "refused user alice: SASL_AUTHENTICATION_FAILED" in refused.stderr
+    assert "wrong" not in refused.stderr

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
@@ -317,3 +318,19 @@ def test_a_broker_without_usable_certificates_refuses_to_start(
         assert said in hand.refusal("broker-101")
     finally:
         hand.close()
+
+
+def test_kvorums_own_commands_over_tls(encrypted: Encrypted, tmp_path: Path) -> None:
+    def run(authority: Authority) -> Any:
+        certificate = encrypted.authority.client("Operator")
+        file = tmp_path / "client.properties"
+        file.write_text(
+            "security.protocol=SSL\nssl.truststore.type=PEM\nssl.keystore.type=PEM\n"
+            f"ssl.truststore.location={authority.file}\nssl.keystore.location={certificate}\n"
+        )
+        return run_kvorum("topics", "list", "-b", encrypted.tls, "--command-config", str(file))
+
+    done = run(encrypted.authority)
+    assert done.returncode == 0 and "t" in done.stdout, done.stderr
+    refused = run(encrypted.stranger)
+    assert refused.returncode == 3 and "certificate verify failed" in refused.stderr

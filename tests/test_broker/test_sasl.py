@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvorum.broker.sasl.authentication import Authentication
+from kvorum.broker.sasl.client import client_exchange
 from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
 from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
 from kvorum.broker.sasl.plain import PlainExchange
@@ -19,7 +20,7 @@ from kvorum.broker.sasl.scram import Credential, ScramExchange
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.records import ScramCredential
-from kvorum.runtime.errors import ErrorCode, WireError
+from kvorum.runtime.errors import ErrorCode, WireError, required
 
 SHA_256 = "SCRAM-SHA-256"
 #: The example of RFC 7677, section 3.
@@ -198,6 +199,59 @@ def test_plain_refuses_in_kafkas_words(token, said):
     with pytest.raises(AuthenticationFailed) as failed:
         plain(token)
     assert said in str(failed.value)
+
+
+PASSWORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1)
+
+
+@given(PASSWORDS, PASSWORDS)
+def test_our_client_and_our_server_agree_on_who_knows_the_password(right, tried):
+    for mechanism, name in ((SHA_256, "sha256"), ("SCRAM-SHA-512", "sha512")):
+        server = scram(mechanism, credential_of(right, name=name))
+        client = required(client_exchange(mechanism, "user", tried, "client"), "known")
+        first = server.step(required(client.step(b""), "a message"))
+        final = required(client.step(first.answer), "a message")
+        if right == tried:
+            last = server.step(final)
+            assert (client.step(last.answer), client.is_over, last.user) == (None, True, "user")
+        else:
+            with pytest.raises(AuthenticationFailed):
+                server.step(final)
+
+
+def test_our_client_sends_the_messages_of_the_rfcs_example():
+    client = required(client_exchange(SHA_256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO"), "known")
+    assert client.step(b"") == CLIENT_FIRST.encode()
+    assert client.step(SERVER_FIRST.encode()) == CLIENT_FINAL.encode()
+    assert client.step(SERVER_FINAL.encode()) is None and client.is_over
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        SERVER_FIRST.replace(NONCE, "another"),
+        SERVER_FIRST.replace(NONCE, "rOprNGfwEbeRWgbNEkqO"),
+        SERVER_FIRST.replace("4096", "4095"),
+        SERVER_FIRST.replace("4096", "100000000"),
+        SERVER_FIRST.replace("4096", "many"),
+        "e=other-error",
+        "",
+    ],
+)
+def test_our_client_proves_nothing_to_a_strange_server(first):
+    client = required(client_exchange(SHA_256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO"), "known")
+    client.step(b"")
+    with pytest.raises(AuthenticationFailed):
+        client.step(first.encode())
+
+
+def test_our_client_does_not_believe_a_server_without_the_password():
+    client = required(client_exchange(SHA_256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO"), "known")
+    client.step(b"")
+    client.step(SERVER_FIRST.encode())
+    with pytest.raises(AuthenticationFailed):
+        client.step(SERVER_FINAL.replace("6rri", "AAAA").encode())
+    assert not client.is_over
 
 
 # --- the connection -------------------------------------------------------------------------------

@@ -1,0 +1,99 @@
+"""The client's side of SASL: PLAIN and SCRAM (RFC 4616, RFC 5802). Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from typing import Protocol
+
+from kvorum.broker.sasl import plain, scram
+from kvorum.broker.sasl.exchange import AuthenticationFailed
+
+ITERATIONS_MAX = 1_000_000
+"""A server that asks for more wants the client's time, and no proof."""
+
+
+class ClientExchange(Protocol):
+    """One authentication. is_over: the server has proved itself too, if the mechanism has that."""
+
+    is_over: bool
+
+    def step(self, token: bytes) -> bytes | None:
+        """The answer to the server's token, which is empty at first; None if there is none left.
+        Raises AuthenticationFailed for a server that does not know the password."""
+
+
+def client_exchange(mechanism: str, user: str, password: str, nonce: str) -> ClientExchange | None:
+    """None for an unknown mechanism. nonce: never used before."""
+    if mechanism == plain.NAME:
+        return PlainClient(user, password)
+    if mechanism in scram.MECHANISMS:
+        return ScramClient(mechanism, user, password, nonce)
+    return None
+
+
+class PlainClient:
+    """Sends user and password."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._token = f"\0{user}\0{password}".encode()
+        self._is_sent = False
+        self.is_over = False
+
+    def step(self, token: bytes) -> bytes | None:
+        if self._is_sent:
+            self.is_over = True
+            return None
+        self._is_sent = True
+        return self._token
+
+
+class ScramClient:
+    """Proves that it knows the password, and has the server prove that too."""
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
+        self._hash = scram.HASHES[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce
+        escaped = user.replace("=", "=3D").replace(",", "=2C")
+        self._bare = f"n={escaped},r={nonce}"
+        self._is_begun = False
+        self._expected: bytes | None = None
+        self.is_over = False
+
+    def step(self, token: bytes) -> bytes | None:
+        if not self._is_begun:
+            self._is_begun = True
+            return f"n,,{self._bare}".encode()
+        if self._expected is None:
+            return self._final(token.decode(errors="replace"))
+        if not hmac.compare_digest(token, self._expected):
+            raise AuthenticationFailed("the server does not know the password")
+        self.is_over = True
+        return None
+
+    def _final(self, first: str) -> bytes:
+        fields = dict(part.split("=", 1) for part in first.split(",") if "=" in part)
+        nonce = fields.get("r", "")
+        try:
+            salt = base64.b64decode(fields["s"], validate=True)
+            iterations = int(fields["i"])
+        except (KeyError, ValueError, binascii.Error) as error:
+            raise AuthenticationFailed(f"the server's message is strange: {first!r}") from error
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise AuthenticationFailed("the server answered another client's message")
+        if not scram.ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+            raise AuthenticationFailed(f"the server asks for {iterations} iterations")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
+        client_key = hmac.digest(salted, b"Client Key", self._hash)
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        without_proof = f"c={base64.b64encode(b'n,,').decode()},r={nonce}"
+        messages = f"{self._bare},{first},{without_proof}".encode()
+        signature = hmac.digest(stored_key, messages, self._hash)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        server_key = hmac.digest(salted, b"Server Key", self._hash)
+        server_signature = hmac.digest(server_key, messages, self._hash)
+        self._expected = b"v=" + base64.b64encode(server_signature)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()

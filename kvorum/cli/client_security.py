@@ -1,0 +1,163 @@
+"""How commands prove who they are: `--command-config`, a file with Kafka's client properties.
+
+`security.protocol`, `sasl.mechanism`, `sasl.jaas.config` (username and password), and PEM files
+under `ssl.truststore.location` and `ssl.keystore.location`. One command has one security; it is
+kept here, since connections are opened in many places and threads.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvorum.cli.profiles import ProfileOption
+from kvorum.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_KNOWN = (
+    "security.protocol", "sasl.mechanism", "sasl.jaas.config", "ssl.truststore.type",
+    "ssl.truststore.location", "ssl.keystore.type", "ssl.keystore.location", "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSecurity:
+    """context: None without TLS. mechanism: "" without SASL."""
+
+    context: ssl.SSLContext | None = None
+    mechanism: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+    def wrap(self, sock: socket.socket, host: str) -> socket.socket:
+        """The socket with TLS on it, if there is TLS. Raises OSError."""
+        return (
+            sock if self.context is None else self.context.wrap_socket(sock, server_hostname=host)
+        )
+
+    def nonce(self) -> str:
+        """Of one login."""
+        return secrets.token_hex(24)
+
+
+NONE = ClientSecurity()
+_current = NONE
+
+
+def current_security() -> ClientSecurity:
+    """The security of the command that runs."""
+    return _current
+
+
+def security_of(properties: Mapping[str, str], where: str) -> ClientSecurity:
+    """The security of client properties. Raises ConfigError, which names the file and no secret."""
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise ConfigError(
+            f"{where}: security.protocol={protocol!r} is none of {', '.join(PROTOCOLS)}"
+        )
+    context = _context(properties, where) if protocol.endswith("SSL") else None
+    if not protocol.startswith("SASL"):
+        return ClientSecurity(context=context)
+    from kvorum.broker.sasl.jaas import parse_jaas
+    from kvorum.broker.sasl.mechanisms import MECHANISMS
+
+    mechanism = properties.get("sasl.mechanism", "")
+    if mechanism not in MECHANISMS:
+        raise ConfigError(
+            f"{where}: sasl.mechanism={mechanism!r} is none of {', '.join(MECHANISMS)}"
+        )
+    options = parse_jaas(
+        f"{where}: sasl.jaas.config", properties.get("sasl.jaas.config", "")
+    ).options
+    if not options.get("username") or not options.get("password"):
+        raise ConfigError(f"{where}: sasl.jaas.config needs username and password")
+    return ClientSecurity(
+        context=context,
+        mechanism=mechanism,
+        user=options["username"],
+        password=options["password"],
+    )
+
+
+def _context(properties: Mapping[str, str], where: str) -> ssl.SSLContext:
+    for kind in ("truststore", "keystore"):
+        is_pem = properties.get(f"ssl.{kind}.type", "JKS") == "PEM"
+        if properties.get(f"ssl.{kind}.location") and not is_pem:
+            raise ConfigError(f"{where}: ssl.{kind}.type must be PEM; no other is read")
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=properties.get("ssl.truststore.location"))
+        keystore = properties.get("ssl.keystore.location")
+        if keystore:
+            password = properties.get("ssl.key.password", "")
+            context.load_cert_chain(keystore, password=lambda: password)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{where}: a certificate or key cannot be read: {error}") from error
+    # Kafka's way to switch the check of the broker's name off.
+    if properties.get("ssl.endpoint.identification.algorithm") == "":
+        context.check_hostname = False
+    return context
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """A file in Java's properties format: `key=value`, comments, lines that go on behind a
+    backslash. Raises ConfigError for a file that cannot be read, and for unknown keys."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    found = {}
+    for line in text.replace("\\\n", "").splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, separator, value = stripped.partition("=")
+        if not separator:
+            raise ConfigError(f"{path}: a line without `=`; it must be key=value")
+        found[key.strip()] = value.strip()
+    # A client's file may have settings of its own; those of security must be known.
+    unknown = sorted(
+        key for key in found if key.startswith(("ssl.", "sasl.", "security.")) and key not in _KNOWN
+    )
+    if unknown:
+        raise ConfigError(f"{path}: {unknown[0]} is not served; there are {', '.join(_KNOWN)}")
+    return found
+
+
+def _use(context: click.Context, _: click.Parameter, path: Any) -> None:
+    global _current
+    if not path or context.resilient_parsing:
+        return
+    try:
+        _current = security_of(read_properties(path), path)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    context.call_on_close(_forget)
+
+
+def _forget() -> None:
+    global _current
+    _current = NONE
+
+
+#: --command-config of a command that talks to brokers.
+command_config_option = click.option(
+    "--command-config",
+    metavar="FILE",
+    cls=ProfileOption,
+    expose_value=False,
+    callback=_use,
+    help="File with Kafka's client properties: security.protocol, sasl.*, ssl.* (PEM).",
+)

@@ -1,0 +1,63 @@
+"""--command-config: Kafka's client properties, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvorum.cli.client_security import read_properties, security_of
+from kvorum.runtime.errors import ConfigError
+from tests.command import kvorum
+
+JAAS = 'x.PlainLoginModule required username="alice" password="secret";'
+
+
+def test_a_files_lines_may_go_on_and_other_keys_are_the_clients(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text(f"# a comment\nacks = all\nsasl.jaas.config={JAAS[:20]}\\\n{JAAS[20:]}\n")
+    assert read_properties(str(file)) == {"acks": "all", "sasl.jaas.config": JAAS}
+
+
+def test_user_and_password_are_read_and_not_shown():
+    found = security_of(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": JAAS,
+        },
+        "file",
+    )
+    assert (found.mechanism, found.user, found.password) == ("PLAIN", "alice", "secret")
+    assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("security.protocol=TLS", "'TLS' is none of PLAINTEXT"),
+        ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism='' is none of PLAIN"),
+        (
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=x required;",
+            "needs username and password",
+        ),
+        (
+            "security.protocol=SSL\nssl.truststore.location=/x.jks",
+            "ssl.truststore.type must be PEM",
+        ),
+        (
+            "security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/nowhere",
+            "cannot be read",
+        ),
+        ("ssl.cipher.suites=x", "ssl.cipher.suites is not served"),
+        ("security.protocol", "must be key=value"),
+    ],
+)
+def test_a_bad_file_is_refused_before_anything_is_asked(tmp_path, lines, said):
+    file = tmp_path / "client.properties"
+    file.write_text(lines)
+    code, out, err = kvorum("topics", "list", "--command-config", file)
+    assert (code, out) == (2, "") and said in err and str(file) in err
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_properties(str(tmp_path / "none"))
