@@ -11,7 +11,7 @@ export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    every test, with ruff, mypy and import-linter among them"
-	@echo "make bench   side by side with Apache Kafka 4.3 and etcd; writes bench/results.md, quorum.md, logs.md"
+	@echo "make bench   side by side with Apache Kafka 4.3 and etcd; writes bench/results.md, quorum.md, logs.md, metrics.md"
 	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.3 (docs/compat.md)"
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
 	@echo "make soak    ten minutes of kill -9 of brokers, then two hundred kills and pauses of any node"
@@ -47,6 +47,7 @@ bench: setup
 	$(PYTHON) -m bench.run
 	$(PYTHON) -m bench.quorum --with-etcd
 	$(PYTHON) -m bench.logs
+	$(PYTHON) -m bench.metrics
 
 clients-vs-kafka: setup
 	$(PYTHON) -m tests.clients.vs_kafka

@@ -19,16 +19,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from kvorum.analytics.files import Files
+from kvorum.analytics.session import first_line
 
 TABLES = ("events", "churn", "late")
 PROGRESS = "progress"
 _PROGRESS_KEPT = 3
-"""Files of progress that remain. Only the last one is needed."""
+"""Files of progress that remain. The last two are needed: a batch that is written again has its own
+file already, and reads the one before."""
 
 _INTS = T.ArrayType(T.IntegerType())
 #: Fields of the value that get a column. All of them are in value_json.
@@ -55,6 +59,21 @@ UNREADABLE = "unreadable"
 
 class ForeignOutput(Exception):
     """The output belongs to another query, or its progress is missing; one sentence."""
+
+
+class OutputFailed(Exception):
+    """A folder of the job cannot be written; one sentence."""
+
+
+def check_writable(folder: Files) -> None:
+    """Raise OutputFailed unless files can be written to a folder."""
+    try:
+        folder.check_writable()
+    except (OSError, Py4JError) as error:
+        raise OutputFailed(
+            f"{folder.uri} cannot be written: {first_line(error)}; choose another folder, or mend "
+            "this one"
+        ) from error
 
 
 def events_of(records: DataFrame) -> DataFrame:
@@ -149,7 +168,16 @@ class EventTables:
                 )
 
     def write(self, records: DataFrame, batch: int, query_id: str) -> None:
-        """Add a micro-batch; the same batch again changes nothing. Raises ForeignOutput."""
+        """Add a micro-batch; the same batch again changes nothing.
+
+        Raises ForeignOutput, OutputFailed; PySparkException, Py4JError of the source or of Spark.
+        """
+        try:
+            self._write(records, batch, query_id)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _write(self, records: DataFrame, batch: int, query_id: str) -> None:
         before = self._before(batch, query_id)
         events = events_of(records).persist()
         try:
@@ -168,16 +196,7 @@ class EventTables:
     def _write_tables(
         self, events: DataFrame, counts: Sequence[Count], batch: int, newest_ms: int | None
     ) -> None:
-        (
-            events.withColumn("day", F.date_format("timestamp", "yyyy-MM-dd"))
-            .withColumn("batch", F.lit(batch).cast("long"))
-            .coalesce(1)
-            .write.mode("overwrite")
-            # Only the folders of this batch are replaced.
-            .option("partitionOverwriteMode", "dynamic")
-            .partitionBy("day", "batch")
-            .parquet(self._output.at("events"))
-        )
+        self._write_events(events, batch)
         watermark_ms = None if newest_ms is None else newest_ms - self._watermark_ms
         counted: list[Count] = []
         late: list[Count] = []
@@ -186,6 +205,28 @@ class EventTables:
             (late if is_late else counted).append(count)
         self._add_counts("churn", counted, batch, None)
         self._add_counts("late", late, batch, watermark_ms)
+
+    def _write_events(self, events: DataFrame, batch: int) -> None:
+        writer = (
+            events.withColumn("day", F.date_format("timestamp", "yyyy-MM-dd"))
+            .withColumn("batch", F.lit(batch).cast("long"))
+            .coalesce(1)
+            .write.mode("overwrite")
+            # Only the folders of this batch are replaced.
+            .option("partitionOverwriteMode", "dynamic")
+            .partitionBy("day", "batch")
+        )
+        try:
+            writer.parquet(self._output.at("events"))
+        except (PySparkException, Py4JError) as error:
+            # The events were read and counted before, so that it is the output that fails.
+            raise self._failed(error) from error
+
+    def _failed(self, error: BaseException) -> OutputFailed:
+        return OutputFailed(
+            f"{self._output.uri} cannot be written: {first_line(error)}; mend the folder and start "
+            "again with the same checkpoint"
+        )
 
     def _add_counts(
         self, table: str, counts: Sequence[Count], batch: int, watermark_ms: int | None
@@ -230,8 +271,8 @@ class EventTables:
 
     def _newest(self) -> int | None:
         names = self._output.names(PROGRESS)
-        numbers = [int(name.removesuffix(".json")) for name in names if name[0].isdecimal()]
-        return max(numbers, default=None)
+        numbers = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        return max((int(number) for number in numbers if number.isdecimal()), default=None)
 
     def _read(self, batch: int) -> Progress:
         content = self._output.read(f"{PROGRESS}/{batch}.json")

@@ -11,10 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,51 +27,68 @@ except ModuleNotFoundError:
         raise
     sys.exit("the live job needs pyspark: pip install 'kvorum[spark]'")
 
-from kvorum.analytics.event_tables import EventTables, ForeignOutput
+from kvorum.analytics.command_line import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    NoScratch,
+    add_session_options,
+    java_refusal,
+    master_of,
+    refuse,
+    session_with_scratch,
+)
+from kvorum.analytics.durations import parse_duration_ms
+from kvorum.analytics.event_tables import EventTables, ForeignOutput, OutputFailed, check_writable
 from kvorum.analytics.files import Files
 from kvorum.analytics.kafka_source import register
-from kvorum.analytics.session import first_line, has_java, open_session
+from kvorum.analytics.session import first_line
 
 TOPIC = "__kvorum_events"
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 
 _LOOK_S = 1
 """Pause between two looks for a signal."""
 _PARTITIONS = "2"
 """Of a shuffle: a batch has few windows, and Spark's 200 tasks would take longer than its data."""
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+#: A unit is required, unlike in the options of a query.
+_DURATION = r"\d{1,9}(ms|s|m|h|d)"
 _SERVER = re.compile(r"[^,\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
-#: The last line of a traceback of the source, or of a batch.
-_OWN_ERROR = re.compile(r"kvorum\.analytics\.[\w.]+: (.+)")
+#: The last line of a traceback of the source, or of a batch: class and message.
+_OWN_ERROR = re.compile(r"kvorum\.analytics\.[\w.]*?(\w+): (.+)")
+#: Refusals of the command line's values, also where they are found within a batch.
+_REFUSALS = ("ForeignOutput", "OptionRefused")
 
 Say = Callable[[str], None]
 
 
 def follow(options: argparse.Namespace, stop: threading.Event, say: Say) -> None:
-    """Open a session, and run the query in it. Raises as `run` does."""
-    scratch = tempfile.mkdtemp(prefix="kvorum-spark-")
-    master = None if options.master == "submit" else options.master
-    spark = open_session(master, options.driver_memory, scratch, is_short=options.once)
-    try:
+    """Open a session, and run the query in it until a signal sets `stop`. Raises as `run` does."""
+    _stop_on_signals(stop)
+    master = master_of(options)
+    with session_with_scratch(master, options.driver_memory, is_short=options.once) as spark:
+        # SparkContext has put a handler of its own in the place of that of SIGINT.
+        _stop_on_signals(stop)
         if master is not None:
             spark.conf.set("spark.sql.shuffle.partitions", _PARTITIONS)
         # Spark's default is a form of timestamps that Parquet has given up.
         spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         run(spark, options, stop, say)
-    finally:
-        spark.stop()
-        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
 
 
 def run(spark: SparkSession, options: argparse.Namespace, stop: threading.Event, say: Say) -> None:
     """Run the query until `stop` is set, or with options.once to the present end of the topic.
 
-    Raises ForeignOutput before anything is written; PySparkException, Py4JError, OSError.
+    Raises ForeignOutput and OutputFailed before anything is written; PySparkException, Py4JError.
     """
     output, checkpoint = Files(spark, options.output), Files(spark, options.checkpoint)
     tables = EventTables(output, window_ms=options.window, watermark_ms=options.watermark)
     tables.check(query_id_in(checkpoint))
+    for folder in (output, checkpoint):
+        check_writable(folder)
     query = _start(spark, options, tables, checkpoint)
     say(f"following {options.topic}; query {query.id}")
     while not query.awaitTermination(_LOOK_S):
@@ -84,17 +99,27 @@ def run(spark: SparkSession, options: argparse.Namespace, stop: threading.Event,
 
 
 def query_id_in(checkpoint: Files) -> str | None:
-    """The id of the query that a checkpoint belongs to; None if it is new."""
+    """The id of the query that a checkpoint belongs to; None if it is new. Raises ForeignOutput."""
     if not checkpoint.exists("metadata"):
         return None
-    found: str = json.loads(checkpoint.read("metadata"))["id"]
-    return found
+    try:
+        found = json.loads(checkpoint.read("metadata"))["id"]
+        if isinstance(found, str):
+            return found
+        reason = f"its id is {found!r}"
+    except (Py4JError, ValueError, KeyError, TypeError) as error:
+        reason = first_line(error)
+    raise ForeignOutput(
+        f"{checkpoint.at('metadata')} is damaged: {reason}; start a new output and checkpoint"
+    )
 
 
 def _start(
     spark: SparkSession, options: argparse.Namespace, tables: EventTables, checkpoint: Files
 ) -> StreamingQuery:
     register(spark)
+    # The day of an event's folder is that of UTC; spark-submit may have set another zone.
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
     records = (
         spark.readStream.schema("key binary, value binary, offset bigint, timestamp timestamp")
         .format("kvorum")
@@ -121,10 +146,10 @@ def _start(
 
 def duration_ms(text: str) -> int:
     """`10s`, `500ms`, `1m`, `2h` or `1d` in ms. Raises ArgumentTypeError."""
-    found = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", text.strip())
-    if found is None or int(found[1]) == 0:
+    found = parse_duration_ms(text.strip()) if re.fullmatch(_DURATION, text.strip()) else None
+    if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 500ms, 10s, 1m or 2h")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return found
 
 
 def _servers(text: str) -> str:
@@ -166,12 +191,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="records of a batch at most (default: 100000)",
     )
-    add(
-        "--master",
-        default="local[2]",
-        help="a Spark master, or 'submit' to leave it to spark-submit (default: local[2])",
-    )
-    add("--driver-memory", default="1g", help="in local mode (default: 1g)")
+    add_session_options(made)
     return made
 
 
@@ -180,43 +200,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.output.rstrip("/") == options.checkpoint.rstrip("/"):
         parser().error("--output and --checkpoint are the same folder; name two")
-    if not has_java():
-        return _refuse("the live job needs Java 17 or later, on PATH or in JAVA_HOME", EXIT_USAGE)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    if (refusal := java_refusal("the live job")) is not None:
+        return refusal
 
     def say(text: str) -> None:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
     try:
-        follow(options, stop, say)
+        follow(options, threading.Event(), say)
     except ForeignOutput as error:
-        return _refuse(str(error), EXIT_USAGE)
-    except OSError as error:
-        return _refuse(f"{options.output} cannot be written: {error}", EXIT_FAILED)
+        return refuse(str(error), EXIT_USAGE)
+    except (OutputFailed, NoScratch) as error:
+        return refuse(str(error), EXIT_FAILED)
     except (PySparkException, Py4JError) as error:
-        return _refuse(sentence(error), EXIT_FAILED)
+        return refuse(sentence(error), exit_code(error))
     return 0
 
 
 def sentence(error: BaseException) -> str:
     """The job's own error at the end of a traceback that Spark shows, or Spark's first line."""
+    own = _own_error(error)
+    if own is None:
+        return f"Spark failed: {first_line(error)}"
+    _, found = own
+    if f"topic {TOPIC} does not exist" in found:
+        return f"{found}; brokers make it with metadata.events.topic.enable=true"
+    return found
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code for an error of Spark, which may be a refusal of the job's own."""
+    own = _own_error(error)
+    return EXIT_USAGE if own is not None and own[0] in _REFUSALS else EXIT_FAILED
+
+
+def _own_error(error: BaseException) -> tuple[str, str] | None:
+    """Class and message of the job's own error at the end of a traceback."""
     java: Any = getattr(error, "java_exception", None)
-    text = f"{error}\n{java if java is not None else ''}".strip()
-    own = _OWN_ERROR.findall(text)
-    if own:
-        found = str(own[-1]).strip()
-        if f"topic {TOPIC} does not exist" in found:
-            found = f"{found}; brokers make it with metadata.events.topic.enable=true"
-        return found
-    return f"Spark failed: {first_line(error)}"
-
-
-def _refuse(text: str, code: int) -> int:
-    sys.stderr.write(f"{text}\n")
-    return code
+    own = _OWN_ERROR.findall(f"{error}\n{java if java is not None else ''}")
+    return (str(own[-1][0]), str(own[-1][1]).strip()) if own else None
 
 
 if __name__ == "__main__":

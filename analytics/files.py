@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+
+_PROBE = ".writable"
 
 
 class Files:
@@ -59,6 +63,16 @@ class Files:
         self._fs.delete(self._path(name), False)
         if not self._fs.rename(self._path(part), self._path(name)):
             raise OSError(f"{self.at(part)} cannot be renamed to {last}")
+
+    def check_writable(self) -> None:
+        """Raise OSError or Py4JError unless files can be written here; nothing is left behind."""
+        folder = self._path("")
+        was_there = bool(self._fs.exists(folder))
+        self.write(_PROBE, b"")
+        self._fs.delete(self._path(_PROBE), False)
+        if not was_there:
+            with contextlib.suppress(Py4JError):  # another process writes here already
+                self._fs.delete(folder, False)
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder, if it is there."""

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,12 +26,24 @@ except ModuleNotFoundError:
     sys.exit("the Spark job needs pyspark: pip install 'kvorum[spark]'")
 
 from kvorum.analytics.catalogue import CATALOGUE
+from kvorum.analytics.command_line import (
+    DRIVER_MEMORY,
+    EXIT_FAILED,
+    EXIT_USAGE,
+    MASTER,
+    NoScratch,
+    add_session_options,
+    java_refusal,
+    master_of,
+    refuse,
+    session_with_scratch,
+)
 from kvorum.analytics.files import Files
 from kvorum.analytics.lake import Lake, UnreadableLake, open_lake
 from kvorum.analytics.output import Tables
 from kvorum.analytics.page import page
 from kvorum.analytics.plots import draw_all
-from kvorum.analytics.session import first_line, has_java, is_small, open_session
+from kvorum.analytics.session import first_line, is_small
 from kvorum.analytics.tables import failover, history, metadata, quorum
 from kvorum.analytics.tables.compare import (
     Side,
@@ -44,7 +54,6 @@ from kvorum.analytics.tables.compare import (
 )
 
 SUMMARY_VERSION = 2
-EXIT_USAGE = 2
 EXIT_REGRESSION = 6
 
 _REGRESSION_TYPES = {
@@ -69,8 +78,8 @@ def run_job(
     lake_uri: str,
     output_uri: str,
     *,
-    master: str | None = "local[2]",
-    driver_memory: str = "1g",
+    master: str | None = MASTER,
+    driver_memory: str = DRIVER_MEMORY,
     run_ids: Sequence[str] = (),
     sides: tuple[Side, Side] | None = None,
     ratio_max: float = 1.2,
@@ -79,17 +88,14 @@ def run_job(
     """Compute every table that the lake allows. Returns the content of summary.json.
 
     master: None leaves the choice to spark-submit. run_ids: only these runs. sides: the two that
-    the table regressions compares; None for the newest two. Raises UnreadableLake.
+    the table regressions compares; None for the newest two. Raises UnreadableLake,
+    NoScratch.
     """
-    scratch = tempfile.mkdtemp(prefix="kvorum-spark-")
-    spark = open_session(master, driver_memory, scratch, is_short=is_small(lake_uri))
-    try:
+    is_short = is_small(lake_uri)
+    with session_with_scratch(master, driver_memory, is_short=is_short) as spark:
         lake = open_lake(spark, lake_uri, run_ids=run_ids)
         say(f"{len(lake.runs)} runs; left out: {len(lake.left_out)}")
         return analyse(lake, Files(spark, output_uri), sides=sides, ratio_max=ratio_max, say=say)
-    finally:
-        spark.stop()
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def analyse(
@@ -264,12 +270,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lake", required=True, metavar="URI", help="made by kvorum lake add")
     parser.add_argument("--output", required=True, metavar="URI", help="folder of the results")
     parser.add_argument("--run", action="append", default=[], metavar="ID", help="only this run")
-    parser.add_argument(
-        "--master",
-        default="local[2]",
-        help="a Spark master, or 'submit' to leave it to spark-submit (default: local[2])",
-    )
-    parser.add_argument("--driver-memory", default="1g", help="in local mode (default: 1g)")
+    add_session_options(parser)
     parser.add_argument(
         "--compare",
         nargs=2,
@@ -296,17 +297,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"[{time.monotonic() - begun:6.1f} s] {text}\n")
         sys.stdout.flush()
 
-    if not has_java():
-        return _refuse("the Spark job needs Java 17 or later, on PATH or in JAVA_HOME", EXIT_USAGE)
+    if (refusal := java_refusal("the Spark job")) is not None:
+        return refusal
     try:
         sides = tuple(side(text) for text in options.compare) if options.compare else None
     except ValueError as error:
-        return _refuse(str(error), EXIT_USAGE)
+        return refuse(str(error), EXIT_USAGE)
     try:
         summary = run_job(
             options.lake,
             options.output,
-            master=None if options.master == "submit" else options.master,
+            master=master_of(options),
             driver_memory=options.driver_memory,
             run_ids=options.run,
             sides=None if sides is None else (sides[0], sides[1]),
@@ -314,11 +315,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say=say,
         )
     except UnreadableLake as error:
-        return _refuse(str(error), EXIT_USAGE)
+        return refuse(str(error), EXIT_USAGE)
+    except NoScratch as error:
+        return refuse(str(error), EXIT_FAILED)
     except OSError as error:
-        return _refuse(f"{options.output} cannot be written: {error}", 1)
+        return refuse(f"{options.output} cannot be written: {error}", EXIT_FAILED)
     except (PySparkException, Py4JError) as error:
-        return _refuse(f"Spark failed: {first_line(error)}", 1)
+        return refuse(f"Spark failed: {first_line(error)}", EXIT_FAILED)
     for name, reason in summary["skipped"].items():
         say(f"{name}: left out, {reason}")
     for row in summary["regressions"]:
@@ -329,13 +332,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     say(f"written to {options.output}")
     if options.fail_on_regression and "regressions" in summary["skipped"]:
-        return _refuse(f"nothing was compared: {summary['skipped']['regressions']}", EXIT_USAGE)
+        return refuse(f"nothing was compared: {summary['skipped']['regressions']}", EXIT_USAGE)
     return EXIT_REGRESSION if summary["regressions"] and options.fail_on_regression else 0
-
-
-def _refuse(text: str, code: int) -> int:
-    sys.stderr.write(f"{text}\n")
-    return code
 
 
 if __name__ == "__main__":

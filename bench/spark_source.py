@@ -7,7 +7,6 @@ adds up the bytes of the values, so that no record can be left out unseen.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 
 from bench.machine import describe_machine
 from kvorum.analytics.kafka_source import register
+from kvorum.analytics.session import open_session
 from kvorum.chaos.testing.cluster import Cluster
 
 TOPIC = "bench-spark"
@@ -52,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         cluster.create_topic(TOPIC, partitions=options.partitions)
         write_records(cluster.bootstrap_servers, options.records, options.partitions)
-        spark = open_session(folder, options.driver_memory)
+        spark = open_session("local[2]", options.driver_memory, folder)
         try:
+            register(spark)
             readers = make_readers(spark, cluster.bootstrap_servers, options.partitions)
             rates = measure(readers, options.records, options.rounds)
         finally:
@@ -83,27 +84,6 @@ def write_records(servers: str, count: int, partitions: int) -> None:
                 producer.poll(0.05)
     if left := producer.flush(_SILENCE_S):
         raise RuntimeError(f"{left} records were not written within {_SILENCE_S:g} s")
-
-
-def open_session(folder: str, driver_memory: str) -> Any:
-    """A session as a user would have it on one machine: local[2]."""
-    from pyspark.sql import SparkSession
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", driver_memory)
-        .config("spark.local.dir", folder)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
-    register(spark)
-    return spark
 
 
 def make_readers(spark: Any, servers: str, partitions: int) -> list[Reader]:

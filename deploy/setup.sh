@@ -142,14 +142,14 @@ install_system_packages() {
 
 install_python_packages() {
     local extras stamp wanted python
-    extras=chaos,export,spark,test
-    [ "$mode" != demo ] || extras=chaos,export,spark
+    extras=chaos,export,spark,web,test
+    [ "$mode" != demo ] || extras=chaos,export,spark,web
     stamp="$venv/.setup-stamp"
     wanted="$extras $(cksum <"$root/pyproject.toml")"
     if [ -f "$stamp" ] && [ -x "$venv/bin/kvorum" ]; then
         # A set-up with the developer's tools is good enough for the demo.
         case "$(cat "$stamp")" in
-        "$wanted" | "chaos,export,spark,test ${wanted#* }")
+        "$wanted" | "chaos,export,spark,web,test ${wanted#* }")
             say "python packages are up to date"
             return
             ;;
@@ -318,6 +318,29 @@ install_test_clients() {
     fi
 }
 
+# Prometheus and promtool of Debian's package, unpacked and not installed: the package starts a
+# service.
+install_prometheus() {
+    if command -v prometheus >/dev/null 2>&1 || [ -x "$tools/prometheus/usr/bin/prometheus" ]; then
+        say "prometheus is there"
+        return
+    fi
+    if [ ! -f /etc/debian_version ] || [ "$(id -u)" -ne 0 ]; then
+        say "no prometheus: tests of the alerts and dashboards will be skipped"
+        return
+    fi
+    say "fetching prometheus with apt"
+    quietly apt-get update
+    rm -rf "$tools/prometheus"
+    mkdir -p "$tools/prometheus"
+    (
+        cd "$tools/prometheus"
+        quietly apt-get download -o APT::Sandbox::User=root prometheus
+        quietly dpkg-deb -x prometheus_*.deb .
+        rm -f prometheus_*.deb
+    )
+}
+
 # A checksum of a program's sources, by which the tests know that what was built is theirs.
 sources_stamp() {
     (export LC_ALL=C && cat "$1"/*) | sha256sum | cut -d ' ' -f 1
@@ -391,6 +414,7 @@ else
         install_hadolint
         install_kafkajs
         install_franz_go
+        install_prometheus
     fi
 fi
 say "done"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvorum.broker.api.registry import usual_schemas
@@ -16,11 +18,14 @@ from kvorum.broker.controller.forwarding import ForwardingManager
 from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, RegistrationFailed
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.network.principals import PrincipalRules
 from kvorum.broker.network.server import KafkaServer
+from kvorum.broker.network.tls_listener import TlsListener
+from kvorum.broker.sasl.mechanisms import authenticator
+from kvorum.launch.listeners import Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from kvorum.launch.metadata_log import open_log
-from kvorum.launch.metrics import serve_broker_metrics
-from kvorum.launch.metrics_server import MetricsServer
+from kvorum.launch.metrics.setup import NodeServer, serve_broker
 from kvorum.launch.process import ended
 from kvorum.launch.properties import Address, NodeConfig, static_values
 from kvorum.metadata.image.delta import Delta
@@ -47,12 +52,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kvorum.broker")
 
-LISTENER_NAME = "PLAINTEXT"
 CATCH_UP_TIMEOUT_MS = 60_000
 SERVE_FENCED_AFTER_S = 1.0
 """After this time a broker that is still fenced serves clients, so that they hear what is wrong."""
 FAILURE_CHECK_S = 0.1
 """Pause between two checks that the controller knows of a failed directory."""
+CERTIFICATES_CHECK_S = 5.0
+"""Pause between two looks at the certificates' files."""
 WARM_UP_DELAY_S = 2.0
 WARM_UP_PAUSE_S = 0.05
 """Pause between two schemas, so that a request waits for one import at most."""
@@ -129,7 +135,7 @@ class BrokerProcess:
             supported_features=self._features,
             metadata=_events_source(broker_config, self._publisher),
         )
-        self._metrics: MetricsServer | None = None
+        self._metrics: NodeServer | None = None
         self._raft: RaftNode | None = None
         self._own: OwnDirectories | None = None
         self._failure_timeout_ms = broker_config.log_dir_failure_timeout_ms
@@ -149,14 +155,8 @@ class BrokerProcess:
         )
         # Bind before the registration. A broker that cannot be reached must not register, and so
         # fence the process that has its port.
-        host, port = config.listen
-        await until_resolved(host, port, logger)
-        try:
-            await self._server.bind(host, port, listener_name=LISTENER_NAME)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {address_text(host, port)}: {error.strerror}"
-            ) from error
+        for listener in config.listeners:
+            await self._bind(listener)
         self._replicas.load(found=own.found)
         self._refuse_loss()
         online = [d.id for d in self._replicas.directories.online if d.id is not None]
@@ -172,13 +172,8 @@ class BrokerProcess:
             clock=self._machine.clock,
             patience=config.waits.of_connections(),
         )
-        self._metrics = await serve_broker_metrics(
-            config.metrics,
-            raft.core,
-            lambda: self._publisher.image,
-            self._replicas,
-            self._server,
-            self._client,
+        self._metrics = await serve_broker(
+            config, raft, self._server, self._client, lambda: self._lifecycle.is_fenced
         )
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)
@@ -190,6 +185,8 @@ class BrokerProcess:
         self._replicas.publish(Delta.of_whole(image), image)
         self._log_ignored_configs(None, image)
         self._replicas.start()
+        if any(listener.tls is not None for listener in self._config.listeners):
+            self._tasks.spawn(self._watch_certificates(), "certificates")
         self._tasks.spawn(self._lifecycle.run_heartbeats(), "heartbeats")
         # Clients get the cluster from this broker's image. Without the wait, clients of a starting
         # cluster would see no brokers, after which librdkafka pauses for a second or two. After a
@@ -202,6 +199,26 @@ class BrokerProcess:
         await self._shown_active.wait()
         self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
+
+    async def _bind(self, listener: Listener) -> None:
+        host, port = listener.listen
+        await until_resolved(host, port, logger)
+        authenticate = None
+        if listener.sasl is not None:
+            # Nobody may predict the nonces.
+            rng = random.SystemRandom()
+            authenticate = authenticator(listener.sasl, lambda: self._publisher.image, rng)
+        tls = None
+        if listener.tls is not None:
+            tls = TlsListener(listener.tls, PrincipalRules(listener.principal_rules))
+        try:
+            await self._server.bind(
+                host, port, listener_name=listener.name, authenticate=authenticate, tls=tls
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {address_text(host, port)}: {error.strerror}"
+            ) from error
 
     async def _register(self, own: OwnDirectories) -> None:
         """Register, wait until the image shows it, and remove the clean-shutdown markers. From then
@@ -331,6 +348,15 @@ class BrokerProcess:
             # The disk failed, so the next start must not trust these logs.
             logger.exception("not all logs could be closed cleanly")
 
+    async def _watch_certificates(self) -> None:
+        """Read certificates again when their files change, and at SIGHUP."""
+        loop = asyncio.get_running_loop()
+        refresh = partial(self._server.refresh_certificates, is_asked=True)
+        loop.add_signal_handler(signal.SIGHUP, refresh)
+        while True:
+            await asyncio.sleep(CERTIFICATES_CHECK_S)
+            self._server.refresh_certificates()
+
     async def _warm_up(self) -> None:
         """Import the schemas that clients will need, in a thread, after the start."""
         await asyncio.sleep(WARM_UP_DELAY_S)
@@ -379,12 +405,15 @@ class BrokerProcess:
             )
 
     def _registration(self) -> RegisterBrokerRequest:
-        host, port = self._config.advertised
         return RegisterBrokerRequest(
             broker_id=self._config.node_id,
             cluster_id=self._config.cluster_id,
             incarnation_id=new_uuid(random.Random()),
-            endpoints=(Endpoint(LISTENER_NAME, host, port),),
+            # The first one is for the other brokers.
+            endpoints=tuple(
+                Endpoint(listener.name, *listener.advertised, listener.protocol)
+                for listener in self._config.listeners
+            ),
             rack=self._config.rack,
             features=self._features,
         )

@@ -42,13 +42,15 @@ class NodeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFile:
-    """The whole cluster. bootstrap: comma-separated host:port of the brokers' listeners."""
+    """The whole cluster. bootstrap: comma-separated host:port of the brokers' listeners. voters: as
+    in `ClusterPlan`."""
 
     cluster_id: str
     bootstrap: str
     launcher_pid: int | None
     nodes: tuple[NodeEntry, ...]
     version: int = VERSION
+    voters: int = 0
 
     def node(self, name: str) -> NodeEntry | None:
         """The node of this name, or of this id written as text."""

@@ -98,6 +98,31 @@ def wait_restarted(
     raise LauncherDidNotAnswer(f"the launcher did not restart {name} in time")
 
 
+def signal_node(data_dir: str, name: str, number: int) -> NodeEntry:
+    """Send a signal to a node of data_dir's launcher; returns the node's entry.
+
+    Raises ConfigError if there is no such node, or none of the launcher's processes has its pid.
+    """
+    cluster, entry = _find(data_dir, name)
+    if not _lives(entry.pid, cluster.launcher_pid):
+        raise ConfigError(f"{entry.name} is not running (state {entry.state})")
+    os.kill(required(entry.pid, "a living process has a pid"), number)
+    return entry
+
+
+def process_state(pid: int | None, launcher_pid: int | None) -> str:
+    """running, paused (by SIGSTOP) or dead: the state of a launcher's process now. Without /proc a
+    paused process counts as running."""
+    if not _lives(pid, launcher_pid):
+        return "dead"
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "dead" if os.path.exists("/proc/self") else "running"
+    return "paused" if state in "Tt" else "running"
+
+
 def _request_path(data_dir: str, name: str) -> str:
     return os.path.join(data_dir, REQUESTS_FOLDER, f"{_RESTART}{name}")
 

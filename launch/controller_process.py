@@ -13,8 +13,7 @@ from kvorum.launch.identity import (
     require_formatted,
 )
 from kvorum.launch.metadata_log import listener_complaint, open_log
-from kvorum.launch.metrics import serve_controller_metrics
-from kvorum.launch.metrics_server import MetricsServer
+from kvorum.launch.metrics.setup import NodeServer, serve_controller
 from kvorum.launch.properties import CONTROLLER, NodeConfig
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.loop import ControllerLoop
@@ -59,7 +58,7 @@ class ControllerProcess:
         self._rng = random.Random()
         self._server: RpcServer | None = None
         self._node: RaftNode | None = None
-        self._metrics: MetricsServer | None = None
+        self._metrics: NodeServer | None = None
         self._lock: DirectoryLock | None = None
         self._features = limited(config.node.metadata_version_max)
         self._tasks = TaskGroup(on_failure)
@@ -107,7 +106,7 @@ class ControllerProcess:
         loop.attach(node)
         await loop.load(metadata_log.newest)
         await self._serve(loop, node)
-        self._metrics = await serve_controller_metrics(config.metrics, node.core, loop)
+        self._metrics = await serve_controller(config, node, loop)
         node.start()
         registrar = Registrar(
             loop,

@@ -17,6 +17,7 @@ from typing import Any
 from kvorum.launch.first_voters import ControllerPlace, claim, format_voters
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.kafka_properties import reject_unknown
+from kvorum.launch.listeners import is_unspecified, parse_address
 from kvorum.launch.node_file import load_node_file
 from kvorum.launch.places import NodePlace, check_places, parse_host, with_ports
 from kvorum.launch.plan import (
@@ -31,8 +32,6 @@ from kvorum.launch.properties import (
     CONTROLLER_NAMES,
     broker_config,
     controller_config,
-    is_unspecified,
-    parse_address,
     settings_for,
 )
 from kvorum.runtime.config import dump_properties

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kvorum.launch.process import run_node, set_up_logging
+from kvorum.launch.logs import set_up_logging
+from kvorum.launch.process import run_node
 from kvorum.launch.properties import NodeConfig, broker_config, controller_config
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.machine import machine_of
@@ -26,7 +27,7 @@ def run_planned_node(
     fault_board: see `runtime.machine.machine_of`. Raises ConfigError for invalid properties, before
     anything is opened.
     """
-    set_up_logging()
+    set_up_logging(properties=properties, node=f"{role}-{properties.get('node.id', '?')}")
     machine = machine_of(fault_board)
     if role == "controller":
         from kvorum.launch.controller_process import ControllerProcess

@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from kvorum.launch.listeners import is_unspecified
 from kvorum.launch.plan import BROKER_ID_BASE, NODES_MAX
 from kvorum.raft.voters import HOST_BYTES_MAX
 from kvorum.runtime.errors import ConfigError
@@ -74,11 +75,7 @@ def parse_host(option: str, text: str) -> str:
     if "," in text:
         raise ConfigError(f"{option}={text!r} must be one host; {SEVERAL_HOSTS}")
     host = parse_bind(option, text)
-    try:
-        is_unspecified = ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        is_unspecified = False
-    if is_unspecified:
+    if is_unspecified(host):
         raise ConfigError(f"{option}={text} says where nobody can connect; give a name or address")
     return host
 

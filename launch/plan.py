@@ -117,7 +117,7 @@ def plan_cluster(
     data_dir: str,
     port: int,
     controller_port: int | None = None,
-    voters: int = 0,
+    voters: int | None = None,
     racks: int = 0,
     settings: Mapping[str, str] | None = None,
     links: Links = NO_LINKS,
@@ -129,7 +129,8 @@ def plan_cluster(
     port, controller_port: of the first broker and controller. If 0, the ports come from free_ports,
         which must be enough.
     voters: so many controllers, the first ones, vote at the start, in a set that can change
-        (KIP-853); 0 for a static voter set of all controllers.
+        (KIP-853); 0 for a static voter set of all controllers. None: as the cluster was made, and 0
+        for a new one.
     racks: the brokers are dealt to so many, in turn; 0 for none.
     settings: properties for every node that knows them. A property that no node knows, or that the
         plan sets itself, is an error.
@@ -138,7 +139,7 @@ def plan_cluster(
     """
     settings = dict(settings or {})
     _check_counts(controllers, brokers)
-    if not 0 <= voters <= controllers:
+    if voters is not None and not 0 <= voters <= controllers:
         raise ConfigError(f"--voters={voters} must lie between 0 and --controllers={controllers}")
     if racks and "broker.rack" in settings:
         raise ConfigError("give racks or broker.rack, not both")
@@ -146,8 +147,8 @@ def plan_cluster(
     data_dir = os.path.abspath(data_dir)
     known = check_directory(data_dir)
     if known is not None:
-        _check_shape(data_dir, known, controllers, brokers)
-        cluster_id = known.cluster_id
+        _check_shape(data_dir, known, (controllers, brokers), voters)
+        cluster_id, voters = known.cluster_id, known.voters
     else:
         cluster_id = uuid_text(new_uuid(rng or random.SystemRandom()))
     first_ports = {"controller": _first_controller_port(port, controller_port), "broker": port}
@@ -174,7 +175,7 @@ def plan_cluster(
         data_dir=data_dir,
         nodes=nodes,
         is_new=known is None,
-        voters=voters,
+        voters=voters or 0,
     )
 
 
@@ -354,18 +355,32 @@ def _check_settings(settings: Mapping[str, str]) -> None:
         bind(cls, {**needed, **with_bound_names(settings)})
 
 
-def _check_shape(data_dir: str, known: ClusterFile, controllers: int, brokers: int) -> None:
+def _check_shape(
+    data_dir: str, known: ClusterFile, counts: tuple[int, int], voters: int | None
+) -> None:
+    """Refuse what the cluster is not. counts: controllers, brokers."""
+    controllers, brokers = counts
     had = [sum(1 for n in known.nodes if role in n.roles) for role in ("controller", "broker")]
     if had[0] != controllers:
         raise ConfigError(
-            f"the cluster in {data_dir} has {had[0]} controllers, not {controllers}: "
-            "its voter set is fixed when it is made"
+            f"the cluster in {data_dir} has {had[0]} controllers, not {controllers}; start it with "
+            f"--controllers {had[0]}, or make another cluster in an empty directory"
         )
     if had[1] > brokers:
         raise ConfigError(
             f"the cluster in {data_dir} has {had[1]} brokers; starting only {brokers} would "
             "leave replicas without a home"
         )
+    if voters is not None and voters != known.voters:
+        raise ConfigError(
+            f"the cluster in {data_dir} was made with {_voters_text(known.voters)}, not with "
+            f"{_voters_text(voters)}; start it without --voters, or make another cluster in an "
+            "empty directory"
+        )
+
+
+def _voters_text(voters: int) -> str:
+    return f"--voters {voters}" if voters else "--voters 0 (a voter set that cannot change)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

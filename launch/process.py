@@ -15,7 +15,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from kvorum.launch.repeated_lines import RepeatedLines
 from kvorum.launch.service_manager import feed_watchdog, notify
 from kvorum.runtime.errors import (
     ConfigError,
@@ -46,18 +45,6 @@ class NodeProcess(Protocol):
 
 MakeNode = Callable[[Callable[[BaseException], None]], NodeProcess]
 """Creates the node within the running loop; its argument is the callback for fatal failures."""
-
-
-def set_up_logging(level: str = "INFO") -> None:
-    """Log to stderr, one line per event: time, level, logger, message with key=value pairs."""
-    logging.basicConfig(
-        level=getattr(logging, level),
-        stream=sys.stderr,
-        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S",
-        force=True,
-    )
-    logging.getLogger("kvorum.raft").filters[:] = [RepeatedLines()]
 
 
 def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int:

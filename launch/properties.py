@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,15 @@ from kvorum.broker.config.dynamic_config import text_of
 from kvorum.broker.groups.migration.policy import parse_policy
 from kvorum.broker.network.connection_limits import parse_overrides
 from kvorum.launch.kafka_properties import BROKER_ID, NODE_ID, unbound, with_bound_names
+from kvorum.launch.listeners import (
+    Listener,
+    broker_listeners,
+    check_controller_protocol,
+    check_reachable,
+    of_listeners,
+    parse_address,
+)
+from kvorum.launch.metrics.row import KAFKA, NAME_SETS, OWN
 from kvorum.launch.presets import with_preset
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from kvorum.metadata.configs.effective import StaticValue
@@ -31,7 +38,7 @@ from kvorum.runtime.http2.keepalive import (
     Patience,
 )
 from kvorum.runtime.ids import uuid_from_text
-from kvorum.runtime.text import split_address, whole_number
+from kvorum.runtime.text import whole_number
 from kvorum.snapshots.store import CHUNK_BYTES_MAX
 
 Address = tuple[str, int]
@@ -47,8 +54,9 @@ CONTROLLER = "CONTROLLER"
 class NodeProperties:
     """Identity and addresses of a node.
 
-    listeners: `PLAINTEXT://host:port` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
-    advertised_listeners: the address that brokers give to clients; empty means listeners.
+    listeners: `NAME://host:port,...` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
+    advertised_listeners: the addresses that brokers give to clients; by default those of listeners.
+    listener_security_protocol_map, inter_broker_listener_name: see launch.listeners.
     controller_quorum_voters: `1@host:port,2@host:port,...`, a static voter set, equal on all nodes.
     controller_quorum_bootstrap_servers: `host:port,...`, some controllers of a quorum with dynamic
         voters. Exactly one of these two must be given.
@@ -60,6 +68,8 @@ class NodeProperties:
     metadata_version_max: the highest metadata.version that the node reports as supported. A lower
         value makes it act like an older build, to rehearse a rolling upgrade.
     metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
+    metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
+    kvorum_logging_format, kvorum_logging_levels: see launch.logs.
     kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
     """
 
@@ -72,13 +82,18 @@ class NodeProperties:
     controller_quorum_voters: str = ""
     controller_quorum_bootstrap_servers: str = ""
     advertised_listeners: str = ""
+    listener_security_protocol_map: str = ""
+    inter_broker_listener_name: str = ""
     broker_rack: str = ""
     peer_address_overrides: str = ""
     broker_heartbeat_interval_ms: int = 500
     controlled_shutdown_timeout_ms: int = 3_000
     metadata_version_max: int = max(RELEASES)
     metrics_listener: str = ""
+    metrics_names: str = "kvorum"
     kvorum_preset: str = ""
+    kvorum_logging_format: str = "text"
+    kvorum_logging_levels: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +161,9 @@ class NodeConfig:
     given: the properties as in the file. notes: a line for the log for each one without an effect.
     directory: of the metadata log. data_directories: of partitions; a controller has only
         `directory`.
-    metrics: address of the metrics server, None for none.
+    metrics: address of the metrics server, None for none. metrics_names: the sets of names there.
+    listen, advertised: of the controller's listener, or of the one that brokers use among
+        themselves. listeners: all of a broker's, that one first; none of a controller.
     """
 
     node_id: int
@@ -165,8 +182,10 @@ class NodeConfig:
     node: NodeProperties
     waits: PatienceProperties
     metrics: Address | None
+    metrics_names: tuple[str, ...]
     given: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    listeners: tuple[Listener, ...] = ()
 
     def address_of(self, node_id: int) -> Address | None:
         """The configured address of a controller or bootstrap server; None if there is none.
@@ -223,7 +242,7 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
     config = dataclasses.replace(
         _node_config(properties, BROKER),
         given=dict(given),
-        notes=unbound(given, BROKER_NAMES, CONTROLLER_NAMES, "broker"),
+        notes=unbound(given, BROKER_NAMES | of_listeners(given), CONTROLLER_NAMES, "broker"),
     )
     if config.node_id in config.controllers:
         raise ConfigError(
@@ -298,8 +317,13 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     bootstrap_servers = _bootstrap_servers(node.controller_quorum_bootstrap_servers)
     data_directories = _data_directories(node)
     overrides = _overrides(node.peer_address_overrides)
-    listen = _listener("listeners", node.listeners, listener_name)
-    advertised = _advertised(node, listener_name, listen)
+    listeners = _broker_listeners(node, properties) if listener_name == BROKER else ()
+    if listeners:
+        listen, advertised = listeners[0].listen, listeners[0].advertised
+    else:
+        check_controller_protocol(node.listener_security_protocol_map)
+        listen = _listener("listeners", node.listeners, CONTROLLER)
+        advertised = _advertised(node, listen)
     return NodeConfig(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
@@ -328,36 +352,31 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
             if node.metrics_listener
             else None
         ),
+        metrics_names=_metrics_names(node.metrics_names),
         given=dict(properties),
+        listeners=listeners,
     )
 
 
-def _advertised(node: NodeProperties, listener_name: str, listen: Address) -> Address:
-    """The address that others use. Raises ConfigError for the address of all interfaces."""
+def _broker_listeners(node: NodeProperties, properties: Mapping[str, Any]) -> tuple[Listener, ...]:
+    return broker_listeners(
+        listeners=node.listeners,
+        advertised_listeners=node.advertised_listeners,
+        protocol_map=node.listener_security_protocol_map,
+        inter_broker=node.inter_broker_listener_name,
+        broker=bind(BrokerConfig, properties),
+        properties=properties,
+    )
+
+
+def _advertised(node: NodeProperties, listen: Address) -> Address:
+    """The address of a controller that others use."""
     name, text, address = "listeners", node.listeners, listen
     if node.advertised_listeners:
         name, text = "advertised.listeners", node.advertised_listeners
-        address = _listener(name, text, listener_name)
-    if is_unspecified(address[0]):
-        others = "clients and brokers" if listener_name == BROKER else "other nodes"
-        raise ConfigError(
-            f"{name}={text}: {others} cannot connect to {address[0]}; give the node's own host in "
-            f"advertised.listeners, such as {listener_name}://{node_host()}:{address[1]}"
-        )
+        address = _listener(name, text, CONTROLLER)
+    check_reachable(f"{name}={text}", CONTROLLER, address, "other nodes")
     return address
-
-
-def is_unspecified(host: str) -> bool:
-    """True for the address of all interfaces, 0.0.0.0 or ::."""
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
-def node_host() -> str:
-    """This machine's own name, as an example in messages."""
-    return socket.gethostname() or "HOST"
 
 
 def _waits(properties: Mapping[str, Any]) -> PatienceProperties:
@@ -467,24 +486,18 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
     if not separator or name != listener_name or "," in text:
         raise ConfigError(
             f"{property_name}={text!r} must be one listener of the form "
-            f"{listener_name}://host:port: a node has one, without TLS or SASL"
+            f"{listener_name}://host:port, without TLS or SASL"
         )
     return parse_address(property_name, address)
 
 
-def parse_address(what: str, text: str) -> Address:
-    """Host and port of `host:port`. Raises ConfigError with `what` and the text."""
-    address = split_address(text)
-    if address is None:
-        raise ConfigError(f"{what}: {text!r} is not host:port")
-    host, port = address
-    if any(c.isspace() for c in host):
-        raise ConfigError(f"{what}: {text!r} has a host with blanks")
-    try:
-        host.encode("idna")
-    except UnicodeError as error:
-        raise ConfigError(f"{what}: {text!r} has a host that is no name: {error}") from error
-    return host, port
+def _metrics_names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not set(names) <= set(NAME_SETS) or len(set(names)) != len(names):
+        raise ConfigError(
+            f"metrics.names={text!r} must be {OWN}, {KAFKA}, or both with a comma between them"
+        )
+    return names
 
 
 def _voters(text: str) -> dict[int, Address]:

@@ -325,6 +325,7 @@ class Supervisor:
                 bootstrap=plan.bootstrap,
                 launcher_pid=os.getpid() if is_running else None,
                 nodes=tuple(entries),
+                voters=plan.voters,
             ),
         )
 

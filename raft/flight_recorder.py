@@ -32,7 +32,7 @@ from kvorum.raft.flight_codec import (
     encode_attributes,
     restore_attributes,
 )
-from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.clock import SYSTEM_CLOCK, Clock, monotonic_ms
 from kvorum.runtime.disk import Disk, OsDisk
 from kvorum.runtime.errors import KvorumError
 
@@ -112,11 +112,14 @@ class FlightRecorder:
         *,
         events_max: int = EVENTS_MAX,
         payload_bytes_max: int = PAYLOAD_BYTES_MAX,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        """clock: the node's, for the wall times of records."""
         # If other parts drew from the same generator between two steps, the core's draws could not
         # be repeated from its checkpoint.
         core.rng = random.Random(core.rng.getrandbits(128))
         self._core = core
+        self._clock = clock
         self._events_max = events_max
         self._payload_bytes_max = payload_bytes_max
         self._chapter_events_max = max(events_max // CHAPTERS, 1)
@@ -167,15 +170,18 @@ class FlightRecorder:
         Raises OSError.
         """
         disk = disk or OsDisk()
-        path = os.path.join(directory, f"{DUMP_PREFIX}{wall_ms()}{DUMP_SUFFIX}")
+        path = os.path.join(directory, f"{DUMP_PREFIX}{self._clock.wall_ms()}{DUMP_SUFFIX}")
         text = "".join(f"{line}\n" for line in self.lines(reason=reason))
         disk.write_atomic(path, text.encode())
-        dumps_found = [
+        # Set aside by its name: where the clock was set back, the new file is not the last one.
+        others = [
             name
             for name in disk.list_dir(directory)
-            if name.startswith(DUMP_PREFIX) and name.endswith(DUMP_SUFFIX)
+            if name.startswith(DUMP_PREFIX)
+            and name.endswith(DUMP_SUFFIX)
+            and name != os.path.basename(path)
         ]
-        for name in dumps_found[:-DUMPS_MAX]:
+        for name in others[: 1 - DUMPS_MAX]:
             disk.remove(os.path.join(directory, name))
         return path
 
@@ -187,7 +193,7 @@ class FlightRecorder:
             "cluster_id": config.cluster_id,
             "version": __version__,
             "reason": reason,
-            "wall_ms": wall_ms(),
+            "wall_ms": self._clock.wall_ms(),
             "now_ms": monotonic_ms(),
         }
 

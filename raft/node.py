@@ -45,6 +45,7 @@ from kvorum.raft.events import (
     Propose,
     RequestReceived,
     Resign,
+    ResponseReceived,
     SnapshotsExpired,
     Tick,
 )
@@ -52,6 +53,7 @@ from kvorum.raft.flight_recorder import FlightRecorder
 from kvorum.raft.flush_pace import FlushPace
 from kvorum.raft.messages import VoterChangeRequest
 from kvorum.raft.metadata_log import MetadataLog
+from kvorum.raft.metrics import RaftMetrics
 from kvorum.raft.model import OffsetAndEpoch, RaftConfig
 from kvorum.raft.servicer import RaftServicer
 from kvorum.raft.snapshot_files import header_voters
@@ -127,6 +129,7 @@ class RaftNode:
         self._record_directory = os.path.dirname(self.log.directory)
         self._learnt_addresses: dict[int, Address] = {}
         self.timeline: deque[str] = deque(maxlen=TIMELINE_LINES)
+        self.metrics = RaftMetrics(config.node_id)
         self.servicer = RaftServicer(
             self._deliver, peer_address=self.address_of, note_address=self._note_address
         )
@@ -167,7 +170,7 @@ class RaftNode:
             now_ms=monotonic_ms(),
         )
         self._voters = NO_VOTERS
-        self.recorder = FlightRecorder(self.core)
+        self.recorder = FlightRecorder(self.core, clock=clock)
 
     # Methods for the state machine.
 
@@ -288,6 +291,8 @@ class RaftNode:
                 self._append_proposals()
             if self._is_stopped:
                 return  # the append failed, so the node has failed already
+        if isinstance(event, ResponseReceived):
+            self.metrics.responses_received += 1
         self._events.append(event)
         if self._is_stepping:
             return
@@ -391,18 +396,22 @@ class RaftNode:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case ReplyWithRecords():
-                self.servicer.reply(effect.token, self.replica_log.fetch_response(effect))
+                response = self.replica_log.fetch_response(effect)
+                self.metrics.bytes_sent += len(response.records)
+                self.servicer.reply(effect.token, response)
             case Reply(token, response):
                 self.servicer.reply(token, response)
             case ReplyWithSnapshot():
                 self._tasks.spawn(self._reply_with_snapshot(effect), "snapshot-read")
             case SendRequest(receiver_id, correlation_id, request):
+                self.metrics.requests_sent += 1
                 self._transport.send(receiver_id, correlation_id, request)
             case FlushLog():
                 self._flush_wanted = effect
                 self._flush()
             case HighWatermarkAdvanced(high_watermark):
                 self._committed = high_watermark
+                self.metrics.note_committed(high_watermark, self._loop.time())
                 if self.core.is_leader:
                     self._tell_committed()
                 elif self.core.is_voter:
@@ -415,7 +424,8 @@ class RaftNode:
                     # Start the fsync and the next fetch of this turn first, because the leader
                     # waits for both; the image can wait.
                     self._loop.call_soon(self._tell_committed)
-            case LeaderChanged():
+            case LeaderChanged(_, leader_id):
+                self.metrics.note_leader(leader_id, self._loop.time())
                 self._tell_committed()
                 self._listener.on_leader_changed(effect)
             case TimelineEntry(text):
@@ -441,6 +451,7 @@ class RaftNode:
                 | TruncateLog()
             ):
                 self.replica_log.carry_out(effect, wall_ms=self.clock.wall_ms())
+                self.metrics.note_disk(effect, self.core.log.end_offset, self._loop.time())
 
     def _tell_standby(self) -> None:
         self._telling = None
@@ -505,6 +516,7 @@ class RaftNode:
             self._fail(error)
             return
         self._flush_pace.note(took_us or 0.0)
+        self.metrics.flush_s.observe((took_us or 0.0) / 1e6)
         self.log.complete_flush(ticket)
         self._deliver(LogFlushed(ticket.end_offset, generation))
         self._flush()

@@ -203,6 +203,10 @@ class SnapshotFiles:
             if id < _id(snapshot):
                 await self.remove([OffsetAndEpoch(id.end_offset, id.epoch)])
 
+    def newest(self) -> SnapshotFile | None:
+        """The newest snapshot on this disk; None without one."""
+        return max(self._files.values(), key=lambda file: file.id.end_offset, default=None)
+
     async def header(self, snapshot: OffsetAndEpoch) -> SnapshotHeader:
         """The header of a snapshot file. Raises CorruptData, OSError."""
         return await read_header(self.store.disk, self.path(snapshot))

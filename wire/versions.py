@@ -52,6 +52,10 @@ class ServedVersions:
     def get(self, key: int) -> Api | None:
         return self._by_key.get(key)
 
+    def name_of(self, key: int) -> str:
+        """The name of an API that is served."""
+        return self._by_key[key].name
+
     def is_served(self, key: int, version: int) -> bool:
         api = self._by_key.get(key)
         return api is not None and api.min_version <= version <= api.max_version

@@ -2,23 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from kvorum.analytics.kafka_source.clients import TopicsClient
 from kvorum.analytics.kafka_source.fetch import read_range
-from kvorum.analytics.kafka_source.offsets import EARLIEST, LATEST, AtEnd, AtOffsets
+from kvorum.analytics.kafka_source.offsets import (
+    EARLIEST,
+    LATEST,
+    AtEnd,
+    AtOffsets,
+    TopicPartition,
+)
 from kvorum.analytics.kafka_source.options import ReadOptions
 from kvorum.analytics.kafka_source.plan import OffsetRange, ranges_between, split
 from kvorum.analytics.kafka_source.pruning import narrow
 from kvorum.analytics.kafka_source.resolve import (
+    OffsetsOfCluster,
     check_order,
     end_offsets,
     start_offsets,
     within_log,
 )
+
+
+class Cluster(OffsetsOfCluster, Protocol):
+    """A cluster's answers about the topics of a query (`clients.TopicsClient`)."""
+
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that the options name."""
+
+
+class AskedOnce:
+    """A cluster that is asked once for each end of a log: a plan then has one view of it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._earliest: dict[TopicPartition, int] = {}
+        self._latest: dict[TopicPartition, int] = {}
+
+    def partitions(self) -> set[TopicPartition]:
+        """Not kept: a plan asks once."""
+        return self._cluster.partitions()
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Log start offsets."""
+        return _kept(self._earliest, self._cluster.earliest, partitions)
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """End offsets."""
+        return _kept(self._latest, self._cluster.latest, partitions)
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Asked for each time: only a refusal needs them."""
+        return self._cluster.high_watermarks(partitions)
+
+    def at_timestamps(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """Asked for each time: start and end have timestamps of their own."""
+        return self._cluster.at_timestamps(timestamps_ms)
+
+
+def _kept(
+    known: dict[TopicPartition, int],
+    ask: Callable[[Collection[TopicPartition]], dict[TopicPartition, int]],
+    partitions: Collection[TopicPartition],
+) -> dict[TopicPartition, int]:
+    missing = [partition for partition in partitions if partition not in known]
+    if missing:
+        known.update(ask(missing))
+    return {partition: known[partition] for partition in partitions}
 
 
 class BatchReader(DataSourceReader):
@@ -60,8 +117,9 @@ class PruningBatchReader(BatchReader):
         return filters
 
 
-def plan_batch(client: TopicsClient, options: ReadOptions) -> list[OffsetRange]:
+def plan_batch(client: Cluster, options: ReadOptions) -> list[OffsetRange]:
     """The ranges of a batch query. Raises the errors of `resolve`."""
+    client = AskedOnce(client)
     partitions = client.partitions()
     starting = options.starting or AtEnd(offset=EARLIEST)
     ending = options.ending or AtEnd(offset=LATEST)
@@ -70,15 +128,20 @@ def plan_batch(client: TopicsClient, options: ReadOptions) -> list[OffsetRange]:
         starting,
         partitions,
         uses_latest_without_timestamp=options.uses_latest_without_timestamp,
+        is_batch=True,
     )
     end = end_offsets(client, ending, partitions)
     if isinstance(starting, AtOffsets) or isinstance(ending, AtOffsets):
         earliest, latest = client.earliest(partitions), client.latest(partitions)
-        fails = options.fails_on_data_loss
-        start = within_log(
-            start, earliest, latest, what="startingOffsets", fails_on_data_loss=fails
+        within = partial(
+            within_log,
+            client,
+            earliest=earliest,
+            latest=latest,
+            fails_on_data_loss=options.fails_on_data_loss,
         )
-        end = within_log(end, earliest, latest, what="endingOffsets", fails_on_data_loss=fails)
+        start = within(start, what="startingOffsets")
+        end = within(end, what="endingOffsets")
         if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
             check_order(start, end)
     return ranges_between(start, end)

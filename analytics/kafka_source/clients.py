@@ -128,6 +128,13 @@ class TopicsClient:
         """The end offsets; with read_committed the last stable offsets. Raises ReadFailed."""
         return self._offsets(dict.fromkeys(partitions, _LATEST))
 
+    def high_watermarks(
+        self, partitions: Iterable[positions.TopicPartition]
+    ) -> dict[positions.TopicPartition, int]:
+        """The end offsets, those of open transactions included. Raises ReadFailed."""
+        asked = dict.fromkeys(partitions, _LATEST)
+        return self._offsets(asked, isolation=IsolationLevel.READ_UNCOMMITTED)
+
     def at_timestamps(
         self, timestamps_ms: Mapping[positions.TopicPartition, int]
     ) -> dict[positions.TopicPartition, int | None]:
@@ -190,7 +197,7 @@ class TopicsClient:
         return found
 
     def _offsets(
-        self, asked: Mapping[positions.TopicPartition, Any]
+        self, asked: Mapping[positions.TopicPartition, Any], *, isolation: Any = None
     ) -> dict[positions.TopicPartition, int]:
         """Ask for all, and again for those whose leader is just changing."""
         found: dict[positions.TopicPartition, int] = {}
@@ -200,7 +207,7 @@ class TopicsClient:
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
             failed = {}
             left = {key: spec for key, spec in asked.items() if key not in found}
-            for key, answer in self._request(left).items():
+            for key, answer in self._request(left, isolation or self._isolation).items():
                 try:
                     found[key] = self._ask(answer.result).offset
                 except KafkaException as error:
@@ -216,13 +223,13 @@ class TopicsClient:
         ) from cause
 
     def _request(
-        self, asked: Mapping[positions.TopicPartition, Any]
+        self, asked: Mapping[positions.TopicPartition, Any], isolation: Any
     ) -> dict[positions.TopicPartition, Any]:
         if not asked:
             return {}
         answers = self._admin.list_offsets(
             {TopicPartition(topic, number): spec for (topic, number), spec in asked.items()},
-            isolation_level=self._isolation,
+            isolation_level=isolation,
             request_timeout=self._timeout_s,
         )
         return {(key.topic, key.partition): answer for key, answer in answers.items()}

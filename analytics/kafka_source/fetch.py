@@ -72,27 +72,29 @@ class _RangeReader:
         end_offset = self._wanted.end_offset
         deadline = self._deadline()
         while self._position < end_offset:
+            before = self._position
             with _no_garbage_collection():
-                has_come, batch = self._next()
+                batch = self._next()
             if batch is not None:
                 self._size = _next_size(batch)
                 yield batch
-            if has_come:
-                # The time that Spark needs for a batch is not the partition's.
+            if self._position > before:
+                # The time that Spark needs for a batch is not the partition's. An error that comes
+                # again and again is no progress.
                 deadline = self._deadline()
             elif time.monotonic() > deadline:
                 self._end_of_waiting()
                 deadline = self._deadline()
 
-    def _next(self) -> tuple[bool, Any]:
-        """(True if anything has come, the batch of its records if it has some).
+    def _next(self) -> Any:
+        """The batch of the records that have come; None without one.
 
         The messages end with this call, before the garbage collector would look at them.
         """
         count = min(self._size, self._wanted.end_offset - self._position)
         messages = self._consumer.consume(count, _CONSUME_S)
         records = self._records(messages) if messages else []
-        return bool(messages), self._builder.build(records) if records else None
+        return self._builder.build(records) if records else None
 
     def _records(self, messages: list[Any]) -> list[Any]:
         """The records of the range. Moves the position behind everything that the messages tell."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from kvorum.analytics.durations import parse_duration_ms
 from kvorum.analytics.kafka_source import client_settings
 from kvorum.analytics.kafka_source.errors import OptionRefused
 from kvorum.analytics.kafka_source.offsets import (
@@ -43,15 +44,6 @@ _ENDING_OPTIONS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp
 _API_TIMEOUT_MS = 60_000
 _POLL_TIMEOUT_MS = 120_000
 _TRIGGER_DELAY_MS = 15 * 60_000
-_UNITS_MS = {
-    "": 1,
-    "ms": 1,
-    "s": 1_000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,10 +316,10 @@ def _duration_ms(given: _Given, name: str, default_ms: int) -> int:
     value = given.text(name)
     if value is None:
         return default_ms
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", value.lower())
-    if found is None or found[2] not in _UNITS_MS:
+    milliseconds = parse_duration_ms(value)
+    if milliseconds is None:
         raise OptionRefused(f"{name} is {value!r}; set it to a time such as 500ms, 30s, 15m or 1h")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return milliseconds
 
 
 def _api_timeout_ms(kafka: Mapping[str, str]) -> int:

@@ -24,9 +24,6 @@ class OffsetRange:
         """Offsets, at least as many as there are records: markers and compaction leave gaps."""
         return self.end_offset - self.start_offset
 
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} from {self.start_offset} to {self.end_offset}"
-
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
     """The ranges of the partitions in both that are not empty, sorted by topic and partition."""

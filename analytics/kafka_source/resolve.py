@@ -35,7 +35,10 @@ class OffsetsOfCluster(Protocol):
         """Log start offsets."""
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """End offsets."""
+        """End offsets: with read_committed, where the first open transaction begins."""
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """End offsets, those of open transactions included."""
 
     def at_timestamps(
         self, timestamps_ms: Mapping[TopicPartition, int]
@@ -49,14 +52,17 @@ def start_offsets(
     partitions: Collection[TopicPartition],
     *,
     uses_latest_without_timestamp: bool,
+    is_batch: bool,
 ) -> dict[TopicPartition, int]:
     """The first offset to read of each partition.
 
     uses_latest_without_timestamp: a partition without a record at or after the timestamp starts at
-    its end; otherwise OptionRefused. Raises OptionRefused if the position does not name every
-    partition, ReadFailed if the cluster gives no answer.
+    its end; otherwise OptionRefused. is_batch: a batch query cannot start at the latest offset.
+    Raises OptionRefused if the position does not name every partition, ReadFailed if the cluster
+    gives no answer.
     """
-    found = _offsets_at(cluster, position, partitions)
+    special = "-2: earliest" if is_batch else "-1: latest, -2: earliest"
+    found = _offsets_at(cluster, position, partitions, special)
     late = {partition for partition, offset in found.items() if offset is None}
     if late and not uses_latest_without_timestamp:
         raise OptionRefused(
@@ -73,19 +79,21 @@ def end_offsets(
 
     Raises as `start_offsets` does.
     """
-    return _with_latest(cluster, _offsets_at(cluster, position, partitions))
+    return _with_latest(cluster, _offsets_at(cluster, position, partitions, "-1: latest"))
 
 
 def _offsets_at(
-    cluster: OffsetsOfCluster, position: Position, partitions: Collection[TopicPartition]
+    cluster: OffsetsOfCluster,
+    position: Position,
+    partitions: Collection[TopicPartition],
+    special: str,
 ) -> dict[TopicPartition, int | None]:
+    """special: the numbers in place of an offset that the query may have, for messages."""
     match position:
         case AtEnd():
             return _at_ends(cluster, dict.fromkeys(partitions, position.offset))
         case AtOffsets():
-            _check_complete(
-                position.option, position.offsets, partitions, " (-1: latest, -2: earliest)"
-            )
+            _check_complete(position.option, position.offsets, partitions, f" ({special})")
             return _at_ends(cluster, position.offsets)
         case AtTimestamp():
             return cluster.at_timestamps(dict.fromkeys(partitions, position.timestamp_ms))
@@ -132,28 +140,49 @@ def _option(position: Position) -> str:
 
 
 def within_log(
+    cluster: OffsetsOfCluster,
     offsets: Offsets,
+    *,
     earliest: Offsets,
     latest: Offsets,
-    *,
     what: str,
     fails_on_data_loss: bool,
 ) -> dict[TopicPartition, int]:
     """Offsets that lie in the logs; `what` names the option that they come from.
 
     An offset out of range raises DataLoss, or moves to the nearest end of its log with a warning.
+    One within an open transaction does the same, but raises ReadFailed: nothing is lost.
     """
     result = dict(offsets)
+    above = [partition for partition, offset in offsets.items() if offset > latest[partition]]
+    # The caller's `latest` may be older: the logs may have grown since.
+    stable = cluster.latest(above) if above else {}
+    high_watermarks = cluster.high_watermarks(above) if above else {}
     for partition, offset in sorted(offsets.items()):
         low, high = earliest[partition], latest[partition]
         if low <= offset <= high:
             continue
-        report_loss(
-            f"{what} is {offset} for {name_of(partition)}, whose log has offsets {low} to {high}",
-            fails_on_data_loss=fails_on_data_loss,
-        )
+        given = f"{what} is {offset} for {name_of(partition)}"
+        if partition in stable and stable[partition] < offset <= high_watermarks[partition]:
+            _report_open_transaction(
+                f"{given}, where a transaction is open from {stable[partition]} on",
+                fails=fails_on_data_loss,
+            )
+        else:
+            report_loss(
+                f"{given}, whose log has offsets {low} to {high}",
+                fails_on_data_loss=fails_on_data_loss,
+            )
         result[partition] = min(max(offset, low), high)
     return result
+
+
+def _report_open_transaction(happened: str, *, fails: bool) -> None:
+    if fails:
+        raise ReadFailed(
+            f"{happened}; wait until it ends, or set kafka.isolation.level to read_uncommitted"
+        )
+    _log.warning("%s; failOnDataLoss is false, so the query ends or starts there", happened)
 
 
 def report_loss(happened: str, *, fails_on_data_loss: bool) -> None:
@@ -167,10 +196,10 @@ def report_loss(happened: str, *, fails_on_data_loss: bool) -> None:
 
 
 def check_order(start: Offsets, end: Offsets) -> None:
-    """Raise ReadFailed for a partition whose given start lies above its given end."""
+    """Raise OptionRefused for a partition whose given start lies above its given end."""
     for partition, offset in sorted(start.items()):
         if offset > end[partition]:
-            raise ReadFailed(
+            raise OptionRefused(
                 f"the start of {name_of(partition)} is {offset}, above its end {end[partition]}; "
                 "correct startingOffsets or endingOffsets"
             )

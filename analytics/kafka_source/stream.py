@@ -69,22 +69,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The start of a new query."""
         # Spark asks more than once, and `latest` must not have moved in between.
         if self._initial is None:
-            partitions = self._client.partitions()
+            final = self._final
+            # With Trigger.AvailableNow, Spark has fixed the end before it asks for the start:
+            # records and partitions that came in between belong to the next query.
+            partitions = self._client.partitions() if final is None else set(final)
             starting = self._options.starting or AtEnd(offset=LATEST)
             start = start_offsets(
                 self._client,
                 starting,
                 partitions,
                 uses_latest_without_timestamp=self._options.uses_latest_without_timestamp,
+                is_batch=False,
             )
             if isinstance(starting, AtOffsets):
                 start = within_log(
+                    self._client,
                     start,
-                    self._client.earliest(partitions),
-                    self._client.latest(partitions),
+                    earliest=self._client.earliest(partitions),
+                    latest=self._client.latest(partitions) if final is None else final,
                     what="startingOffsets",
                     fails_on_data_loss=self._options.fails_on_data_loss,
                 )
+            if final is not None:
+                start = {key: min(offset, final[key]) for key, offset in start.items()}
             self._initial = start
             self._is_first = True
         return to_json(self._initial)

@@ -7,7 +7,6 @@ writes its rows again. The producer is idempotent, so its own retries add no dup
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -46,13 +45,6 @@ _WAYS_OUT = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "give the user of the query the right to write",
     KafkaError.INVALID_RECORD: "a compacted topic takes no record without a key",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
-    """The records that one task wrote; every one was acknowledged."""
-
-    records: int
 
 
 def check_write_schema(schema: StructType, options: WriteOptions) -> None:
@@ -95,7 +87,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of one task. Raises WriteFailed."""
         return write_rows(iterator, self._options)
 
@@ -106,16 +98,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of one task of a micro-batch. Raises WriteFailed."""
         return write_rows(iterator, self._options)
 
 
-def write_rows(batches: Iterator[Any], options: WriteOptions) -> Written:
+def write_rows(batches: Iterator[Any], options: WriteOptions) -> WriterCommitMessage:
     """Write Arrow batches; returns when every record is acknowledged. Raises WriteFailed."""
     producer = open_producer(options.settings)
     failures: list[tuple[Any, Any]] = []
-    written = 0
 
     def take_report(error: Any, message: Any) -> None:
         if error is not None:
@@ -126,13 +117,12 @@ def write_rows(batches: Iterator[Any], options: WriteOptions) -> Written:
             arguments = {} if headers is None else {"headers": headers}
             _produce(producer, topic, value, key=key, partition=partition,
                      on_delivery=take_report, **arguments)  # fmt: skip
-        written += batch.num_rows
         producer.poll(0)
         _raise_first(producer, failures)
     # No time-out: each record ends by itself after kafka.delivery.timeout.ms.
     producer.flush()
     _raise_first(producer, failures)
-    return Written(written)
+    return WriterCommitMessage()
 
 
 def _produce(producer: Any, topic: str, value: bytes | None, **arguments: Any) -> None:

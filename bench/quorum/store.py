@@ -19,7 +19,8 @@ import grpc
 
 from bench.quorum import protocol
 from bench.quorum.protocol import Answer, Outcome, Status
-from kvorum.launch.process import run_node, set_up_logging
+from kvorum.launch.logs import set_up_logging
+from kvorum.launch.process import run_node
 from kvorum.raft.effects import LeaderChanged
 from kvorum.raft.metadata_log import open_metadata_log
 from kvorum.raft.model import OffsetAndEpoch, RaftConfig
@@ -287,7 +288,7 @@ def main() -> int:
     parser.add_argument("--directory", required=True)
     parser.add_argument("peers", nargs="+", metavar="ID=HOST:PORT", help="every member, itself too")
     options = parser.parse_args()
-    set_up_logging("WARNING")
+    set_up_logging("WARN")
     return run_node(lambda on_failure: StoreProcess(options, on_failure))
 
 

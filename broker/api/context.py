@@ -61,6 +61,7 @@ class Services:
         self.supported_features = supported_features
         self.replicas = replicas
         self.registry = replicas.registry
+        self.metrics = replicas.metrics
         self.controller = controller
         self._image = image
         self.cluster_id = cluster_id
@@ -211,6 +212,9 @@ class RequestContext:
         if isinstance(values, bytes):
             body: bytes | bytearray = values
         else:
+            code = values.get("error_code")
+            if code:
+                self.services.metrics.note_error(api.key, int(code))
             muted_ms = connection.muted_ms
             body = encode_response(
                 api.name, version, {**values, "throttle_time": muted_ms} if muted_ms else values
@@ -227,7 +231,7 @@ class RequestContext:
         quotas, connection = self.services.quotas, self.slot.connection
         if quotas.is_active and not self.is_exempt:
             now_ms = connection.now_ms()
-            connection.mute(quotas.throttle_ms(kind, self.client_id, amount, now_ms))
+            connection.mute(quotas.throttle_ms(kind, self.user, self.client_id, amount, now_ms))
             self.count_time(now_ms)
         return connection.muted_ms
 
@@ -241,9 +245,14 @@ class RequestContext:
             percent = (now_ms - self.began_ms) / 10
             self.began_ms = now_ms
             throttle_ms = self.services.quotas.throttle_ms(
-                QuotaKind.REQUEST, self.client_id, percent, now_ms
+                QuotaKind.REQUEST, self.user, self.client_id, percent, now_ms
             )
             self.slot.connection.mute(throttle_ms)
+
+    @property
+    def user(self) -> str:
+        """The client's user: of its SASL authentication, or ANONYMOUS."""
+        return self.slot.connection.user
 
     @property
     def client_host(self) -> str:

@@ -2,7 +2,7 @@
 
 Resources: topics (2), this broker (4), the cluster default (4 with an empty name), client-metrics
 subscriptions (16) and groups (32). Keys of topics and brokers that Kvorum does not apply are shown
-with their defaults and as read-only. Missing: broker loggers (INVALID_REQUEST).
+with their defaults and as read-only. The levels of this broker's loggers (8, KIP-412).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER, logger_entries
 from kvorum.broker.config.config_entries import (
     Entry,
     broker_entries,
@@ -97,6 +98,14 @@ def _describe(
                 f"received {name!r}; ask that broker itself",
             )
         return broker_entries(services, with_documentation=with_documentation)
+    if kind == RESOURCE_BROKER_LOGGER:
+        if name != str(services.broker_id):
+            return Rejected(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {services.broker_id} but received {name!r}; ask "
+                "that broker itself",
+            )
+        return logger_entries()
     if kind not in _NAMELESS:
         return Rejected(ErrorCode.INVALID_REQUEST, f"resource type {kind} is not served")
     if not name:

@@ -33,9 +33,14 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     fetch_services = context.services.replicas.fetch_services
     peer_brokers = fetch_services.peer_brokers
     context.is_exempt = peer_brokers.is_broker(request.replica_id, request.replica_epoch)
+    if context.is_exempt:
+        of_followers = context.services.metrics.follower_fetch
+        of_followers.requests += 1
+        if context.slot.timing is not None:
+            context.slot.timing.metrics = of_followers
     quotas = context.services.quotas
     if quotas.is_active and not context.is_exempt:
-        bytes_max = min(request.bytes_max, quotas.fetch_bytes_max(context.client_id))
+        bytes_max = min(request.bytes_max, quotas.fetch_bytes_max(context.user, context.client_id))
         request = request._replace(bytes_max=bytes_max)
 
     def respond(error: int, session_id: int, answers: Answers) -> None:
@@ -53,7 +58,10 @@ def _respond(context: RequestContext, error: int, session_id: int, answers: Answ
     slot = context.slot
     if slot.connection.is_closed:
         return
-    version = context.api_version
+    version, is_follower = context.api_version, context.is_exempt
+    metrics = context.services.metrics
+    if error:
+        metrics.note_error(API.key, error)
     topics: dict[tuple[str, bytes], list[FetchedPartition]] = {}
     leaders = set()
     records_bytes = 0
@@ -61,8 +69,21 @@ def _respond(context: RequestContext, error: int, session_id: int, answers: Answ
         topics.setdefault((watched.name, watched.topic_id), []).append(answer)
         if answer.current_leader is not None:
             leaders.add(answer.current_leader[0])
+        replica = watched.replica
         if answer.records is not None:
-            records_bytes += answer.records.length
+            size = answer.records.length
+            records_bytes += size
+            if replica is not None:
+                traffic = replica.metrics
+                traffic.fetch_requests += 1
+                if is_follower:
+                    traffic.replication_bytes_out += size
+                else:
+                    traffic.bytes_out += size
+        elif answer.error:
+            metrics.note_error(API.key, answer.error)
+            if replica is not None:
+                replica.metrics.failed_fetch_requests += 1
     endpoints = context.services.node_endpoints(leaders, context.listener) if leaders else ()
     try:
         parts, size = pack_fetch_response(

@@ -2,8 +2,8 @@
 groups (32); any broker forwards it to the controller.
 
 The answer waits until this broker's own metadata shows the change. An invalid value of a broker
-gets INVALID_REQUEST and one of a topic INVALID_CONFIG, as in Kafka. Missing: broker loggers
-(INVALID_REQUEST).
+gets INVALID_REQUEST and one of a topic INVALID_CONFIG, as in Kafka. The levels of this broker's own
+loggers (8) it changes itself, until its process ends (KIP-412).
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any
 
 from kvorum.broker.api.config_alteration import alter
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER, alter_loggers
 from kvorum.metadata.requests.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
+from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
 API = Api(
@@ -37,6 +39,33 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         )
         for item in request.resources
     )
-    return await alter(
-        context, AlterConfigs(resources=resources, validate_only=request.validate_only)
-    )
+    loggers = [item for item in resources if item.resource_type == RESOURCE_BROKER_LOGGER]
+    others = tuple(item for item in resources if item.resource_type != RESOURCE_BROKER_LOGGER)
+    answer: dict[str, Any] = {"responses": []}
+    if others or not loggers:
+        changes = AlterConfigs(resources=others, validate_only=request.validate_only)
+        answer = await alter(context, changes)
+    answer["responses"] += [
+        _altered_loggers(context, item, validate_only=request.validate_only) for item in loggers
+    ]
+    return answer
+
+
+def _altered_loggers(
+    context: RequestContext, item: ConfigAlteration, *, validate_only: bool
+) -> dict[str, Any]:
+    own = str(context.services.broker_id)
+    if item.resource_name != own:
+        refused: Rejected | None = Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {own} but received {item.resource_name!r}; ask that "
+            "broker itself",
+        )
+    else:
+        refused = alter_loggers(item.operations, validate_only=validate_only)
+    return {
+        "error_code": ErrorCode.NONE if refused is None else refused.code,
+        "error_message": None if refused is None else refused.message,
+        "resource_type": item.resource_type,
+        "resource_name": item.resource_name,
+    }

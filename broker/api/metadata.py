@@ -27,7 +27,11 @@ from kvorum.broker.metadata_answers.authorized_operations import (
     TOPIC_OPERATIONS,
     if_asked,
 )
-from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS, name_refusal
+from kvorum.broker.metadata_answers.topic_names import (
+    EVENTS_TOPIC,
+    INTERNAL_TOPICS,
+    name_refusal,
+)
 from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
@@ -207,7 +211,10 @@ def _topic_of_id(context: RequestContext, image: ClusterImage, topic_id: bytes) 
 def _topic_of_name(
     context: RequestContext, image: ClusterImage, name: str | None, missing: list[str]
 ) -> dict[str, Any]:
-    """The topic of that name; unknown names are appended to `missing`."""
+    """The topic of that name; unknown names that may be created are appended to `missing`.
+
+    Without events of the metadata, nothing would ever be written to their topic.
+    """
     if name is None:
         return _failed(None, None, ErrorCode.UNKNOWN_TOPIC_ID)
     topic = image.topic(name)
@@ -215,7 +222,8 @@ def _topic_of_name(
         return _known(context, image, topic)
     if name_refusal(name) is not None:
         return _failed(name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    missing.append(name)
+    if name != EVENTS_TOPIC or context.services.config.metadata_events_topic_enable:
+        missing.append(name)
     return _failed(name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 

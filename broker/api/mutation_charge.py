@@ -18,7 +18,7 @@ class MutationCharge:
     def __init__(self, context: RequestContext, strict_version: int) -> None:
         self._context = context
         self._buckets = context.services.mutations
-        self._limit = self._buckets.limit(context.client_id)
+        self._limit = self._buckets.limit(context.user, context.client_id)
         self._is_strict = context.api_version >= strict_version
         self._taken: dict[Hashable, int] = {}
         self._has_refused = False

@@ -216,14 +216,19 @@ def _finish_unanswered(context: RequestContext, topics: list[ProducedTopic]) -> 
         context.slot.fill(())
 
 
+def _note_error(context: RequestContext, partition: ProducedPartition) -> None:
+    context.services.metrics.note_error(API.key, partition.error)
+
+
 def _respond(context: RequestContext, topics: list[ProducedTopic]) -> None:
     version = context.api_version
-    leaders = {
-        partition.current_leader[0]
-        for topic in topics
-        for partition in topic.partitions
-        if partition.current_leader is not None
-    }
+    leaders = set()
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.error:
+                _note_error(context, partition)
+                if partition.current_leader is not None:
+                    leaders.add(partition.current_leader[0])
     endpoints = context.services.node_endpoints(leaders, context.listener) if leaders else ()
     muted_ms = context.slot.connection.muted_ms
     body = pack_produce_response(version, topics, endpoints, throttle_ms=muted_ms)

@@ -6,7 +6,7 @@ Where Kvorum differs from Kafka the comment says so and why.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 INT32_MAX = (1 << 31) - 1
@@ -39,6 +39,25 @@ class BrokerConfig:
     # The controllers' session timeout. A leader without an answer from a controller for this long
     # must assume that it is fenced.
     broker_session_timeout_ms: int = 2_000
+
+    # SASL. The mechanisms of a listener may have properties of their own: see launch.listeners.
+    sasl_enabled_mechanisms: str = ""
+    sasl_server_max_receive_size: int = 524_288
+    connections_max_reauth_ms: int = 0
+    connection_failed_authentication_delay_ms: int = 100
+
+    # TLS, for listeners that have no properties of their own: see launch.listeners.
+    ssl_keystore_type: str = "JKS"
+    ssl_keystore_location: str = ""
+    ssl_keystore_certificate_chain: str = field(default="", repr=False)
+    ssl_keystore_key: str = field(default="", repr=False)
+    ssl_key_password: str = field(default="", repr=False)
+    ssl_truststore_type: str = "JKS"
+    ssl_truststore_location: str = ""
+    ssl_truststore_certificates: str = field(default="", repr=False)
+    ssl_client_auth: str = "none"
+    ssl_enabled_protocols: str = "TLSv1.2,TLSv1.3"
+    ssl_principal_mapping_rules: str = "DEFAULT"
 
     # Topics.
     num_partitions: int = 1

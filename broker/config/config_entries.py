@@ -23,7 +23,7 @@ from kvorum.metadata.configs.effective import (
     broker_configs,
     broker_settings,
 )
-from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update, is_hidden
 from kvorum.metadata.image.image import RESOURCE_GROUP
 
 Entry = dict[str, Any]
@@ -145,13 +145,12 @@ def _entry(
     *,
     with_documentation: bool,
 ) -> Entry:
-    """One entry of the answer. settings: nearest first. A key that the table does not know may hold
-    anything, so it counts as sensitive, as in Kafka."""
+    """One entry of the answer. settings: nearest first."""
     levels = tuple(settings)
     value = None if key is None else key.default
     if levels:
         value = levels[0].value_held
-    is_sensitive = key is None or key.is_sensitive
+    is_sensitive = is_hidden(key)
     is_read_only = key is None or key.is_fixed
     if key is not None and not key.broker_name and key.update is Update.READ_ONLY:
         is_read_only = True

@@ -20,7 +20,7 @@ from kvorum.metadata.requests.controller_requests import (
     IsrProposal,
 )
 from kvorum.metadata.rpc.calls import ALTER_PARTITION
-from kvorum.runtime.errors import Rejected
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 PROPOSALS_PER_REQUEST_MAX = 1_000
 REFUSED_PAUSE_MS = 250
@@ -129,7 +129,11 @@ class AlterPartitionManager:
         if replica.is_closed:
             return False
         core = replica.core
+        isr_before = core.isr_state.isr
         reaction = core.on_isr_answer(proposal, answer)
+        replica.metrics.note_isr(isr_before, core.isr_state.isr)
+        if answer.error != ErrorCode.NONE:
+            replica.metrics.failed_isr_updates += 1
         if reaction is Reaction.RETRY:
             return True
         if core.raise_high_watermark(self._now_ms()):

@@ -105,6 +105,10 @@ class CoordinatorHost:
             if context.state is not State.ENDED
         ]
 
+    def active_shards(self) -> list[Shard]:
+        """The shards that serve requests now."""
+        return [c.shard for c in self._contexts.values() if c.state is State.ACTIVE]
+
     def transaction_ended(self, partition_id: int, end: TransactionEnd) -> None:
         """Give the shard a marker that was appended to its partition."""
         context = self._contexts.get(partition_id)

@@ -14,7 +14,8 @@ from kvorum.broker.coordinator.model import FactLearned
 from kvorum.broker.coordinator.shard_context import ShardContext, State
 from kvorum.broker.coordinator.topics import InternalTopicMaker, TopicServices
 from kvorum.broker.events.reader import EventReader
-from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvents
+from kvorum.broker.events.shard import EventsShard, FindEvents
+from kvorum.broker.events.topic import TopicStep, topic_step
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
 from kvorum.metadata.events.source import MetadataSource
@@ -67,20 +68,27 @@ class EventsDriver:
 
     def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
         self._news.set()
-        if image.topic(EVENTS_TOPIC) is None:
-            active = image.active_broker_ids()
-            factor = self._services.config.metadata_events_topic_replication_factor
-            if self._services.broker_id in active and len(active) >= factor:
-                self._services.internal_topics.make(EVENTS_TOPIC)
-            if self._retry is None:
-                self._retry = self._tasks.spawn(self._make_later(), "make-events-topic")
+        step = self._step(image)
+        if step is TopicStep.MAKE:
+            self._services.internal_topics.make(EVENTS_TOPIC)
+        if step is not TopicStep.NONE and self._retry is None:
+            self._retry = self._tasks.spawn(self._make_later(), "make-events-topic")
 
     async def _make_later(self) -> None:
         await asyncio.sleep(RETRY_S)
-        while self._services.replicas.registry.image.topic(EVENTS_TOPIC) is None:
+        while self._step(self._services.replicas.registry.image) is not TopicStep.NONE:
             self._services.internal_topics.make(EVENTS_TOPIC)
             await asyncio.sleep(RETRY_S)
         self._retry = None
+
+    def _step(self, image: ClusterImage) -> TopicStep:
+        services = self._services
+        return topic_step(
+            image,
+            broker_id=services.broker_id,
+            broker_epoch=services.controller.broker_epoch,
+            replication_factor=services.config.metadata_events_topic_replication_factor,
+        )
 
     # --- the shard's questions ---------------------------------------------------------------
 
@@ -95,9 +103,9 @@ class EventsDriver:
         while context.state is State.ACTIVE:
             self._news.clear()
             if context.replica.core.check_produce(-1) == ErrorCode.NONE:
-                events = await reader.read()
-                if events:
-                    context.give(FactLearned(fact=FoundEvents(events=events)))
+                found = await reader.read()
+                if found is not None:
+                    context.give(FactLearned(fact=found))
                     return
             # New records, a larger ISR and the end of the leadership all come with an image.
             await self._news.wait()

@@ -6,18 +6,29 @@ import asyncio
 from collections.abc import Iterable
 from itertools import islice
 
-from kvorum.metadata.events.feed import Feed, gap_feed, record_feed, replayed, snapshot_feed
-from kvorum.metadata.events.model import Event, Position
+from kvorum.broker.events.shard import FoundEvent, FoundEvents
+from kvorum.metadata.events.feed import (
+    KEPT_KEYS,
+    Feed,
+    gap_feed,
+    record_feed,
+    replayed,
+    snapshot_feed,
+)
+from kvorum.metadata.events.model import Position
+from kvorum.metadata.events.quorum import QuorumState
 from kvorum.metadata.events.source import Base, MetadataSource
 from kvorum.metadata.events.things import keys_of
 from kvorum.metadata.image.image import ClusterImage
 
 BATCH_BYTES = 64 << 10
-"""Bytes of events from which on a batch is written. An event is never parted from its tombstones,
-so a batch may be larger by one."""
+"""Bytes of events from which on a batch is written; it may be larger by one event."""
 
 STEPS_MAX = 500
 """Records looked at in one turn of the event loop: some ten milliseconds."""
+
+KEYS_MAX = 10_000
+"""Keys looked at in one turn of the event loop."""
 
 
 class EventReader:
@@ -32,27 +43,29 @@ class EventReader:
         self._known: Iterable[str] = known
         self._image: ClusterImage | None = None
         self._feed: Feed = iter(())
+        self._ended: tuple[str, ...] = ()
 
-    async def read(self) -> tuple[Event, ...]:
-        """The next events, about BATCH_BYTES of them; empty if there are none at present.
+    async def read(self) -> FoundEvents | None:
+        """The next events, about BATCH_BYTES of them; None if there are none at present.
 
         Raises CorruptData, UnreadableRecord, OSError if this node's metadata cannot be read.
         """
-        events: list[Event] = []
+        events: list[FoundEvent] = []
         size = 0
         while size < BATCH_BYTES:
             is_at_end = True
             for image, event in islice(self._feed, STEPS_MAX):
                 is_at_end, self._image = False, image
                 if event is not None:
-                    events.append(event)
-                    size += len(event.value())
+                    events.append(FoundEvent.of(event))
+                    size += len(events[-1].value)
                     if size >= BATCH_BYTES:
                         break
             if is_at_end and not await self._go_on():
                 break
             await asyncio.sleep(0)
-        return tuple(events)
+        ended, self._ended = self._ended, ()
+        return FoundEvents(events=tuple(events), ended=ended) if events or ended else None
 
     async def _go_on(self) -> bool:
         """Begin the next part of the feed. False if the published image has nothing more."""
@@ -80,23 +93,39 @@ class EventReader:
         if self._source.image.end_offset < offset:
             return False
         base = await self._source.base(offset)
-        image = base.image
+        image, quorum = base.image, base.quorum
         while image.end_offset < offset:
             if image.end_offset < self._source.start_offset:
                 return True  # trimmed meanwhile: begin again
-            image = replayed(image, self._source.read(image.end_offset, offset))
+            entries = list(self._source.read(image.end_offset, offset))
+            image, quorum = replayed(image, entries), quorum.after(entries)
             await asyncio.sleep(0)
         if image.end_offset > offset:
             self._skip_to(base, offset, self._known)
             return True
+        self._ended = await _ended(self._known, image, quorum)
         self._image, self._known = image, ()
         if position is not None and not position.is_whole:
-            self._feed = snapshot_feed(image, position)
+            self._feed = snapshot_feed(image, position, quorum)
         return True
 
     def _skip_to(self, base: Base, offset: int, known: Iterable[str]) -> None:
         """Begin with the state of a snapshot: the log no longer has the record at `offset`."""
         self._feed = gap_feed(
-            base.image, first_offset=offset, timestamp_ms=base.timestamp_ms, known=known
+            base.image,
+            first_offset=offset,
+            timestamp_ms=base.timestamp_ms,
+            known=known,
+            quorum=base.quorum,
         )
         self._image, self._known = base.image, ()
+
+
+async def _ended(known: Iterable[str], image: ClusterImage, quorum: QuorumState) -> tuple[str, ...]:
+    """The keys of a topic that are of nothing in the image; their tombstones were not written."""
+    ended = set(known) - KEPT_KEYS
+    for number, key in enumerate(keys_of(image, quorum)):
+        ended.discard(key)
+        if number % KEYS_MAX == KEYS_MAX - 1:
+            await asyncio.sleep(0)
+    return tuple(sorted(ended))

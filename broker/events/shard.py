@@ -5,11 +5,16 @@
 
 The log itself says where to go on, so that an offset is written once: a record is in the new
 leader's log, and the leader continues behind it, or it is not, and the new leader writes it. One
-batch at a time waits for replication, so a partition with too few replicas in sync gathers nothing.
+answer at a time waits for replication, so a partition with too few replicas in sync gathers
+nothing.
+
+The tombstones of an event are in its batch, or in the ones behind it if they are many. A leader
+that ends between two batches leaves keys of things that ended; the next leader ends these first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvorum.broker.coordinator.model import (
@@ -26,8 +31,11 @@ from kvorum.broker.coordinator.model import (
     TransactionEnd,
 )
 from kvorum.metadata.events.model import Event as MetadataEvent
-from kvorum.metadata.events.model import Position, position_of
-from kvorum.runtime.errors import CorruptData, InvariantViolated
+from kvorum.metadata.events.model import Origin, Position, position_of
+from kvorum.runtime.errors import CorruptData, InvariantViolated, required
+
+TOMBSTONES_BYTES = 256 << 10
+"""Bytes of the keys in one batch of tombstones. The smallest segment holds such a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +50,28 @@ class FindEvents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundEvents:
-    """The next events, at least one, in their order."""
+class FoundEvent:
+    """An event and its value as bytes, which the reader has counted."""
 
-    events: tuple[MetadataEvent, ...]
+    event: MetadataEvent
+    value: bytes
+
+    @classmethod
+    def of(cls, event: MetadataEvent) -> FoundEvent:
+        return cls(event=event, value=event.value())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundEvents:
+    """The next events, in their order. ended: keys that an earlier leader was to end with the last
+    event of the log, and did not; they come before the events. One of the two is not empty."""
+
+    events: tuple[FoundEvent, ...]
+    ended: tuple[str, ...] = ()
+
+
+_Row = tuple[CoordinatorRecord, int]
+"""A record and its timestamp (ms)."""
 
 
 class EventsShard:
@@ -56,10 +82,14 @@ class EventsShard:
         self._partition = partition
         self._known: set[str] = set()
         self._last: ReplayedRecord | None = None
+        self._position: Position | None = None
 
     def replay(self, record: ReplayedRecord) -> None:
-        """Apply a record of the log."""
-        key = record.key.decode()
+        """Apply a record of the log. Raises CorruptData."""
+        try:
+            key = record.key.decode()
+        except UnicodeDecodeError as error:
+            raise self._strange(record.offset, f"the key {record.key!r} is not UTF-8") from error
         if record.value is None:
             self._known.discard(key)
             return
@@ -71,34 +101,60 @@ class EventsShard:
 
     def on_loaded(self, now: Instant) -> list[Effect]:
         """Ask for the events behind the last one. Raises CorruptData."""
-        position = None
         if self._last is not None and self._last.value is not None:
             try:
-                position = position_of(self._last.value)
+                self._position = position_of(self._last.value)
             except ValueError as error:
-                raise CorruptData(self._partition, self._last.offset, str(error)) from error
+                raise self._strange(self._last.offset, str(error)) from error
         known = frozenset(self._known)
         self._known.clear()  # as many keys as the cluster has partitions, and of no further use
-        return [Ask(question=FindEvents(position=position, known=known))]
+        return [Ask(question=FindEvents(position=self._position, known=known))]
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
         """Write the events found, and ask for the next ones once they are replicated."""
         match event:
-            case FactLearned(fact=FoundEvents(events=events)):
-                return [_append(events), Barrier(tag=events[-1].position)]
+            case FactLearned(fact=FoundEvents() as found):
+                rows = _rows(found, self._position)
+                if found.events:
+                    self._position = found.events[-1].event.position
+                return [*_appends(rows), Barrier(tag=self._position)]
             case Durable(tag=Position() as position):
                 return [Ask(question=FindEvents(position=position))]
             case FactLearned(fact=fact):
                 raise InvariantViolated(f"{self._partition} learns {fact!r}")
         return []
 
+    def _strange(self, offset: int, reason: str) -> CorruptData:
+        way_out = "delete the topic, and the brokers make it again"
+        return CorruptData(self._partition, offset, f"{reason}; {way_out}")
 
-def _append(events: tuple[MetadataEvent, ...]) -> Append:
-    """One batch: a reader, or the next leader, finds an event and its tombstones, or neither."""
+
+def _rows(found: FoundEvents, position: Position | None) -> Iterator[_Row]:
+    """The records of an answer; position: of the last event before it."""
+    if found.ended:
+        last = required(position, "a log without an event has no key to end")
+        yield from _tombstones(found.ended, last.origin)
+    for one in found.events:
+        event = one.event
+        yield CoordinatorRecord(event.key.encode(), one.value), event.origin.timestamp_ms
+        yield from _tombstones(event.removed, event.origin)
+
+
+def _tombstones(keys: tuple[str, ...], origin: Origin) -> Iterator[_Row]:
+    for key in keys:
+        yield CoordinatorRecord(key.encode(), None), origin.timestamp_ms
+
+
+def _appends(rows: Iterator[_Row]) -> Iterator[Append]:
+    """One batch, or several if there are many tombstones."""
     records: list[CoordinatorRecord] = []
     timestamps: list[int] = []
-    for event in events:
-        records.append(CoordinatorRecord(event.key.encode(), event.value()))
-        records += [CoordinatorRecord(key.encode(), None) for key in event.removed]
-        timestamps += [event.origin.timestamp_ms] * (1 + len(event.removed))
-    return Append(records=tuple(records), timestamps_ms=tuple(timestamps))
+    size = 0
+    for record, timestamp_ms in rows:
+        if size >= TOMBSTONES_BYTES and record.value is None:
+            yield Append(records=tuple(records), timestamps_ms=tuple(timestamps))
+            records, timestamps, size = [], [], 0
+        records.append(record)
+        timestamps.append(timestamp_ms)
+        size += len(record.key)
+    yield Append(records=tuple(records), timestamps_ms=tuple(timestamps))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Protocol
@@ -17,6 +18,7 @@ from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory
 from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
+from kvorum.broker.metrics.counters import BrokerMetrics
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData
@@ -50,6 +52,9 @@ class TimedReplicas(Protocol):
 
     @property
     def isr(self) -> AlterPartitionManager: ...
+
+    @property
+    def metrics(self) -> BrokerMetrics: ...
 
     @property
     def registry(self) -> ReplicaRegistry: ...
@@ -176,15 +181,17 @@ class BackgroundJobs:
             return
         is_identity_due, replica.identity_unsynced = replica.identity_unsynced, False
 
-        def run() -> None:
+        def run() -> float:
+            began_s = time.perf_counter()
             # Sync partition.metadata first: without it, a recovery point proves nothing
             # (`ReplicaStore`).
             if is_identity_due:
                 replica.sync_identity()
             ticket.run()
+            return time.perf_counter() - began_s
 
         try:
-            await in_thread(run)
+            self._manager.metrics.flush_s.observe(await in_thread(run))
         except OSError as failure:
             # After a failed fsync the content of the disk is unknown: trying again proves nothing.
             self._on_flush_failed(replica, failure)

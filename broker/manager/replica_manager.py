@@ -38,6 +38,7 @@ from kvorum.broker.manager.log_cleaner import LogCleaner
 from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
 from kvorum.broker.manager.replica_opener import ReplicaOpener
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
+from kvorum.broker.metrics.counters import BrokerMetrics
 from kvorum.broker.network.purgatory import Deadlines, LoopTurn
 from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
@@ -177,6 +178,11 @@ class ReplicaManager:
         self.fetch_services.throttle.close()
         self.registry.clear()
         await self.failures.close_all(replicas, self.registry.broken)
+
+    @property
+    def metrics(self) -> BrokerMetrics:
+        """The counters of this broker."""
+        return self.registry.metrics
 
     def now_ms(self) -> int:
         return self.clock.monotonic_ms()

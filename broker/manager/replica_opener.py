@@ -166,6 +166,7 @@ class ReplicaOpener:
             on_first_file=self._registry.note_files,
             log_dir=log_dir,
             on_failed=self._failures.on_failed,
+            metrics=self._registry.metrics.opened(topic_id, topic),
         )
 
     def _opened_at(self, name: str) -> str | None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kvorum.broker.fetch.fetch_sessions import Watched
 from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.metrics.counters import BrokerMetrics
 from kvorum.broker.partition.replica import Replica, ReplicaObserver
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, TopicIdPartition
 from kvorum.runtime.errors import ErrorCode
@@ -35,10 +36,12 @@ class ReplicaRegistry:
     """All replicas of a broker.
 
     image: the image that the replica manager has adopted last; names of topics are looked up in it.
+    metrics: the broker's counters; those of a topic are here as long as its replicas.
     """
 
     def __init__(self) -> None:
         self.image: ClusterImage = EMPTY_IMAGE
+        self.metrics = BrokerMetrics()
         self._replicas: dict[TopicIdPartition, Replica] = {}
         self._with_files: dict[TopicIdPartition, Replica] = {}
         self._broken: dict[TopicIdPartition, ReplicaWithoutLog] = {}
@@ -141,6 +144,8 @@ class ReplicaRegistry:
     def remove(self, key: TopicIdPartition) -> Replica | None:
         """The replica of that key, which is found no longer; None if there is none."""
         self._with_files.pop(key, None)
+        if key in self._replicas:
+            self.metrics.closed(key[0])
         return self._replicas.pop(key, None)
 
     def remove_broken(self, key: TopicIdPartition) -> ReplicaWithoutLog | None:

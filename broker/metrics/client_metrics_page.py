@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kvorum.broker.metrics.client_telemetry import TELEMETRY_BYTES_MAX, Instance
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import uuid_text
 from kvorum.storage.format.compression import Codec, CompressionError, UnpacksToMore, decompress
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 
 SERIES_MAX = 10_000
 """Series kept over all clients; further series are dropped."""
@@ -75,24 +72,24 @@ class ClientFigures:
         for instance_id in [i for i in self._by_instance if not is_known(i)]:
             del self._by_instance[instance_id]
 
-    def metrics(self) -> Iterator[Metric]:
-        """One gauge for each name, `kvorum_client_...`, with a sample for each series."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        families: dict[str, Any] = {}
-        for instance_id, pushed in self._by_instance.items():
-            own = {
-                "client_instance_id": uuid_text(instance_id),
-                "client_id": pushed.client_id[:TEXT_LENGTH_MAX],
-            }
-            for (name, labels), value in pushed.values.items():
-                family = families.get(name)
-                if family is None:
-                    family = families[name] = GaugeMetricFamily(
-                        name, "Pushed by clients (KIP-714)."
-                    )
-                family.add_sample(name, {**dict(labels), **own}, value)
-        yield from families.values()
+    def lines(self) -> Iterator[str | None]:
+        """The lines of the page: one gauge for each name, `kvorum_client_...`, with a line for each
+        series. None is a step of work without a line."""
+        families: dict[str, list[tuple[Labels, _Pushed, bytes]]] = {}
+        for instance_id, pushed in list(self._by_instance.items()):
+            # A later push replaces `values`, and does not change them.
+            for name, labels in pushed.values:
+                families.setdefault(name, []).append((labels, pushed, instance_id))
+                yield None
+        for name, series in families.items():
+            yield f"# HELP {name} Pushed by clients (KIP-714).\n# TYPE {name} gauge\n"
+            for labels, pushed, instance_id in series:
+                own = {
+                    "client_id": pushed.client_id[:TEXT_LENGTH_MAX],
+                    "client_instance_id": uuid_text(instance_id),
+                }
+                text = ",".join(f'{k}="{_escaped(v)}"' for k, v in {**dict(labels), **own}.items())
+                yield f"{name}{{{text}}} {pushed.values[name, labels]!r}\n"
 
 
 def _series_of(message: Any) -> Iterator[tuple[tuple[str, Labels], float]]:
@@ -117,6 +114,10 @@ def _labels(attributes: Any) -> Labels:
             name = f"attribute_{_sound(attribute.key)}"
             found[name] = str(getattr(attribute.value, kind))[:TEXT_LENGTH_MAX]
     return tuple(sorted(found.items()))
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _sound(name: str) -> str:

@@ -21,8 +21,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.metrics.counters import RequestTiming
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.network.purgatory import LoopTurn
+from kvorum.broker.sasl.authentication import Authentication
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import WireError
 from kvorum.wire.fetch_codec import FileSlice
@@ -45,6 +47,8 @@ MUTE_MAX_MS = (1 << 31) - 1
 COLD_REQUESTS_MAX = 100
 """Cold requests of one connection that may run at a time; further ones stay unread, so that no
 client takes all that the server allows."""
+ANONYMOUS = "ANONYMOUS"
+"""The user of a connection without authentication."""
 JOIN_BYTES_MAX = 64 * 1024
 """Answers up to this size are joined into one send."""
 
@@ -69,15 +73,19 @@ class Server(Protocol):
 
     def on_file_failed(self, path: str, failure: OSError) -> None: ...
 
+    def on_handshake_failed(self, connection: Connection, failure: OSError) -> None: ...
+
 
 class Slot:
     """The place of one answer in the order of answers. Fill it once, with the parts of its
     frame."""
 
-    __slots__ = ("connection", "is_ready", "parked", "parts")
+    __slots__ = ("connection", "is_ready", "parked", "parts", "timing")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.timing: RequestTiming | None = None
+        """Of a request that is timed; under load most are only counted."""
         self.parts: Sequence[Part] = ()
         self.is_ready = False
         self.parked: Any = None
@@ -89,6 +97,8 @@ class Slot:
         self.is_ready = True
         self.parked = None
         connection = self.connection
+        if self.timing is not None:
+            self.timing.ready_s = connection.time_s()
         connection.count_output(parts)
         if not connection.is_closed and connection.slots[0] is self:
             connection.server.loop_turn.flush(connection)
@@ -99,7 +109,11 @@ class Connection:
 
     is_flush_due: belongs to `purgatory.LoopTurn`. cold_requests: number of requests that run as
     tasks. software: name and version that the client gave in ApiVersions (KIP-511).
+    authentication: None on a listener without SASL.
     """
+
+    #: What a socket raises that has nothing to give now.
+    _NOTHING_NOW: tuple[type[OSError], ...] = (BlockingIOError,)
 
     __slots__ = (
         "_buffer",
@@ -114,16 +128,20 @@ class Connection:
         "_output_bytes",
         "_sock",
         "_unmute_timer",
+        "_unsent",
         "address",
+        "authentication",
         "cold_requests",
         "is_closed",
         "is_flush_due",
         "last_active_ms",
         "listener",
         "peer",
+        "read_s",
         "server",
         "slots",
         "software",
+        "time_s",
     )
 
     def __init__(
@@ -134,9 +152,11 @@ class Connection:
         listener: str,
         loop: asyncio.AbstractEventLoop,
         address: str = "",
+        authentication: Authentication | None = None,
     ) -> None:
         """address: the peer's, if the connection counts against that address's limits, else ""."""
         self.server = server
+        self.authentication = authentication
         self.address = address
         self.peer = peer
         self.listener = listener
@@ -148,7 +168,17 @@ class Connection:
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
-        self._buffer = FrameBuffer(server.config.socket_request_max_bytes)
+        self.time_s = loop.time
+        self.read_s = 0.0
+        """The event loop's time at which the request was read that is being dispatched."""
+        self._unsent: list[RequestTiming] = []
+        """Timings of answers in the output; they end once all of it is sent."""
+        config = server.config
+        self._buffer = FrameBuffer(
+            config.socket_request_max_bytes
+            if authentication is None
+            else config.sasl_server_max_receive_size
+        )
         self._output: deque[Part] = deque()
         self._output_bytes = 0
         self._has_writer = False
@@ -159,6 +189,15 @@ class Connection:
         self._unmute_timer: asyncio.TimerHandle | None = None
         self._end_reason = ""
         loop.add_reader(self._fd, self._on_readable)
+
+    @property
+    def user(self) -> str:
+        """The client's user, as quotas name it."""
+        return ANONYMOUS if self.authentication is None else self.authentication.user
+
+    def allow_whole_requests(self) -> None:
+        """Read requests of any size from now on: the client is authenticated."""
+        self._buffer.frame_bytes_max = self.server.config.socket_request_max_bytes
 
     @property
     def is_idle(self) -> bool:
@@ -195,6 +234,7 @@ class Connection:
         if self._unmute_timer is not None:
             self._unmute_timer.cancel()
         self._output.clear()
+        self._unsent.clear()
         slots, self.slots = self.slots, deque()
         for slot in slots:
             if slot.parked is not None:
@@ -240,9 +280,7 @@ class Connection:
             return  # the event loop will report again that there is something to read
         turn.begin()
         try:
-            if self._receive():
-                self.last_active_ms = self.now_ms()
-                self._handle_frames()
+            self._take_input()
         except WireError as failure:
             self.fail(failure)
         except BaseException:
@@ -253,11 +291,16 @@ class Connection:
         finally:
             turn.run()
 
+    def _take_input(self) -> None:
+        if self._receive():
+            self.last_active_ms = self.now_ms()
+            self._handle_frames()
+
     def _receive(self) -> bool:
         """Receive once. True if bytes came. Raises WireError."""
         try:
             count = self._buffer.receive(self._sock)
-        except BlockingIOError:
+        except self._NOTHING_NOW:
             return False
         except OSError as failure:
             # Includes ETIMEDOUT and EHOSTUNREACH: when the peer's machine is gone, the kernel stops
@@ -270,7 +313,8 @@ class Connection:
 
     def _handle_frames(self) -> None:
         buffer, server = self._buffer, self.server
-        until_s = self._loop.time() + TURN_MAX_S
+        self.read_s = self.time_s()
+        until_s = self.read_s + TURN_MAX_S
         while not self.is_closed:
             if self._is_full():
                 self._pause_reading()
@@ -281,7 +325,9 @@ class Connection:
             slot = Slot(self)
             self.slots.append(slot)
             server.dispatch(slot, buffer.view, *frame)
-            now_s = self._loop.time()
+            self.read_s = now_s = self.time_s()
+            if slot.timing is not None:
+                slot.timing.handled_s = now_s
             if now_s > until_s:
                 if now_s > until_s + LONG_TURN_S:
                     server.loop_turn.spend()
@@ -379,7 +425,10 @@ class Connection:
         if self.is_closed:
             return
         while slots and slots[0].is_ready:
-            output.extend(slots.popleft().parts)
+            slot = slots.popleft()
+            output.extend(slot.parts)
+            if slot.timing is not None:
+                self._unsent.append(slot.timing)
         if not self._has_writer:
             self._send()
         self._go_on_soon()
@@ -410,6 +459,8 @@ class Connection:
         except OSError as failure:
             self.close(repr(failure))
             return
+        if self._unsent and not self._output:
+            self._note_sent()
         if self._output and not self._has_writer:
             self._has_writer = True
             self._loop.add_writer(self._fd, self._on_writable)
@@ -418,6 +469,13 @@ class Connection:
             self._loop.remove_writer(self._fd)
         if self._end_reason and self.is_idle:
             self.close(self._end_reason)
+
+    def _note_sent(self) -> None:
+        sent_s = self.time_s()
+        throttle_s = 0.0 if self._unmute_timer is None else self.muted_ms / 1000
+        for timing in self._unsent:
+            timing.end(sent_s, throttle_s)
+        self._unsent.clear()
 
     def _send_once(self) -> bool:
         """Make one system call. False if the socket took less than it was offered."""
@@ -453,7 +511,7 @@ class Connection:
         output.appendleft(joined)
         return joined
 
-    def _report_failed_file(self, send: _FileSend, count: int, failure: OSError) -> None:
+    def _report_failed_file(self, send: FileSend, count: int, failure: OSError) -> None:
         """Report the file if it, and not the socket, made a sendfile fail. If the errno does not
         tell, reading the same bytes again does."""
         file = send.source.file
@@ -466,7 +524,7 @@ class Connection:
         self.server.on_file_failed(file.path, failure)
 
     def _send_file(self, part: FileSlice) -> bool:
-        send = part if isinstance(part, _FileSend) else _FileSend(part)
+        send = part if isinstance(part, FileSend) else FileSend(part)
         self._output[0] = send
         # Read the descriptor at the moment of sending. A closed file has -1, while a descriptor
         # kept from before may by now belong to another file.
@@ -492,7 +550,7 @@ class Connection:
         return sent == want
 
 
-class _FileSend:
+class FileSend:
     """A file slice being sent: the next position and the bytes left."""
 
     __slots__ = ("left", "position", "source")

@@ -30,10 +30,10 @@ class FrameBuffer:
     frame_bytes_max: largest frame that a peer may announce; above it, WireError.
     """
 
-    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "view")
+    __slots__ = ("_buffer", "_end", "_start", "frame_bytes_max", "view")
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self._buffer: bytearray | mmap.mmap = bytearray(FIRST_BYTES)
         self.view = memoryview(self._buffer)
         self._start = 0
@@ -60,7 +60,7 @@ class FrameBuffer:
         start = self._start
         if self._end - start < FRAME_SIZE_BYTES:
             return None
-        end = start + FRAME_SIZE_BYTES + frame_size(self.view, start, self._frame_bytes_max)
+        end = start + FRAME_SIZE_BYTES + frame_size(self.view, start, self.frame_bytes_max)
         if end > self._end:
             return None
         self._start = end
@@ -77,7 +77,7 @@ class FrameBuffer:
             return
         needed = FRAME_SIZE_BYTES
         if end - start >= FRAME_SIZE_BYTES:
-            needed += frame_size(self.view, start, self._frame_bytes_max)
+            needed += frame_size(self.view, start, self.frame_bytes_max)
         if end == capacity and needed <= capacity < EAGER_BYTES_MAX:
             needed = capacity * 2
         if needed > capacity:

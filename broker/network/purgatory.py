@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from kvorum.runtime.errors import ErrorCode
@@ -77,6 +78,11 @@ class Deadlines:
         if items is not None:
             items.pop(item, None)
         item.deadline_bucket = -1
+
+    def count(self) -> Iterator[Counter[type]]:
+        """Numbers of items by type, of one bucket after another; the caller may wait in between."""
+        for items in list(self._buckets.values()):
+            yield Counter(map(type, items))
 
     def close(self) -> None:
         """Forget all items; none of them expires any more."""

@@ -17,14 +17,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kvorum.broker.api import sasl_authenticate
 from kvorum.broker.api.context import RequestContext, Services
 from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.metrics.counters import TIMED_INTERVAL_S, RequestTiming
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.network.protocol_error_log import ProtocolErrorLog
+from kvorum.broker.network.tls_connection import HandshakeTurn, TlsConnection, wrapped
+from kvorum.broker.network.tls_listener import TlsListener
+from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 IDLE_CHECK_INTERVAL_MS = 10_000
+HANDSHAKE_TIMEOUT_MS = 10_000
+"""Time for a client's TLS handshake; looked at with the idle connections."""
 ACCEPTS_PER_EVENT_MAX = 64
 ACCEPT_PAUSE_MS = 100
 """Pause after an accept that failed."""
@@ -47,10 +54,15 @@ COLD_REQUESTS_MAX = 10_000
 """Cold requests that may run on this server; a connection that sends another one is closed."""
 
 
+MakeAuthentication = Callable[[], Authentication]
+
+
 @dataclass(frozen=True, slots=True)
 class _Listener:
     sock: socket.socket
     name: str | None
+    authenticate: MakeAuthentication | None
+    tls: TlsListener | None
 
 
 class KafkaServer:
@@ -74,6 +86,8 @@ class KafkaServer:
         self.config = config
         self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
+        self.metrics = replicas.metrics
+        self._requests = self.metrics.requests
         self.services = Services(
             config=config,
             replicas=replicas,
@@ -97,6 +111,7 @@ class KafkaServer:
         self._idle_task: asyncio.Task[None] | None = None
         self._closing_lines = ProtocolErrorLog()
         self._more_timer: asyncio.TimerHandle | None = None
+        self._handshakes = HandshakeTurn()
 
     @property
     def connection_count(self) -> int:
@@ -108,11 +123,20 @@ class KafkaServer:
         self.serve()
         return bound_port
 
-    async def bind(self, host: str, port: int, *, listener_name: str | None = None) -> int:
+    async def bind(
+        self,
+        host: str,
+        port: int,
+        *,
+        listener_name: str | None = None,
+        authenticate: MakeAuthentication | None = None,
+        tls: TlsListener | None = None,
+    ) -> int:
         """Bind the port and listen; returns the port (useful with port 0). Raises OSError.
 
         listener_name: the listener whose endpoints Metadata gives to clients that connect here;
-        None means each broker's first.
+        None means each broker's first. authenticate: begins the authentication of each client; None
+        for a listener without SASL. tls: None for a listener without TLS.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -133,7 +157,7 @@ class KafkaServer:
         except BaseException:
             sock.close()
             raise
-        self._listeners.append(_Listener(sock, listener_name))
+        self._listeners.append(_Listener(sock, listener_name, authenticate, tls))
         bound_port: int = sock.getsockname()[1]
         return bound_port
 
@@ -173,10 +197,17 @@ class KafkaServer:
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         """Forget a connection that has ended."""
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self.metrics.listener(connection.listener).closed += 1
         if connection.address:
             self._limits.closed(connection.address)
         _log.debug("connection of %s ended: %s", connection.peer, reason)
+
+    def on_handshake_failed(self, connection: Connection, failure: OSError) -> None:
+        """Log a client that did not get through the TLS handshake."""
+        reason = getattr(failure, "reason", None) or failure.strerror or str(failure)
+        self.on_protocol_error(connection, WireError(f"TLS handshake: {reason}"))
 
     def on_protocol_error(self, connection: Connection, failure: WireError) -> None:
         """Log a connection that is about to be closed because its peer broke the protocol."""
@@ -231,7 +262,16 @@ class KafkaServer:
             sock.setblocking(False)
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.admit(sock, str(peer), listener.name or "", loop, address)
+            authentication = None if listener.authenticate is None else listener.authenticate()
+            self.admit(
+                sock,
+                str(peer),
+                listener.name or "",
+                loop,
+                address,
+                authentication=authentication,
+                tls=listener.tls,
+            )
 
     def _accept_again(self, listener: _Listener) -> None:
         if listener in self._listeners:
@@ -256,18 +296,50 @@ class KafkaServer:
         listener: str,
         loop: asyncio.AbstractEventLoop,
         address: str = "",
+        *,
+        authentication: Authentication | None = None,
+        tls: TlsListener | None = None,
     ) -> None:
         """Serve a client on a non-blocking socket. listener: name of the listener that accepted it;
         address: under which `_limits` counts it, "" if it is not counted."""
-        self._connections[Connection(self, sock, peer, listener, loop, address)] = None
+        self.metrics.listener(listener).made += 1
+        if tls is None:
+            connection = Connection(self, sock, peer, listener, loop, address, authentication)
+        else:
+            connection = TlsConnection(
+                self,
+                wrapped(sock, tls.context),
+                peer,
+                listener,
+                loop,
+                address,
+                authentication,
+                rules=tls.rules,
+                handshakes=self._handshakes,
+            )
+        self._connections[connection] = None
+
+    def refresh_certificates(self, *, is_asked: bool = False) -> None:
+        """Read certificates again, those that have changed or, if asked, all."""
+        for listener in self._listeners:
+            if listener.tls is not None:
+                listener.tls.refresh(is_asked=is_asked)
 
     async def _close_idle(self) -> None:
         while True:
             await asyncio.sleep(IDLE_CHECK_INTERVAL_MS / 1000)
-            oldest_ms = self.clock.monotonic_ms() - self.config.connections_max_idle_ms
+            now_ms = self.clock.monotonic_ms()
+            oldest_ms = now_ms - self.config.connections_max_idle_ms
+            handshake_ms = now_ms - HANDSHAKE_TIMEOUT_MS
             for connection in list(self._connections):
                 if connection.is_idle and connection.last_active_ms < oldest_ms:
                     connection.close("idle")
+                elif (
+                    isinstance(connection, TlsConnection)
+                    and not connection.is_established
+                    and connection.last_active_ms < handshake_ms
+                ):
+                    connection.close("the TLS handshake did not end in time")
                 elif connection.has_hung_up:
                     connection.close("closed by the peer")
 
@@ -278,8 +350,14 @@ class KafkaServer:
 
         The bytes are invalid after the call. Raises WireError if the connection must be closed.
         """
+        authentication = slot.connection.authentication
+        if authentication is not None and authentication.takes_bare_token:
+            sasl_authenticate.take_bare_token(slot, bytes(view[position:end]))
+            return
         header = parse_request_header(view, position, end, SERVED)
         key, version = header.api_key, header.api_version
+        if authentication is not None:
+            authentication.check(key, self.clock.monotonic_ms())
         context = RequestContext(
             services=self.services,
             api_version=version,
@@ -296,6 +374,14 @@ class KafkaServer:
             context.api_version = 0
             context.answer(cold_handler(key).API, answer)
             return
+        metrics = self._requests.get(key)
+        if metrics is None:
+            metrics = self.metrics.of_api(key, SERVED.name_of(key))
+        metrics.requests += 1
+        read_s = slot.connection.read_s
+        if read_s >= metrics.due_s:
+            metrics.due_s = read_s + TIMED_INTERVAL_S
+            slot.timing = RequestTiming(metrics, read_s)
         if self.services.quotas.binds_requests:
             context.began_ms = self.clock.monotonic_ms()
         self._handle(context, key, view, header.body_position, end)

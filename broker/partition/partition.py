@@ -163,6 +163,22 @@ class Partition:
     def is_under_min_isr(self) -> bool:
         return len(self.isr_state.isr) < self.min_isr_effective
 
+    @property
+    def is_at_min_isr(self) -> bool:
+        return len(self.isr_state.isr) == self.min_isr_effective
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.isr_state.isr) < len(self.replicas)
+
+    @property
+    def in_sync_count(self) -> int:
+        return len(self.isr_state.isr)
+
+    @property
+    def replica_count(self) -> int:
+        return len(self.replicas)
+
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Fence a request by the leader epoch that it names; -1 names none."""
         if current_leader_epoch == self.leader_epoch or current_leader_epoch == UNKNOWN_EPOCH:

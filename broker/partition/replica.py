@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.metrics.counters import TopicMetrics
 from kvorum.broker.network.purgatory import LoopTurn, PendingAck
 from kvorum.broker.partition.batch_validation import ProduceTerms, checked_header, refusal
 from kvorum.broker.partition.partition import Partition
@@ -102,6 +103,7 @@ class Replica:
         "log_dir",
         "loop_turn",
         "lower_checkpoints",
+        "metrics",
         "observer",
         "on_failed",
         "on_first_file",
@@ -121,7 +123,10 @@ class Replica:
         on_first_file: Callable[[Replica], None],
         log_dir: LogDirectory,
         on_failed: Callable[[Replica, OSError | CorruptData, str], None],
+        metrics: TopicMetrics | None = None,
     ) -> None:  # fmt: skip
+        """metrics: the broker's of the topic; by default some that nobody reads."""
+        self.metrics = metrics or TopicMetrics(core.topic)
         self.core = core
         self.log_dir = log_dir
         self.on_failed = on_failed
@@ -172,6 +177,8 @@ class Replica:
             return False
         self.core.end_offset = self.log.end_offset
         has_led = self.core.is_leader
+        if has_led and image.leader_epoch == self.core.leader_epoch:
+            self.metrics.note_isr(self.core.isr_state.isr, frozenset(image.isr))
         if self.core.become_leader(image, now_ms):
             self.log.epochs.assign(image.leader_epoch, self.log.end_offset)
             if not has_led:
@@ -261,11 +268,17 @@ class Replica:
             if not self.has_identity:
                 self.write_identity()
         except BatchError as refused:
+            self.metrics.failed_produce_requests += 1
             return refusal(partition_id, refused), 0
         except (OSError, CorruptData) as failure:
             self.fail(failure, "append")
+            self.metrics.failed_produce_requests += 1
             error = ErrorCode.KAFKA_STORAGE_ERROR
             return ProducedPartition(partition_id, error.value, error_message=str(failure)), 0
+        metrics = self.metrics
+        metrics.produce_requests += 1
+        metrics.messages_in += appended.last_offset - appended.base_offset + 1
+        metrics.bytes_in += appended.size_bytes
         self._on_appended(appended.last_offset + 1, terms.now_ms)
         answer = self._produced(appended.base_offset, append_time_ms)
         return answer, self._wait_until(appended.last_offset + 1, terms)
@@ -437,6 +450,7 @@ class Replica:
             core = self.core
             self.lower_checkpoints(core.topic, core.partition_id, base_offset, log.start_offset)
         log.append_as_follower(batches, now_ms=wall_ms)
+        self.metrics.replication_bytes_in += len(batches)
         if not self.has_identity:
             self.write_identity()
         if self.core.on_follower_append(log.end_offset, leader_high_watermark):

@@ -20,8 +20,6 @@ from typing import NamedTuple
 from kvorum.metadata.image.quotas import CLIENT_ID, USER
 from kvorum.metadata.image.records import QuotaEntity
 
-ANONYMOUS = "ANONYMOUS"
-"""The user of an unauthenticated connection; without authentication, every connection."""
 WINDOWS_KEPT_MAX = 10_000
 """Above this number, the windows of clients that used nothing within a window are dropped."""
 UNLIMITED_BYTES = (1 << 63) - 1
@@ -124,10 +122,10 @@ class ClientQuotas:
             self._windows.clear()
 
     def throttle_ms(
-        self, kind: QuotaKind, client_id: str | None, amount: float, now_ms: int
+        self, kind: QuotaKind, user: str, client_id: str | None, amount: float, now_ms: int
     ) -> int:
         """Count `amount` for the client; returns its pause in ms, 0 for none."""
-        limit = self.limit(kind, client_id)
+        limit = self.limit(kind, user, client_id)
         if limit is None:
             return 0
         window = self._windows.get(limit.key)
@@ -143,16 +141,16 @@ class ClientQuotas:
         # not read from for that long would lose its session and its place in its group.
         return min(pause_ms, self._sample_ms) if kind is QuotaKind.REQUEST else pause_ms
 
-    def fetch_bytes_max(self, client_id: str | None) -> int:
+    def fetch_bytes_max(self, user: str, client_id: str | None) -> int:
         """Bytes that one fetch answer may have: what the quota allows in one window."""
-        limit = self.limit(QuotaKind.FETCH, client_id)
+        limit = self.limit(QuotaKind.FETCH, user, client_id)
         if limit is None:
             return UNLIMITED_BYTES
         return int(limit.bound * (self._samples_max - 1) * self._sample_ms / 1000)
 
-    def limit(self, kind: QuotaKind, client_id: str | None) -> Limit | None:
-        """The limit that applies to this client, of the anonymous user; None if none does."""
-        user, client_id = ANONYMOUS, client_id or ""
+    def limit(self, kind: QuotaKind, user: str, client_id: str | None) -> Limit | None:
+        """The limit that applies to this client; None if none does."""
+        client_id = client_id or ""
         asked = (kind, user, client_id)
         if asked in self._limits:
             return self._limits[asked]

@@ -51,11 +51,11 @@ class MutationBuckets:
         self._window_s = samples_max * sample_ms / 1000
         self._buckets: dict[object, TokenBucket] = {}
 
-    def limit(self, client_id: str | None) -> Limit | None:
+    def limit(self, user: str, client_id: str | None) -> Limit | None:
         """The limit that applies to this client; None if none does."""
         if not self._quotas.is_active:
             return None
-        return self._quotas.limit(QuotaKind.MUTATION, client_id)
+        return self._quotas.limit(QuotaKind.MUTATION, user, client_id)
 
     def owed_ms(self, limit: Limit, now_ms: int) -> int:
         """Time in ms until the client may send another request."""

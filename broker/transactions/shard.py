@@ -7,6 +7,7 @@ do final errors: a client that is told that it is fenced stays fenced after a fa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, assert_never
 
@@ -370,6 +371,10 @@ class TransactionShard:
             and (not wanted.producer_ids or held.producer_id in wanted.producer_ids)
             and (wanted.running_ms_min < 0 or _is_running(held, wanted.running_ms_min, now))
         )
+
+    def states(self) -> Counter[str]:
+        """Numbers of transactional ids by state."""
+        return Counter(t.state.name.lower() for t in self._transactions.values())
 
     def summary(self) -> str:
         """One line for logs, tests and tools."""

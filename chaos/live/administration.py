@@ -19,13 +19,17 @@ from kvorum.chaos.faults import (
     RemoveVoter,
     Roll,
 )
+from kvorum.chaos.live.kafka_connection import Call
+from kvorum.chaos.live.operator_calls import ask_any_broker, error_text
 from kvorum.chaos.live.reassignments import Reassignment, full_names
 from kvorum.chaos.live.rolling import CanRoll, RollingRestart
-from kvorum.chaos.live.systems.protocol import System
+from kvorum.chaos.live.systems.protocol import NotObservable, System
 from kvorum.chaos.live.voter_changes import change_voters
 from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget, resolve
 
-_TIMEOUT_S = 5.0
+_ELECT = Call(key=43, name="elect_leaders", version=2)
+_PREFERRED = 0
+_REQUEST_MS = 4_000
 
 Key = tuple[str, int]
 
@@ -92,9 +96,7 @@ def _election(system: System, view: ClusterView) -> OperatorRequest:
         )
     losing = sorted({str(partition.leader) for partition in moving.values()})
     keys = [(name, number) for topic, number in moving for name in full_names(system, [topic])]
-    return OperatorRequest(
-        nodes=tuple(losing), send=lambda: elect_preferred(system.bootstrap(), keys)
-    )
+    return OperatorRequest(nodes=tuple(losing), send=lambda: elect_preferred(system, keys))
 
 
 def away_from_preferred(view: ClusterView) -> Mapping[Key, PartitionView]:
@@ -109,27 +111,39 @@ def away_from_preferred(view: ClusterView) -> Mapping[Key, PartitionView]:
     }
 
 
-def elect_preferred(bootstrap: str, keys: Sequence[Key]) -> None:
-    """ElectLeaders (KIP-460) with the type PREFERRED, for topics that the cluster has: a view may
-    name a topic twice.
+def elect_preferred(system: System, keys: Sequence[Key]) -> None:
+    """ElectLeaders (KIP-460) with the type PREFERRED. A view may name a topic twice, also by a name
+    that the cluster does not know.
 
     A partition that got its preferred leader meanwhile, or that lost it from the ISR, is left as
     it is. Raises UnresolvableTarget if no broker answers, or if no partition got its preferred
     leader.
     """
-    from confluent_kafka import ElectionType, KafkaException, TopicPartition
-    from confluent_kafka.admin import AdminClient
-
-    # The request's timeout is the socket's: `elect_leaders` of confluent-kafka 2.16 raises
-    # SystemError when it is given one of its own.
-    limits = {"socket.timeout.ms": round(_TIMEOUT_S * 1000), "log_level": 2}
-    admin = AdminClient({"bootstrap.servers": bootstrap, **limits})
+    topics: dict[str, list[int]] = {}
+    for topic, number in keys:
+        topics.setdefault(topic, []).append(number)
+    values = {
+        "election_type": _PREFERRED,
+        "topic_partitions": [
+            {"topic": topic, "partitions": numbers} for topic, numbers in topics.items()
+        ],
+        "timeout": _REQUEST_MS,
+    }
     try:
-        topics = admin.list_topics(timeout=_TIMEOUT_S).topics
-        asked = [TopicPartition(topic, number) for topic, number in keys if topic in topics]
-        outcomes = admin.elect_leaders(ElectionType.PREFERRED, asked).result()
-    except KafkaException as error:
+        answer = ask_any_broker(system, _ELECT, values)
+    except NotObservable as error:
         raise UnresolvableTarget(f"no preferred leader was elected: {error}") from error
-    refused = [f"{p.topic}/{p.partition}: {e}" for p, e in outcomes.items() if e is not None]
-    if len(refused) == len(outcomes):
-        raise UnresolvableTarget(f"no preferred leader was elected: {'; '.join(refused)}")
+    code = int(answer.error_code)
+    outcomes = {
+        f"{topic.topic}/{partition.partition_id}": partition
+        for topic in answer.replica_election_results
+        for partition in topic.partition_result
+    }
+    refused = [
+        f"{name}: {error_text(int(partition.error_code), partition)}"
+        for name, partition in outcomes.items()
+        if int(partition.error_code)
+    ]
+    if code or len(refused) == len(outcomes):
+        reason = error_text(code, answer) if code else "; ".join(refused)
+        raise UnresolvableTarget(f"no preferred leader was elected: {reason}")

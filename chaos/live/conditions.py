@@ -13,7 +13,7 @@ from typing import assert_never
 from kvorum.chaos.faults import ConditionFault, FailDisk, FillDisk, SlowDisk, StepClock
 from kvorum.chaos.live.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.protocol import RUNNING, System, node_named
-from kvorum.runtime.fault_board import HEALTHY, UNLIMITED, Conditions, Hits
+from kvorum.runtime.fault_board import UNLIMITED, Conditions, Hits
 
 _DEATH_TIMEOUT_MS = 3_000
 """Time for a node whose disk has failed to end, once the fault has ended. Bad sequence without it:
@@ -58,6 +58,10 @@ def is_deadly(fault: ConditionFault) -> bool:
     return isinstance(fault, FillDisk | FailDisk)
 
 
+def _is_slow(fault: ConditionFault) -> bool:
+    return isinstance(fault, SlowDisk)
+
+
 class ConditionKeeper:
     """The faults of disks and clocks in force, by node. Not thread-safe.
 
@@ -67,7 +71,7 @@ class ConditionKeeper:
     def __init__(self, system: System, *, is_taken_down: Callable[[str], bool]) -> None:
         self._system = system
         self._is_taken_down = is_taken_down
-        self._faults: dict[str, list[ConditionFault]] = {}
+        self._faults: dict[str, dict[int, ConditionFault]] = {}
         self._before: dict[tuple[str, int], Hits] = {}
 
     def begin(self, node: str, fault: ConditionFault, fault_id: int) -> None:
@@ -76,38 +80,39 @@ class ConditionKeeper:
         if is_deadly(fault):
             self._system.may_die(node)
         self._before[node, fault_id] = board.hits()
-        self._faults.setdefault(node, []).append(fault)
+        self._faults.setdefault(node, {})[fault_id] = fault
         self._show(node)
 
     def end(self, node: str, fault: ConditionFault, fault_id: int) -> Hits:
-        """Take a fault out of force, and start the node if it died of it. Returns the node's calls
-        that faults of its disk have hit in the meantime."""
-        before = self._before.pop((node, fault_id))
-        self._faults[node].remove(fault)
+        """Take a fault out of force; may be called again. Returns the node's calls that faults of
+        this kind, which slow calls down or fail them, have hit in the meantime."""
+        before = self._before[node, fault_id]
+        self._faults[node].pop(fault_id, None)
         self._show(node)
         now = self._system.fault_boards[node].hits()
-        hits = Hits(
-            delayed_syncs=now.delayed_syncs - before.delayed_syncs,
-            failed_calls=now.failed_calls - before.failed_calls,
+        # The board has one counter for each kind.
+        return Hits(
+            delayed_syncs=now.delayed_syncs - before.delayed_syncs if _is_slow(fault) else 0,
+            failed_calls=now.failed_calls - before.failed_calls if is_deadly(fault) else 0,
         )
-        if is_deadly(fault) and not any(map(is_deadly, self._faults[node])):
-            self._revive(node, has_failed=hits.failed_calls > 0)
-        return hits
 
-    def _show(self, node: str) -> None:
-        faults = self._faults.get(node, [])
-        self._system.fault_boards[node].set(conditions_of(faults) if faults else HEALTHY)
-
-    def _revive(self, node: str, *, has_failed: bool) -> None:
+    def revive(self, node: str, fault: ConditionFault, hits: Hits) -> None:
+        """Start the node if it died of a fault that has ended with these hits, unless another one
+        has it down."""
+        if not is_deadly(fault) or any(map(is_deadly, self._faults[node].values())):
+            return
         try:
             if self._is_taken_down(node):
                 return
-            if has_failed:
+            if hits.failed_calls > 0:
                 self._await_death(node)
             if node_named(self._system, node).state != RUNNING:
                 self._system.restart(node)
         finally:
             self._system.must_live(node)
+
+    def _show(self, node: str) -> None:
+        self._system.fault_boards[node].set(conditions_of(self._faults[node].values()))
 
     def _await_death(self, node: str) -> None:
         try:

@@ -7,10 +7,12 @@ the history alone is enough to measure their fail-over.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
 from kvorum.chaos.faults import (
@@ -69,13 +71,15 @@ from kvorum.chaos.targets import (
 from kvorum.runtime.errors import KvorumError, required
 from kvorum.runtime.fault_board import Hits
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True, kw_only=True)
 class Injected:
-    """A fault in force. `undo` has the steps that reverse it, in order; `streams` are those with a
-    toxic of the fault. `is_over` tells whether a fault that can end by itself has; `outcome` goes
-    to the history with its end. Then `hits` are the disk calls that a fault of disks has hit, by
-    node, and `lost_packets` those that it has dropped."""
+    """A fault in force. `undo` has the steps that are left to reverse it, in order; `streams` are
+    those with a toxic of the fault. `is_over` tells whether a fault that can end by itself has;
+    `outcome` goes to the history with its end. Then `hits` are the disk calls that a fault of disks
+    has hit, by node, and `lost_packets` those that it has dropped."""
 
     fault_id: int
     name: str
@@ -90,8 +94,7 @@ class Injected:
 
     @property
     def is_of_links(self) -> bool:
-        others = KillNode | PauseNode | StopNode | WipeDisk | ConditionFault | Reassign | Roll
-        return not isinstance(self.fault, others)
+        return isinstance(self.fault, LinkFault)
 
 
 class Injector:
@@ -131,7 +134,7 @@ class Injector:
         """
         match fault:
             case HealLinks():
-                self._end_all(lambda injected: injected.is_of_links)
+                _take_and_raise(self._ends_of(lambda injected: injected.is_of_links))
                 return None
             case ElectPreferredLeaders() | AddVoter() | RemoveVoter() | Reassign() | Roll():
                 return self._request(name, fault)
@@ -159,33 +162,41 @@ class Injector:
                 raise KvorumError(f"a live run cannot do {fault_name(fault)}: it is simulated only")
 
     def end(self, injected: Injected) -> None:
-        """Undo one fault; undoing it twice has no effect."""
-        if self._active.pop(injected.fault_id, None) is None:
+        """Undo one fault; undoing it twice has no effect.
+
+        A step that fails keeps none of the others from being done: the first error is raised at the
+        end, when the history has the fault's end.
+        """
+        if injected.fault_id not in self._active:
             return
-        for undo in injected.undo:
-            undo()
+        failure = _take(injected.undo)
+        del self._active[injected.fault_id]
         details: dict[str, object] = {
             "id": injected.fault_id,
             "fault": fault_name(injected.fault),
             **injected.outcome,
         }
+        if failure is not None:
+            details["problem"] = str(failure)
         if injected.hits:
             details["hits"] = {n: dataclasses.asdict(hits) for n, hits in injected.hits.items()}
         if injected.lost_packets is not None:
             details["lost_packets"] = injected.lost_packets
         self._history.append(process=NEMESIS, type=INFO, f=FAULT_END, details=details)
+        if failure is not None:
+            raise failure
 
     def end_all(self) -> None:
-        """Undo everything and reset every proxy."""
-        self._end_all(lambda _: True)
+        """Undo everything and reset every proxy; raises the first error when all was tried."""
+        steps = self._ends_of(lambda _: True)
         if self._toxiproxy is not None:
-            self._toxiproxy.reset()
+            steps.append(self._toxiproxy.reset)
+        _take_and_raise(steps)
 
-    def _end_all(self, chosen: Callable[[Injected], bool]) -> None:
+    def _ends_of(self, chosen: Callable[[Injected], bool]) -> list[Callable[[], None]]:
         # Requests last: the nodes that other faults took down must answer their cancellation.
-        for injected in sorted(self.active(), key=lambda one: one.is_over is not None):
-            if chosen(injected):
-                self.end(injected)
+        in_order = sorted(self.active(), key=lambda one: one.is_over is not None)
+        return [_call(self.end, injected) for injected in in_order if chosen(injected)]
 
     def _reverse(self, fault: RestartNode | ResumeNode) -> None:
         is_for_all = fault.target.kind in (TargetKind.KILLED, TargetKind.PAUSED)
@@ -193,9 +204,11 @@ class Injector:
             return
         names = resolve(fault.target, self._view(), self._rng)
         kind = KillNode | StopNode | WipeDisk if isinstance(fault, RestartNode) else PauseNode
-        for injected in self.active():
-            if isinstance(injected.fault, kind) and set(injected.nodes) & set(names):
-                self.end(injected)
+        _take_and_raise(
+            self._ends_of(
+                lambda one: isinstance(one.fault, kind) and bool(set(one.nodes) & set(names))
+            )
+        )
 
     def _strike_nodes(
         self, name: str, fault: KillNode | PauseNode | StopNode | WipeDisk
@@ -212,12 +225,9 @@ class Injector:
                 raise UnresolvableTarget(reason)
         injected = self._new(name, fault, able)
         begun_ms = self._history.now_ms()
-        try:
+        with self._taken_back_on_failure(injected):
             for node in able:
                 self._strike(injected, node)
-        except BaseException:
-            self._take_back(injected)
-            raise
         self._begin(injected, view, begun_ms, links=())
         return injected
 
@@ -248,14 +258,12 @@ class Injector:
             hits = self._conditions.end(node, fault, injected.fault_id)
             if not isinstance(fault, StepClock):
                 injected.hits[node] = hits
+            self._conditions.revive(node, fault, hits)
 
-        try:
+        with self._taken_back_on_failure(injected):
             for node in able:
                 self._conditions.begin(node, fault, injected.fault_id)
                 injected.undo.append(_call(end, node))
-        except BaseException:
-            self._take_back(injected)
-            raise
         self._begin(injected, view, begun_ms, links=())
         return injected
 
@@ -274,11 +282,8 @@ class Injector:
         if request.finish is not None:
             injected.undo.append(request.finish)
         begun_ms = self._history.now_ms()
-        try:
+        with self._taken_back_on_failure(injected):
             request.send()
-        except BaseException:
-            self._take_back(injected)
-            raise
         self._begin(injected, view, begun_ms, links=())
         if request.is_over is None:
             self.end(injected)
@@ -307,11 +312,8 @@ class Injector:
         injected = self._new(name, fault, struck)
         injected.streams = tuple(streams) if is_toxic else ()
         begun_ms = self._history.now_ms()
-        try:
+        with self._taken_back_on_failure(injected):
             self._apply(injected, fault, streams)
-        except BaseException:
-            self._take_back(injected)
-            raise
         self._begin(injected, view, begun_ms, links=[link.name for link, _ in streams])
         return injected
 
@@ -342,11 +344,19 @@ class Injector:
                         f"{EVERY_CONNECTION}"
                     )
 
-    def _take_back(self, injected: Injected) -> None:
-        """Undo the part of a fault that was done before it failed."""
-        self._active.pop(injected.fault_id)
-        for undo in injected.undo:
-            undo()
+    @contextlib.contextmanager
+    def _taken_back_on_failure(self, injected: Injected) -> Iterator[None]:
+        """Undo the part of a fault that was done before it failed. Raises KvorumError with both
+        reasons if a step of that fails too."""
+        try:
+            yield
+        except BaseException as error:
+            failure = _take(injected.undo)
+            del self._active[injected.fault_id]
+            if failure is not None and isinstance(error, Exception):
+                # No step may be tried again as if nothing had happened.
+                raise KvorumError(f"{error}; a part of it may be in force: {failure}") from error
+            raise
 
     def _pairs(self, fault: LinkFault, view: ClusterView) -> list[tuple[str, str]]:
         if isinstance(fault, NetworkPartition):
@@ -393,8 +403,10 @@ class Injector:
         name = f"fault_{injected.fault_id}"
 
         def end() -> None:
-            injected.lost_packets = packets.lost(name)
-            packets.stop(name)
+            try:
+                injected.lost_packets = packets.lost(name)
+            finally:
+                packets.stop(name)
 
         packets.lose(name, streams, loss_percent=fault.loss_percent)
         injected.undo.append(end)
@@ -431,6 +443,28 @@ class Injector:
                 "injection_ms": round(self._history.now_ms() - begun_ms, 3),
             },
         )
+
+
+def _take(steps: list[Callable[[], None]]) -> KvorumError | OSError | None:
+    """Take every step off the list, also after one that failed; returns the first error."""
+    first: KvorumError | OSError | None = None
+    while steps:
+        step = steps.pop(0)
+        try:
+            step()
+        except (KvorumError, OSError) as error:
+            first = first or error
+        except (KeyboardInterrupt, SystemExit):
+            # Half done: the run's clean-up, which comes next, takes this step once more.
+            steps.insert(0, step)
+            raise
+    return first
+
+
+def _take_and_raise(steps: list[Callable[[], None]]) -> None:
+    failure = _take(steps)
+    if failure is not None:
+        raise failure
 
 
 def _concerned(nodes: Sequence[str], view: ClusterView) -> tuple[list[int], list[int]]:
@@ -482,5 +516,5 @@ def _remove(toxiproxy: Toxiproxy, link: Link, name: str) -> Callable[[], None]:
     return lambda: toxiproxy.remove_toxic(link, name)
 
 
-def _call(act: Callable[[str], None], name: str) -> Callable[[], None]:
-    return lambda: act(name)
+def _call(act: Callable[[T], None], argument: T) -> Callable[[], None]:
+    return lambda: act(argument)

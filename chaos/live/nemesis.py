@@ -95,14 +95,9 @@ class Nemesis:
         until_ms = monotonic_ms() + duration_ms
         while True:
             self._check()
+            self._end_what_is_due()
             self._end_what_is_over()
             now_ms = monotonic_ms()
-            while self._due and self._due[0][0] <= now_ms:
-                due = heapq.heappop(self._due)
-                if self._is_active(due):
-                    self._injector.end(due[2])
-                    self._progress(f"undone: {due[2].name}")
-                now_ms = monotonic_ms()
             if now_ms >= until_ms or (unless is not None and unless()):
                 return
             next_ms = min([until_ms, *(due_ms for due_ms, _, _ in self._due[:1])])
@@ -121,6 +116,13 @@ class Nemesis:
 
     def _is_active(self, due: Due) -> bool:
         return self.is_in_force(due[2])
+
+    def _end_what_is_due(self) -> None:
+        while self._due and self._due[0][0] <= monotonic_ms():
+            due = heapq.heappop(self._due)
+            if self._is_active(due):
+                self._injector.end(due[2])
+                self._progress(f"undone: {due[2].name}")
 
     def _end_what_is_over(self) -> None:
         """End the faults that are over by themselves, such as a completed reassignment."""

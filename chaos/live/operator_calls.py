@@ -1,7 +1,8 @@
 """Requests of an operator to any broker that answers, by the Kafka protocol and past the proxies.
 
-librdkafka has no call for voters and reassignments, so these go over `kafka_connection`. A broker
-forwards them to the active controller.
+librdkafka has no call for voters and reassignments, and after its first answer it goes to the
+addresses that brokers advertise, which are the proxies. So these requests go over
+`kafka_connection`. A broker forwards them to the active controller.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from contextlib import closing
 from typing import Any
 
 from kvorum.chaos.live.kafka_connection import Call, KafkaConnection
-from kvorum.chaos.live.systems.protocol import RUNNING, NotObservable, System
+from kvorum.chaos.live.systems.protocol import Node, NotObservable, System, running_brokers
 from kvorum.runtime.errors import ErrorCode, WireError
 
-#: Of one broker's answer; a broker that hangs must not hold up the faults that are due.
-ANSWER_TIMEOUT_MS = 5_000
+_ANSWER_TIMEOUT_MS = 5_000
+"""Of one broker's answer."""
 
 #: Answers of a broker that does not reach the active controller, or reaches one that has stepped
 #: down: another broker may do better.
@@ -35,22 +36,27 @@ def ask_any_broker(system: System, call: Call, values: Mapping[str, Any]) -> Any
     Raises NotObservable, with each broker's reason, if there is no such answer.
     """
     reasons = []
-    for node in system.nodes():
-        is_up = node.state == RUNNING and node.name not in system.paused
-        if node.name not in system.plan.brokers or not is_up:
-            continue
+    for node in running_brokers(system):
         try:
-            with closing(KafkaConnection(node.listener, timeout_ms=ANSWER_TIMEOUT_MS)) as peer:
-                answer = peer.ask(call, values)
-        except (OSError, WireError) as error:
-            reasons.append(f"{node.name}: {error}")
-            continue
-        code = int(getattr(answer, "error_code", 0))
-        if code not in _PASSING:
-            return answer
-        reasons.append(f"{node.name}: {error_text(code, answer)}")
+            return ask_broker(node, call, values, timeout_ms=_ANSWER_TIMEOUT_MS)
+        except NotObservable as error:
+            reasons.append(str(error))
     told = "; ".join(reasons) or "all brokers are killed or paused"
     raise NotObservable(f"no broker answered {call.name}: {told}")
+
+
+def ask_broker(node: Node, call: Call, values: Mapping[str, Any], *, timeout_ms: int) -> Any:
+    """kio's entity of one broker's answer. Raises NotObservable if there is none in time, or if
+    another broker may do better."""
+    try:
+        with closing(KafkaConnection(node.listener, timeout_ms=timeout_ms)) as peer:
+            answer = peer.ask(call, values)
+    except (OSError, WireError) as error:
+        raise NotObservable(f"{node.name}: {error}") from error
+    code = int(getattr(answer, "error_code", 0))
+    if code in _PASSING:
+        raise NotObservable(f"{node.name}: {error_text(code, answer)}")
+    return answer
 
 
 def error_text(code: int, answer: Any) -> str:

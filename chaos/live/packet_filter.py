@@ -136,14 +136,17 @@ class PacketFilter:
         if nft is None:
             raise PacketFilterFailed(f"nft is not on PATH; install nftables, and {_WAY_OUT}")
         # In a session of its own, Ctrl-C at the terminal does not end it before the run has healed.
-        process = self._process = subprocess.Popen(
-            [nft, "-i"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        try:
+            process = self._process = subprocess.Popen(
+                [nft, "-i"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PacketFilterFailed(f"{nft} cannot be run: {error}") from error
         self._say(_table_command(self._table))
         return process
 
@@ -154,16 +157,25 @@ class PacketFilter:
             raise PacketFilterFailed(f"nft: {error}; {self._last_words()}") from error
 
     def _counters(self, name: str) -> list[int]:
-        """The packets that each rule of a chain has dropped; empty without the chain."""
-        nft = _nft() or "nft"
-        done = subprocess.run(
-            [nft, "list", "chain", "inet", self._table, name],
-            capture_output=True,
-            text=True,
-            timeout=_CALL_TIMEOUT_S,
-            check=False,
-        )
-        return [int(number) for number in _COUNTER.findall(done.stdout)]
+        """The packets that each rule of a chain has dropped; empty without the chain. Raises
+        PacketFilterFailed."""
+        listed = self._list(["chain", "inet", self._table, name])
+        return [int(number) for number in _COUNTER.findall(listed)]
+
+    def _list(self, what: Sequence[str]) -> str:
+        """The words of nft; empty for what does not exist. Raises PacketFilterFailed."""
+        try:
+            done = subprocess.run(
+                [_nft() or "nft", "list", *what],
+                capture_output=True,
+                text=True,
+                timeout=_CALL_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            text = f"the rules of {what[-1]} cannot be listed: {error}"
+            raise PacketFilterFailed(text) from error
+        return done.stdout
 
     def _last_words(self) -> str:
         process = self._process

@@ -6,6 +6,7 @@ new replicas; what has not is cancelled, which gives a partition its former repl
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,8 +15,8 @@ from typing import Any, TypeVar
 
 from kvorum.chaos.faults import Reassign
 from kvorum.chaos.live.kafka_connection import METADATA, Call
-from kvorum.chaos.live.operator_calls import ask_any_broker, error_text
-from kvorum.chaos.live.systems.protocol import NotObservable, System
+from kvorum.chaos.live.operator_calls import ask_any_broker, ask_broker, error_text
+from kvorum.chaos.live.systems.protocol import NotObservable, System, running_brokers
 from kvorum.chaos.live.throttles import Moving, Throttle
 from kvorum.chaos.targets import ClusterView, UnresolvableTarget, by_role
 from kvorum.runtime.clock import monotonic_ms
@@ -28,10 +29,13 @@ _REQUEST_MS = 4_000
 #: A cancellation must come through although the cluster is just coming back from other faults.
 _CANCEL_WITHIN_MS = 15_000
 _ASK_AGAIN_S = 0.2
+#: A broker that hangs must not hold up the faults that are due.
+_LOOK_WITHIN_MS = 500
 
 Key = tuple[str, int]
 Replicas = tuple[str, ...]
 Result = TypeVar("Result")
+Ask = Callable[[Call, Mapping[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +55,12 @@ def plan_moves(
 ) -> list[Move]:
     """The partitions that change, in order. Pure.
 
-    Drawn replicas are on brokers that are neither killed nor paused, and one of them is new to the
-    partition if there is such a broker; else the replicas change their order. Brokers are drawn by
+    Drawn replicas are as many as before, on brokers that are neither killed nor paused, and one of
+    them is new to the partition; a partition for which too few of these brokers are left stays as
+    it is. Without a broker that is new to it, the replicas change their order. Brokers are drawn by
     role, so that one seed moves the same roles in every run.
     """
-    able = [
-        name
-        for name in by_role(view.brokers, view)
-        if name not in view.killed and name not in view.paused
-    ]
+    able = _able(view)
     moves = []
     for key, before in sorted(present.items()):
         if fault.partitions and key[1] not in fault.partitions:
@@ -75,12 +76,46 @@ def _drawn(before: Replicas, able: Sequence[str], rng: random.Random) -> Replica
     if fresh:
         first = rng.choice(fresh)
         others = [name for name in able if name != first]
-        chosen = [first, *rng.sample(others, min(len(before) - 1, len(others)))]
+        if len(others) < len(before) - 1:
+            return before
+        chosen = [first, *rng.sample(others, len(before) - 1)]
         rng.shuffle(chosen)
         return tuple(chosen)
     # Another preferred replica, the others as they were.
-    at = rng.randrange(1, len(before)) if len(before) > 1 else 0
+    places = [at for at in range(1, len(before)) if before[at] in able]
+    at = rng.choice(places) if places else 0
     return (before[at], *before[:at], *before[at + 1 :])
+
+
+def _able(view: ClusterView) -> list[str]:
+    """The brokers that may get a replica, by role."""
+    down = view.killed | view.paused
+    return [name for name in by_role(view.brokers, view) if name not in down]
+
+
+def why_no_move(fault: Reassign, present: Mapping[Key, Replicas], view: ClusterView) -> str:
+    """The reason why `plan_moves` has found nothing. Pure."""
+    able = _able(view)
+    most = max((len(replicas) for replicas in present.values()), default=0)
+    if fault.replicas or len(able) >= most + 1 or len(able) == len(view.brokers):
+        return "every partition has these replicas already"
+    return (
+        f"the brokers that run ({', '.join(able) or 'none'}) are too few for other replicas of "
+        f"partitions that have {most}; restart or resume brokers first"
+    )
+
+
+def why_unknown(fault: Reassign, present: Collection[Key], brokers: Collection[str]) -> str:
+    """The first broker or partition of the fault that does not exist; empty if all do. Pure."""
+    for name in fault.replicas:
+        if name not in brokers:
+            return f"no broker is named {name!r} (brokers: {', '.join(brokers)})"
+    numbers = {number for _, number in present}
+    for number in fault.partitions:
+        if number not in numbers:
+            topics = ", ".join(sorted({topic for topic, _ in present}))
+            return f"{topics} has the partitions 0 to {max(numbers)}, not {number}"
+    return ""
 
 
 class Reassignment:
@@ -90,14 +125,25 @@ class Reassignment:
     def __init__(
         self, fault: Reassign, system: System, view: ClusterView, rng: random.Random
     ) -> None:
-        """Raises UnresolvableTarget if nothing can move, or if no broker answers."""
+        """Raises UnresolvableTarget if nothing can move, for a broker or a partition that does not
+        exist, or if no broker answers."""
         self._system = system
-        self._ids = {node.name: node.node_id for node in system.nodes()}
-        self.moves = plan_moves(fault, self._present(fault.topic, view), view, rng)
+        self._ids = {
+            node.name: node.node_id for node in system.nodes() if node.name in system.plan.brokers
+        }
+        present = self._present(fault.topic, view)
+        reason = why_unknown(fault, present, self._ids)
+        if reason:
+            raise UnresolvableTarget(reason)
+        self.moves = plan_moves(fault, present, view, rng)
         if not self.moves:
-            raise UnresolvableTarget("every partition has these replicas already")
+            raise UnresolvableTarget(why_no_move(fault, present, view))
         self._throttle = Throttle(system, fault.throttle) if fault.throttle else None
+        self._looks = 0
         self._asked: set[Key] = set()
+        #: The partitions whose cancellation was sent, and those whose cancellation was confirmed.
+        self._cancellations: set[Key] = set()
+        self._cancelled: set[Key] = set()
         self.outcome: dict[str, object] = {}
 
     def nodes(self) -> tuple[str, ...]:
@@ -125,9 +171,19 @@ class Reassignment:
             self.outcome["refused"] = _told(refused)
 
     def is_over(self) -> bool:
-        """True if no partition moves any more; False also if no broker answers."""
+        """True if no partition moves any more; False also if the broker that is asked does not
+        answer soon. Each look asks the next broker."""
+        brokers = running_brokers(self._system)
+        if not brokers:
+            return False
+        self._looks += 1
+        broker = brokers[self._looks % len(brokers)]
+
+        def ask(call: Call, values: Mapping[str, Any]) -> Any:
+            return ask_broker(broker, call, values, timeout_ms=_LOOK_WITHIN_MS)
+
         try:
-            return not self._ongoing()
+            return not self._ongoing(ask)
         except NotObservable:
             return False
 
@@ -135,8 +191,10 @@ class Reassignment:
         """Cancel what still moves, and take the throttle off. Raises KvorumError if no broker
         answers in time."""
         if self._asked:
-            cancelled = self._persist(self._cancel)
+            self._persist(self._cancel)
             moved = self._persist(self._moved)
+            # A cancellation without an answer may have been carried out.
+            cancelled = self._cancelled | (self._cancellations - moved)
             self.outcome |= {
                 "reassigned": _names(moved - cancelled),
                 "cancelled": _names(cancelled),
@@ -145,16 +203,17 @@ class Reassignment:
         if self._throttle is not None:
             self._persist(self._throttle.clear)
 
-    def _cancel(self) -> set[Key]:
-        ongoing = self._ongoing()
+    def _cancel(self) -> None:
+        ongoing = self._ongoing(functools.partial(ask_any_broker, self._system))
         if not ongoing:
-            return set()
+            return
+        self._cancellations |= ongoing
         refused = self._alter(dict.fromkeys(ongoing))
-        done = {key for key, code in refused.items() if code == _NOTHING_TO_CANCEL}
-        left = {key: code for key, code in refused.items() if key not in done}
+        self._cancelled |= ongoing - refused.keys()
+        left = {key: code for key, code in refused.items() if code != _NOTHING_TO_CANCEL}
         if left:
+            self._cancellations -= left.keys()
             raise NotObservable(f"the cancellation was refused: {_told(left)}")
-        return ongoing - done
 
     def _moved(self) -> set[Key]:
         """The partitions that have the replicas that were asked for."""
@@ -236,7 +295,7 @@ class Reassignment:
             if int(partition.error_code)
         }
 
-    def _ongoing(self) -> set[Key]:
+    def _ongoing(self, ask: Ask) -> set[Key]:
         """The partitions of this reassignment that still move. Raises NotObservable.
 
         A partition that a later reassignment moves elsewhere is none of them.
@@ -245,7 +304,7 @@ class Reassignment:
         for topic, number in sorted(self._asked):
             topics.setdefault(topic, []).append(number)
         rows = [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()]
-        answer = ask_any_broker(self._system, _LIST, {"timeout": _REQUEST_MS, "topics": rows})
+        answer = ask(_LIST, {"timeout": _REQUEST_MS, "topics": rows})
         code = int(answer.error_code)
         if code:
             raise NotObservable(f"the reassignments were not listed: {error_text(code, answer)}")

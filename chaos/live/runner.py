@@ -7,6 +7,7 @@ returns or raises.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import platform
@@ -45,6 +46,7 @@ from kvorum.chaos.live.systems.opening import (
     LOGS,
     Opened,
     SystemChoice,
+    WarmCluster,
     choose_system,
     configuration_for,
     open_system,
@@ -55,8 +57,8 @@ from kvorum.chaos.live.systems.protocol import (
     System,
     node_named,
 )
-from kvorum.chaos.live.toxiproxy_server import find_server
-from kvorum.chaos.live.warm import WarmCluster
+from kvorum.chaos.live.toxiproxy import ToxiproxyError
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyEnded, find_server
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 
@@ -130,8 +132,8 @@ def run(
     carry_out: takes the place of method and rollbacks, for a caller that decides the steps itself.
     warm: a running cluster to use in place of a fresh one; its topics get the prefix `FILE-SEED.`.
     Raises ConfigError for an invalid experiment, an experiment that the system cannot carry out, or
-    an output_dir that already has a run, and KvorumError if the run could not be carried out. A
-    broken guarantee of the cluster is not an exception but a verdict.
+    an output_dir that already has a run, and KvorumError for a run that never began. A broken
+    guarantee of the cluster is not an exception but a verdict, and so is an error in the middle.
     """
     choice = (
         choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned)
@@ -157,8 +159,16 @@ def run(
     session = _Session(experiment, choice, run_dir, tell, rerun, carry_out)
     if warm is not None:
         session.use(warm, prefix=f"{Path(experiment_path).stem}-{chosen}.")
-    with _orderly_termination():
-        session.execute()
+    try:
+        with _orderly_termination():
+            session.execute()
+    except KvorumError:
+        history = run_dir / HISTORY_FILE
+        if history.exists() and has_events(str(history)):
+            # If the files cannot be judged, the error that ended the run says more.
+            with contextlib.suppress(KvorumError):
+                return finish(str(run_dir))
+        raise
     return finish(str(run_dir))
 
 
@@ -220,6 +230,16 @@ def _reason_of(error: BaseException) -> str:
             return f"{type(error).__name__}: {error}"
 
 
+def _is_of_toxiproxy(error: BaseException) -> bool:
+    """True if toxiproxy failed, also if another error followed in the clean-up."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, ToxiproxyError | ToxiproxyEnded):
+            return True
+        found = found.__cause__ or found.__context__
+    return False
+
+
 class _Session:
     """The state of one run in progress."""
 
@@ -266,6 +286,7 @@ class _Session:
             "died_unasked": [],
             "notes": [],
             "error": UNENDED,
+            "is_lab_failure": False,
             "system": {"name": choice.name, "version": choice.version},
             "versions": {},
         }
@@ -283,16 +304,19 @@ class _Session:
             self._record["error"] = None
         except BaseException as error:
             self._record["error"] = _reason_of(error)
+            self._record["is_lab_failure"] = _is_of_toxiproxy(error)
             raise
         finally:
             self._write_record()
             if self._record["error"] in _BY_SIGNAL:
-                self._say_how_it_ended()
+                # A closed output must not take the signal's place: it would have the run judged.
+                with contextlib.suppress(OutputClosed):
+                    self._say_how_it_ended()
 
     def _say_how_it_ended(self) -> None:
         """Said after the cleanup, so that what it says of the cluster is so."""
-        is_own = self._choice.attached is None and self._warm is None
-        left = "the cluster is stopped" if is_own else "the cluster is healed and runs on"
+        is_left = self._leaves_its_cluster()
+        left = "the cluster is healed and runs on" if is_left else "the cluster is stopped"
         self._progress(
             f"{self._record['error']}; {left}; kvorum report {self._run_dir} judges the run"
         )
@@ -345,9 +369,9 @@ class _Session:
         nemesis = Nemesis(
             injector=injector, probes=probes, progress=self._timed(history), check=check
         )
-        if self._warm is not None:
-            # A run that breaks off must leave none of its faults to the next one.
-            stack.callback(injector.end_all)
+        if self._leaves_its_cluster():
+            # A run that breaks off must leave none of its faults to those who use the cluster next.
+            stack.callback(self._end_faults, injector)
         loads.await_flow(timeout_ms=self._configuration.start_timeout_ms)
         nemesis.wait(self._configuration.warm_up_ms)
         before = probes.measure_all(self._experiment.steady_state)
@@ -371,6 +395,17 @@ class _Session:
         self._read_to_the_end(loads)
         observer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
         self._export_metadata(system)
+
+    def _leaves_its_cluster(self) -> bool:
+        """True if the cluster runs on after the run."""
+        return self._choice.attached is not None or self._warm is not None
+
+    def _end_faults(self, injector: Injector) -> None:
+        """End what a run that broke off left in force; a failure must not hide why it broke off."""
+        try:
+            injector.end_all()
+        except (KvorumError, OSError) as error:
+            self._record["notes"].append(f"a fault may be in force still: {error}")
 
     def _check(self, opened: Opened, loads: Loads, observer: Observer) -> None:
         """Raise KvorumError if a part ended early without which the run proves nothing."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvorum.chaos.live.systems.protocol import RUNNING, Node, NotObservable, System
+from kvorum.chaos.live.systems.protocol import NotObservable, System, running_brokers
+from kvorum.chaos.workloads.clients import open_admin
 
 _TIMEOUT_S = 2.0
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -31,6 +32,7 @@ class Throttle:
 
     def set(self, moving: Moving) -> None:
         """Raises NotObservable if a config cannot be set; `clear` is needed all the same."""
+        admin = _admin(self._system)
         lists: dict[str, tuple[list[str], list[str]]] = {}
         for (topic, number), (present, added) in sorted(moving.items()):
             leaders, followers = lists.setdefault(topic, ([], []))
@@ -38,62 +40,56 @@ class Throttle:
             followers += [f"{number}:{broker}" for broker in added]
             self._brokers |= {*present, *added}
         # The rates first: replicas that a topic lists are not throttled while no rate is set.
-        self._alter_brokers(dict.fromkeys(_RATES, self._rate))
+        self._alter_brokers(admin, dict.fromkeys(_RATES, self._rate))
         for topic, sides in lists.items():
             self._topics.add(topic)
             values = zip(_LISTS, map(",".join, sides), strict=True)
-            self._alter("TOPIC", topic, {key: value for key, value in values if value})
+            _alter(admin, "TOPIC", topic, {key: value for key, value in values if value})
 
     def clear(self) -> None:
         """Raises NotObservable if a config cannot be removed. The rate of a broker that is down
         stays: only the broker itself takes it, and without a topic's list it throttles nothing."""
+        admin = _admin(self._system)
         for topic in sorted(self._topics):
-            self._alter("TOPIC", topic, dict.fromkeys(_LISTS))
+            _alter(admin, "TOPIC", topic, dict.fromkeys(_LISTS))
             self._topics.discard(topic)
-        self._alter_brokers(dict.fromkeys(_RATES))
+        self._alter_brokers(admin, dict.fromkeys(_RATES))
 
-    def _alter_brokers(self, values: Mapping[str, str | None]) -> None:
-        up = {node.node_id for node in self._up()}
+    def _alter_brokers(self, admin: Any, values: Mapping[str, str | None]) -> None:
+        up = {node.node_id for node in running_brokers(self._system)}
         for broker in sorted(self._brokers & up):
-            self._alter("BROKER", str(broker), values)
+            _alter(admin, "BROKER", str(broker), values)
 
-    def _alter(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
-        """Set the configs, or remove those whose value is None."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import (  # type: ignore[attr-defined]
-            AdminClient,
-            AlterConfigOpType,
-            ConfigEntry,
-            ConfigResource,
-            ResourceType,
+
+def _alter(admin: Any, kind: str, name: str, values: Mapping[str, str | None]) -> None:
+    """Set the configs, or remove those whose value is None."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    entries: list[Any] = [
+        ConfigEntry(
+            key,
+            value,
+            incremental_operation=(
+                AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+            ),
         )
+        for key, value in values.items()
+    ]
+    resource = ConfigResource(ResourceType[kind], name, incremental_configs=entries)
+    try:
+        altered = admin.incremental_alter_configs([resource], request_timeout=_TIMEOUT_S)
+        altered[resource].result()
+    except KafkaException as error:
+        raise NotObservable(f"the throttle of {kind.lower()} {name}: {error}") from error
 
-        entries: list[Any] = [
-            ConfigEntry(
-                key,
-                value,
-                incremental_operation=(
-                    AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-                ),
-            )
-            for key, value in values.items()
-        ]
-        resource = ConfigResource(ResourceType[kind], name, incremental_configs=entries)
-        admin = AdminClient({"bootstrap.servers": self._bootstrap(), "log_level": 2})
-        try:
-            altered = admin.incremental_alter_configs([resource], request_timeout=_TIMEOUT_S)
-            altered[resource].result()
-        except KafkaException as error:
-            raise NotObservable(f"the throttle of {kind.lower()} {name}: {error}") from error
 
-    def _bootstrap(self) -> str:
-        return ",".join(node.listener for node in self._up()) or self._system.bootstrap()
-
-    def _up(self) -> list[Node]:
-        return [
-            node
-            for node in self._system.nodes()
-            if node.name in self._system.plan.brokers
-            and node.state == RUNNING
-            and node.name not in self._system.paused
-        ]
+def _admin(system: System) -> Any:
+    """A client that first asks the brokers that run, past their proxies."""
+    direct = ",".join(node.listener for node in running_brokers(system))
+    return open_admin(direct or system.bootstrap())

@@ -114,6 +114,11 @@ class Toxiproxy:
         have = self._call(lambda _: self._proxy(link).toxics())
         return {name: toxic.type for name, toxic in have.items()}
 
+    def disabled(self) -> list[str]:
+        """The names of the proxies that do not listen."""
+        have = self._call(lambda _: _server().proxies())
+        return sorted(name for name, proxy in have.items() if not proxy.enabled)
+
     def set_enabled(self, link: Link, *, enabled: bool) -> None:
         """A disabled proxy closes its connections and stops listening."""
 
@@ -145,9 +150,8 @@ class Toxiproxy:
     def reset(self) -> None:
         """Enable every proxy and remove every toxic."""
         self._call(lambda api: api.post("/reset"))
-        for name, proxy in self._call(lambda _: _server().proxies()).items():
-            if not proxy.enabled:
-                raise ToxiproxyError(f"proxy {name} is still disabled after a reset")
+        for name in self.disabled():
+            raise ToxiproxyError(f"proxy {name} is still disabled after a reset")
 
     def _proxy(self, link: Link) -> Any:
         from toxiproxy import Proxy

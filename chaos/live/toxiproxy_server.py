@@ -57,6 +57,10 @@ def _way_to_get_one(checkout: Path) -> str:
     return "put one on PATH (github.com/Shopify/toxiproxy has releases)"
 
 
+class ToxiproxyEnded(ProcessFailed):
+    """The server of a run ended before the run."""
+
+
 class ToxiproxyServer:
     """A toxiproxy server that this process starts and stops; use as a context manager."""
 
@@ -94,11 +98,11 @@ class ToxiproxyServer:
         wait_until(answers, timeout_ms=_START_TIMEOUT_MS, what="toxiproxy answers")
 
     def check(self) -> None:
-        """Raise ProcessFailed if the server has ended: every link has gone down with it."""
+        """Raise ToxiproxyEnded if the server has ended: every link has gone down with it."""
         process = self._process
         if process is None or process.poll() is None:
             return
-        raise ProcessFailed(
+        raise ToxiproxyEnded(
             f"toxiproxy ended with {process.returncode} in the middle of the run, and every link "
             f"went down with it, which says nothing of the cluster; its log: {self._log_file}"
         )
@@ -111,7 +115,7 @@ class ToxiproxyServer:
         except ToxiproxyError as error:
             try:
                 self.check()
-            except ProcessFailed as end:
+            except ToxiproxyEnded as end:
                 raise end from error
             raise
 

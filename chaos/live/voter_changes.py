@@ -10,12 +10,12 @@ from kvorum.chaos.faults import AddVoter, RemoveVoter
 from kvorum.chaos.live.kafka_connection import Call
 from kvorum.chaos.live.operator_calls import ask_any_broker, error_text
 from kvorum.chaos.live.systems.protocol import NotObservable, System, node_named
+from kvorum.chaos.live.systems.quorum_requests import METADATA_QUORUM
 from kvorum.chaos.targets import UnresolvableTarget
+from kvorum.launch.properties import CONTROLLER
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.wire.kio_codec import uuid_bytes
 
-_LISTENER = "CONTROLLER"
-_METADATA_TOPIC = "__cluster_metadata"
 _DESCRIBE_QUORUM = Call(key=55, name="describe_quorum", version=2)
 _ADD = Call(key=80, name="add_raft_voter", version=0)
 _REMOVE = Call(key=81, name="remove_raft_voter", version=0)
@@ -38,8 +38,7 @@ class QuorumMembers:
 
 def members_of(system: System) -> QuorumMembers:
     """Voters and observers. Raises NotObservable."""
-    values = {"topics": [{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]}
-    answer = ask_any_broker(system, _DESCRIBE_QUORUM, values)
+    answer = ask_any_broker(system, _DESCRIBE_QUORUM, METADATA_QUORUM)
     if not answer.topics:
         code = int(answer.error_code)
         raise NotObservable(f"the quorum was not described: {error_text(code, answer)}")
@@ -91,7 +90,7 @@ def _addition(system: System, members: QuorumMembers, name: str, node_id: int) -
         "timeout": _CATCH_UP_MS,
         "voter_id": node_id,
         "voter_directory_id": directory,
-        "listeners": [{"name": _LISTENER, "host": host, "port": port}],
+        "listeners": [{"name": CONTROLLER, "host": host, "port": port}],
     }
 
 

@@ -38,7 +38,8 @@ from kvorum.chaos.faults import LIVE_FAULTS, LiveFault, describe
 from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.capabilities import needs_of
-from kvorum.chaos.live.systems.opening import LOGS, choose_system, open_system
+from kvorum.chaos.live.systems.limits import check_shape
+from kvorum.chaos.live.systems.opening import LOGS, SystemChoice, choose_system, open_system
 from kvorum.chaos.live.systems.protocol import (
     Capability,
     Node,
@@ -49,7 +50,7 @@ from kvorum.chaos.live.systems.protocol import (
 from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.chaos.targets import ClusterView
 from kvorum.chaos.testing.view import CONDITIONS, ClusterState, Condition, nodes_of, read_state
-from kvorum.runtime.errors import ConfigError, KvorumError
+from kvorum.runtime.errors import ConfigError, KvorumError, required
 
 _TOPIC_TIMEOUT_S = 20.0
 _SCRAPE_TIMEOUT_S = 5.0
@@ -80,11 +81,14 @@ class _Shape:
 
     def __init__(
         self,
-        nodes: tuple[int, int, int],
+        *,
+        controllers: int,
+        voters: int,
+        brokers: int,
         settings: Mapping[str, str],
         timeout_s: float,
     ) -> None:
-        self.controllers, self.voters, self.brokers = nodes
+        self.controllers, self.voters, self.brokers = controllers, voters, brokers
         self.settings: Sequence[tuple[str, str]] = tuple(settings.items())
         self.start_timeout_ms = round(timeout_s * 1000)
 
@@ -98,8 +102,8 @@ class Cluster:
     None puts every link behind toxiproxy if its server can be found. metrics: every node of Kvorum
     has a Prometheus page. seed: decides which node a target like `one:brokers` means.
 
-    `start` raises ConfigError for what cannot be (an unknown system, no toxiproxy server with
-    proxies=True), KvorumError if the cluster does not start.
+    `start` raises ConfigError for what cannot be (an unknown system or property, more voters than
+    controllers, no toxiproxy server with proxies=True), KvorumError if the cluster does not start.
     """
 
     def __init__(
@@ -116,7 +120,13 @@ class Cluster:
         seed: int = 1,
         start_timeout_s: float = 60.0,
     ) -> None:
-        self._shape = _Shape((controllers, voters, brokers), settings or {}, start_timeout_s)
+        self._shape = _Shape(
+            controllers=controllers,
+            voters=voters,
+            brokers=brokers,
+            settings=settings or {},
+            timeout_s=start_timeout_s,
+        )
         self._system_name = system
         self._directory = None if directory is None else Path(directory)
         self._proxies = proxies
@@ -129,7 +139,7 @@ class Cluster:
         self._system: System | None = None
         self._injector: Injector | None = None
         self._admin: Any = None
-        self._lacks: Mapping[Capability, str] = {}
+        self._choice: SystemChoice | None = None
         self._faults: list[_Noted] = []
         #: Topics with this prefix are known to targets without it, too.
         self.topic_prefix = ""
@@ -423,8 +433,8 @@ class Cluster:
     def _open(self) -> None:
         from confluent_kafka.admin import AdminClient
 
-        choice = choose_system(self._system_name)
-        self._lacks = choice.lacks
+        choice = self._choice = choose_system(self._system_name)
+        check_shape(choice, self._shape)
         folder = self._folder()
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
         opened = open_system(
@@ -467,10 +477,10 @@ class Cluster:
 
     def _inject(self, name: str, fault: LiveFault) -> Injected | None:
         missing = needs_of(fault) - self._running().capabilities
-        if missing:
-            needed = ", ".join(sorted(capability.value for capability in missing))
-            reasons = [self._lacks[capability] for capability in missing & self._lacks.keys()]
-            why = "; ".join(dict.fromkeys(reasons)) or (
+        denied = self._denied(fault)
+        if missing or denied:
+            needed = ", ".join(sorted(capability.value for capability in missing | denied.keys()))
+            why = "; ".join(dict.fromkeys(denied.values())) or (
                 "faults of links need a toxiproxy-server on PATH and proxies not switched off"
             )
             raise KvorumError(
@@ -482,6 +492,12 @@ class Cluster:
         self._faults.append(_Noted(text, injected))
         self._note_ends()
         return injected
+
+    def _denied(self, fault: LiveFault) -> dict[Capability, str]:
+        """The reason for each capability that this machine denies the fault."""
+        choice = required(self._choice, _NOT_STARTED)
+        denials = {capability: choice.denial(capability) for capability in needs_of(fault)}
+        return {capability: why for capability, why in denials.items() if why is not None}
 
     def _end(self, act: Callable[[Injector], None]) -> None:
         try:
@@ -535,9 +551,13 @@ def _built(name: str, arguments: Mapping[str, object]) -> LiveFault:
         near = get_close_matches(name, list(LIVE_FAULTS), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(LIVE_FAULTS)}"
         raise ConfigError(f"unknown fault {name!r}; {hint}")
-    fields = {field.name for field in dataclasses.fields(LIVE_FAULTS[name])}
+    needed = {
+        field.name
+        for field in dataclasses.fields(LIVE_FAULTS[name])
+        if field.default is dataclasses.MISSING
+    }
     # An experiment must say how long a fault of disks lasts; here the test ends every fault.
-    lasting = {"duration_ms": DURATION_MS_MAX} if "duration_ms" in fields else {}
+    lasting = {"duration_ms": DURATION_MS_MAX} if "duration_ms" in needed else {}
     built = build_fault(name, {**lasting, **arguments})
     if isinstance(built, list):
         raise ConfigError("; ".join(problem.message for problem in built))

@@ -22,7 +22,6 @@ from kvorum.chaos.faults import duration_of
 from kvorum.chaos.live.nemesis import Nemesis, StepOutcome
 from kvorum.chaos.live.probes import Probes
 from kvorum.chaos.live.runner import RunResult, run
-from kvorum.chaos.live.runner import finish as judge
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError, required
 
@@ -120,8 +119,8 @@ class ToolkitRun:
             self.wait(_SETTLE_MS)
 
     def finish(self) -> RunResult:
-        """Heal, read every record, stop the cluster, write the report. Raises KvorumError for a run
-        that broke off."""
+        """Heal, read every record, stop the cluster, write the report; of a run that broke off, the
+        report says so. Raises KvorumError for a run that never began."""
         self._is_ended.set()
         return self._running().result()
 
@@ -133,11 +132,10 @@ class ToolkitRun:
     def break_off(self, reason: str) -> RunResult:
         """End a run whose method is incomplete: the report says so, and is never `passed`.
 
-        The reason of an earlier `interrupt` stands.
+        The reason of an earlier `interrupt` stands. Raises KvorumError for a run that never began.
         """
         self.interrupt(reason)
-        futures.wait([self._running()])
-        return judge(self._output_dir)
+        return self._running().result()
 
     def _serve(self, nemesis: Nemesis, probes: Probes) -> None:
         self._has_begun.set()

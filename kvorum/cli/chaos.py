@@ -20,7 +20,7 @@ from kvorum.cli.common import (
 )
 from kvorum.cli.experiments import list_experiments, replay, schema, validate
 from kvorum.cli.lake import add_made, check_lake, lake_option
-from kvorum.cli.report import judge_broken_off, show_result
+from kvorum.cli.report import show_result
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.scenario import Scenario
@@ -108,9 +108,7 @@ def run(
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
     except KvorumError as error:
-        result = judge_broken_off(out)
-        if result is None:
-            raise CommandFailed(str(error), EXIT_FAILED) from error
+        raise CommandFailed(str(error), EXIT_FAILED) from error
     add_made(lake, [result.run_dir])
     show_result(result, output)
 

@@ -98,8 +98,14 @@ def duel(
         click.echo(f"{system}: {result.verdict} - {result.summary}")
     click.echo(f"page: {outcome.page}")
     add_made(lake, [result.run_dir for result in outcome.results])
-    if any(result.verdict != "passed" for result in outcome.results):
-        raise CommandFailed("not every verdict is passed", EXIT_VERDICT_FAILED)
+    failed = [
+        f"{system} is {result.verdict}: {result.reasons[0]}"
+        for system, result in zip(outcome.systems, outcome.results, strict=True)
+        if result.verdict != "passed"
+    ]
+    if failed:
+        text = f"not every verdict is passed: {'; '.join(failed)}"
+        raise CommandFailed(text, EXIT_VERDICT_FAILED)
 
 
 @click.command()

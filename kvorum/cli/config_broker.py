@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kvorum.broker.config.broker_loggers import SOURCE as LOGGER_SOURCE
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.common import CommandFailed, Row, check
 from kvorum.cli.config_rows import (
+    BROKER_LOGGER,
     RESOURCE_TYPES,
     Change,
     alteration,
@@ -19,8 +21,10 @@ from kvorum.cli.config_rows import (
 from kvorum.metadata.configs.effective import Source
 from kvorum.metadata.image.quotas import entity_text
 from kvorum.metadata.image.records import QuotaEntity
+from kvorum.metadata.requests.config_requests import AlterConfigs
 
-_SET_SOURCES = {
+_SET_SOURCES: dict[str, tuple[int, ...]] = {
+    BROKER_LOGGER: (LOGGER_SOURCE,),
     "topic": (Source.DYNAMIC_TOPIC,),
     "broker": (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER),
 }
@@ -43,7 +47,19 @@ class BrokerConfigs(BrokerBackend):
         self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
     ) -> str:
         request = alteration(kind, name, changes, dry_run=dry_run)
-        reply = self.connection.call(
+        # Only the broker itself can change its loggers.
+        connection = self._connection_to(name) if kind == BROKER_LOGGER else self.connection
+        try:
+            reply = self._alter(connection, request, dry_run=dry_run)
+        finally:
+            if connection is not self.connection:
+                connection.close()
+        for item in reply.responses:
+            check(item.error_code, item.error_message, label(kind, name))
+        return label(kind, name)
+
+    def _alter(self, connection: Any, request: AlterConfigs, *, dry_run: bool) -> Any:
+        return connection.call(
             "incremental_alter_configs",
             44,
             1,
@@ -63,9 +79,6 @@ class BrokerConfigs(BrokerBackend):
             },
             flexible=True,
         )
-        for item in reply.responses:
-            check(item.error_code, item.error_message, label(kind, name))
-        return label(kind, name)
 
     def describe_quotas(self, entity: QuotaEntity, types: Sequence[str]) -> list[Row]:
         reply = self.connection.call(
@@ -118,11 +131,11 @@ class BrokerConfigs(BrokerBackend):
         if kind == "topic":
             return [str(row["topic"]) for row in self.topics(None)]
         live = [str(row["broker_id"]) for row in self.brokers() if not row["is_fenced"]]
-        return ["", *live]
+        return live if kind == BROKER_LOGGER else ["", *live]
 
     def _describe(self, kind: str, name: str, *, is_all: bool) -> list[Row]:
         connection = self.connection
-        if kind == "broker" and name:
+        if kind in ("broker", BROKER_LOGGER) and name:
             connection = self._connection_to(name)
         try:
             reply = connection.call(

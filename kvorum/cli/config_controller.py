@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kvorum.cli.backend_controller import ControllerBackend
-from kvorum.cli.common import CommandFailed, Row, check
+from kvorum.cli.common import EXIT_USAGE, CommandFailed, Row, check
 from kvorum.cli.config_rows import (
+    BROKER_LOGGER,
     Change,
     alteration,
     config_row,
@@ -17,6 +18,7 @@ from kvorum.cli.config_rows import (
 )
 from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS, broker_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, Source, broker_configs
+from kvorum.metadata.configs.model import is_hidden
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.quotas import entity_text, filter_problem, matching
 from kvorum.metadata.image.records import QuotaEntity
@@ -33,6 +35,7 @@ class ControllerConfigs(ControllerBackend):
                 "--all shows what brokers read from their files, which no controller knows; "
                 "ask a broker with --bootstrap-server"
             )
+        _check_kind(kind)
         image = self._image()
         if name is not None:
             return _rows(image, kind, name)
@@ -44,6 +47,7 @@ class ControllerConfigs(ControllerBackend):
     def alter_configs(
         self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
     ) -> str:
+        _check_kind(kind)
         request = alteration(kind, name, changes, dry_run=dry_run)
         for result in self.request(ALTER_CONFIGS, request, label(kind, name)):
             check(result.error, result.message, label(kind, name))
@@ -66,6 +70,13 @@ class ControllerConfigs(ControllerBackend):
         return entity_text(entity)
 
 
+def _check_kind(kind: str) -> None:
+    if kind == BROKER_LOGGER:
+        raise CommandFailed(
+            "controllers know nothing of a broker's loggers: give --bootstrap-server", EXIT_USAGE
+        )
+
+
 def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:
     """The values in the metadata: a broker's own values before those of the default of all
     brokers."""
@@ -84,7 +95,7 @@ def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:
     rows = []
     for key in sorted({key for level, _ in levels for key in level}):
         known = key_of(key)
-        is_sensitive = known is None or known.is_sensitive
+        is_sensitive = is_hidden(known)
         synonyms = [
             (key, None if is_sensitive else level[key], source)
             for level, source in levels

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kvorum.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
 from kvorum.cli.common import Row
 from kvorum.metadata.configs.effective import Source
 from kvorum.metadata.configs.model import ConfigType
@@ -27,7 +28,12 @@ from kvorum.metadata.requests.config_requests import (
     QuotaOperation,
 )
 
-RESOURCE_TYPES = {"topic": RESOURCE_TOPIC, "broker": RESOURCE_BROKER}
+BROKER_LOGGER = "broker-logger"
+RESOURCE_TYPES = {
+    "topic": RESOURCE_TOPIC,
+    "broker": RESOURCE_BROKER,
+    BROKER_LOGGER: RESOURCE_BROKER_LOGGER,
+}
 
 Change = tuple[str, str, str | None]
 """(set, delete, append or subtract; key; value)."""

@@ -19,7 +19,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 DEFAULT_NAME = "<default>"
 """Means the default entity in place of a name."""
 
-_RESOURCES = ("topic", "broker")
+_RESOURCES = ("topic", "broker", "broker-logger")
 _ENTITIES = (*_RESOURCES, "client", "user", "ip")
 _TYPES = {"client": "client-id"}
 
@@ -125,7 +125,8 @@ def alter(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Change configs of a topic or a broker, or quotas of clients, users and addresses."""
+    """Change configs of a topic or a broker, quotas of clients, users and addresses, or the levels
+    of a broker's loggers until it ends."""
     changes: list[Change] = [("set", *_assignment(text)) for text in to_set]
     changes += [("delete", name, None) for name in to_delete]
     changes += [("append", *_assignment(text)) for text in to_append]

@@ -61,6 +61,25 @@ class BlockingControllerClient:
         """
         return self._leader_within(time.monotonic() + LEADER_WAIT_S)
 
+    def describe_all(self) -> Replies:
+        """Every reachable controller's description of itself and of the quorum, by node id. Raises
+        CommandFailed if none answers."""
+        return self._probe(is_leader_enough=False)
+
+    def addresses(self) -> dict[int, str]:
+        """host:port of the controllers that answered, or were named by one that did."""
+        return dict(self._address_by_id)
+
+    def outage(self, replies: Replies) -> str:
+        """The sentence that says why these answers show no leader."""
+        return self._sentence(replies)
+
+    def close(self) -> None:
+        """End every connection."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
     def address_of(self, node_id: int) -> str:
         """The controller's host:port, from its own answer or from another controller's. Raises
         CommandFailed if neither is known."""
@@ -115,10 +134,13 @@ class BlockingControllerClient:
                 f"controller {source.node_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
             ) from error
 
-    def read_timelines(self, only_id: int | None = None) -> list[tuple[int, int, str]]:
+    def read_timelines(
+        self, only_id: int | None = None, *, is_missing_told: bool = True
+    ) -> list[tuple[int, int, str]]:
         """(milliseconds since 1970, node, text) of every reachable controller, by time.
 
-        only_id: lines of this controller alone. stderr names the controllers that did not answer.
+        only_id: lines of this controller alone. is_missing_told: stderr names the controllers that
+        did not answer.
         Raises CommandFailed if none answered, or if no controller knows only_id.
         """
         lines: list[tuple[int, int, str]] = []
@@ -143,7 +165,7 @@ class BlockingControllerClient:
                 ) from error
             lines += [(line.timestamp_ms, node_id, line.text) for line in reply.lines]
             missing.discard(node_id)
-        for node_id in sorted(missing):
+        for node_id in sorted(missing) if is_missing_told else ():
             at = self._address_by_id.get(node_id, "an unknown address")
             warn(f"controller {node_id} at {at} is not reachable: its lines are missing")
         # By time only: lines of one node keep their order within a millisecond.

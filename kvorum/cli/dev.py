@@ -34,9 +34,9 @@ DEFAULT_DATA_DIR = "./kvorum-data"
 @click.option(
     "--voters",
     type=int,
-    default=0,
+    default=None,
     help="Of a new cluster: so many controllers vote at first, in a set that can change; 0: all, "
-    "for ever.",
+    "for ever.  [default: 0, or as the cluster was made]",
 )
 @click.option(
     "--data-dir",

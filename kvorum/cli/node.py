@@ -17,6 +17,11 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 def _sources(command: CommandT) -> CommandT:
     for option in (
         click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            help="Lines of the log for people, or JSON (kvorum.logging.format).",
+        ),
+        click.option(
             "--set",
             "settings",
             multiple=True,
@@ -36,22 +41,26 @@ def _sources(command: CommandT) -> CommandT:
 
 @click.command()
 @_sources
-def controller(path: str | None, settings: tuple[str, ...]) -> int:
+def controller(path: str | None, settings: tuple[str, ...], log_format: str | None) -> int:
     """Run one controller until SIGTERM or Ctrl-C.
 
     Variables such as KVORUM_LOG_DIRS set properties (log.dirs) too.
     """
-    return _run("controller", path, settings)
+    return _run("controller", path, _with_format(settings, log_format))
 
 
 @click.command()
 @_sources
-def broker(path: str | None, settings: tuple[str, ...]) -> int:
+def broker(path: str | None, settings: tuple[str, ...], log_format: str | None) -> int:
     """Run one broker until SIGTERM or Ctrl-C.
 
     Variables such as KVORUM_LOG_DIRS set properties (log.dirs) too.
     """
-    return _run("broker", path, settings)
+    return _run("broker", path, _with_format(settings, log_format))
+
+
+def _with_format(settings: tuple[str, ...], log_format: str | None) -> tuple[str, ...]:
+    return settings if log_format is None else (*settings, f"kvorum.logging.format={log_format}")
 
 
 def _run(role: str, path: str | None, settings: tuple[str, ...]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Any
 
 import click
@@ -31,23 +30,6 @@ def report(run_dir: str, output: str) -> None:
     except (ConfigError, CorruptData) as error:
         raise refused(error) from error
     show_result(result, output)
-
-
-def judge_broken_off(run_dir: str) -> Any:
-    """The result of a run that an error ended in the middle; None if it never began, or if what it
-    left cannot be judged."""
-    from kvorum.chaos.experiment.history import HISTORY_FILE, has_events
-    from kvorum.chaos.live.runner import finish
-    from kvorum.runtime.errors import KvorumError
-
-    history = os.path.join(run_dir, HISTORY_FILE)
-    if not os.path.exists(history) or not has_events(history):
-        return None
-    try:
-        return finish(run_dir)
-    except KvorumError:
-        # The run's own error says more than that its files are damaged.
-        return None
 
 
 def show_result(result: Any, output: str) -> None:

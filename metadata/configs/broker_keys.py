@@ -16,6 +16,7 @@ from kvorum.metadata.image.features import RELEASES
 
 _DOUBLE_MAX = sys.float_info.max
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+_PASSWORD = ConfigType.PASSWORD
 
 #: Broker properties that are defaults of topic configs.
 _TOPIC_DEFAULTS = (
@@ -116,6 +117,8 @@ _CLEANER: tuple[ConfigKey, ...] = (
 #: Numbers, read at the start, that may be 0. Those in _MAY_BE_NONE may be -1, which switches them
 #: off. All others are at least 1.
 _MAY_BE_ZERO = (
+    "connection.failed.authentication.delay.ms",
+    "connections.max.reauth.ms",
     "controlled.shutdown.timeout.ms",
     "group.initial.rebalance.delay.ms",
     "max.incremental.fetch.session.cache.slots",
@@ -181,6 +184,66 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("cluster.id", _STRING, None, "The cluster's uuid."),
     ("listeners", _STRING, None, "Where the broker listens."),
     ("advertised.listeners", _STRING, "", "What clients are told instead of listeners."),
+    (
+        "listener.security.protocol.map",
+        _STRING,
+        "",
+        "name:protocol,...: PLAINTEXT or SASL_PLAINTEXT for each listener; a protocol's own name "
+        "needs no entry.",
+    ),
+    (
+        "inter.broker.listener.name",
+        _STRING,
+        "",
+        "The listener that brokers use among themselves; by default PLAINTEXT, or the only one.",
+    ),
+    (
+        "sasl.enabled.mechanisms",
+        _STRING,
+        "",
+        "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, with commas between them.",
+    ),
+    (
+        "sasl.server.max.receive.size",
+        _INT,
+        "524288",
+        "The largest request of a client that is not authenticated yet.",
+    ),
+    (
+        "connections.max.reauth.ms",
+        _LONG,
+        "0",
+        "After this time a client must authenticate again; 0: never.",
+    ),
+    ("kvorum.logging.format", _STRING, "text", "How a node logs: text, or json lines."),
+    ("kvorum.logging.levels", _STRING, "", "LOGGER=LEVEL,...: levels of loggers; root for all."),
+    ("ssl.keystore.type", _STRING, "JKS", "PEM; no other is served."),
+    ("ssl.keystore.location", _STRING, "", "File with key, certificate and its chain."),
+    ("ssl.keystore.certificate.chain", _PASSWORD, "", "The chain as text, in place of the file."),
+    ("ssl.keystore.key", _PASSWORD, "", "The key as text, in place of the file."),
+    ("ssl.key.password", _PASSWORD, "", "The password of the key."),
+    ("ssl.truststore.type", _STRING, "JKS", "PEM; no other is served."),
+    ("ssl.truststore.location", _STRING, "", "File with the CAs of clients' certificates."),
+    ("ssl.truststore.certificates", _PASSWORD, "", "Those CAs as text, in place of the file."),
+    (
+        "ssl.client.auth",
+        _STRING,
+        "none",
+        "Whether clients need a certificate: none, requested, required.",
+    ),
+    ("ssl.enabled.protocols", _STRING, "TLSv1.2,TLSv1.3", "Versions of TLS."),
+    (
+        "ssl.principal.mapping.rules",
+        _STRING,
+        "DEFAULT",
+        "Rules that make a user of a certificate's name.",
+    ),
+    (
+        "connection.failed.authentication.delay.ms",
+        _INT,
+        "100",
+        "Delay of the answer to a client that failed to authenticate.",
+    ),
     ("log.dirs", _STRING, "", "The node's data directories, with commas between them."),
     ("log.dir", _STRING, "", "The data directory, if log.dirs is not given."),
     ("metadata.log.dir", _STRING, "", "Directory of the metadata log; else the first of log.dirs."),
@@ -203,6 +266,12 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         _STRING,
         "",
         "Where Prometheus reads, HTTP://host:port, or nowhere.",
+    ),
+    (
+        "metrics.names",
+        _STRING,
+        "kvorum",
+        "Names of the metrics there: kvorum, kafka (the JMX exporter's), or both.",
     ),
     ("peer.address.overrides", _STRING, "", "Where this node finds peers, id=host:port,..."),
     ("broker.heartbeat.interval.ms", _INT, "500", "Time between two heartbeats."),

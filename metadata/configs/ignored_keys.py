@@ -19,16 +19,13 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "nothing here talks TLS or SASL: every listener is PLAINTEXT",
+        "of TLS there are PEM files, of SASL PLAIN and SCRAM, both for clients",
         """
-        connection.failed.authentication.delay.ms INT 100 >=0
-        connections.max.reauth.ms LONG 0
         delegation.token.expiry.check.interval.ms LONG 3600000 >=1
         delegation.token.expiry.time.ms LONG 86400000 >=1
         delegation.token.max.lifetime.ms LONG 604800000 >=1
         delegation.token.secret.key PASSWORD -
         sasl.client.callback.handler.class CLASS -
-        sasl.enabled.mechanisms LIST GSSAPI per-broker
         sasl.jaas.config PASSWORD - per-broker
         sasl.kerberos.kinit.cmd STRING /usr/bin/kinit per-broker
         sasl.kerberos.min.time.before.relogin LONG 60000 per-broker
@@ -77,31 +74,19 @@ IGNORED: tuple[tuple[str, str], ...] = (
         sasl.oauthbearer.sub.claim.name STRING sub
         sasl.oauthbearer.token.endpoint.url STRING -
         sasl.server.callback.handler.class CLASS -
-        sasl.server.max.receive.size INT 524288
         security.providers STRING -
         ssl.allow.dn.changes BOOLEAN false
         ssl.allow.san.changes BOOLEAN false
         ssl.cipher.suites LIST "" per-broker
-        ssl.client.auth STRING none per-broker
-        ssl.enabled.protocols LIST TLSv1.2,TLSv1.3 per-broker
         ssl.endpoint.identification.algorithm STRING https per-broker
         ssl.engine.factory.class CLASS - per-broker
-        ssl.key.password PASSWORD - per-broker
         ssl.keymanager.algorithm STRING SunX509 per-broker
-        ssl.keystore.certificate.chain PASSWORD - per-broker
-        ssl.keystore.key PASSWORD - per-broker
-        ssl.keystore.location STRING - per-broker
         ssl.keystore.password PASSWORD - per-broker
-        ssl.keystore.type STRING JKS per-broker
-        ssl.principal.mapping.rules STRING DEFAULT
         ssl.protocol STRING TLSv1.3 per-broker
         ssl.provider STRING - per-broker
         ssl.secure.random.implementation STRING - per-broker
         ssl.trustmanager.algorithm STRING PKIX per-broker
-        ssl.truststore.certificates PASSWORD - per-broker
-        ssl.truststore.location STRING - per-broker
         ssl.truststore.password PASSWORD - per-broker
-        ssl.truststore.type STRING JKS per-broker
         """,
     ),
     (
@@ -203,7 +188,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "metrics are served over HTTP, see metrics.listener",
+        "metrics are served over HTTP, see metrics.listener and metrics.names",
         """
         kafka.metrics.polling.interval.secs INT 10 >=1
         kafka.metrics.reporters LIST ""

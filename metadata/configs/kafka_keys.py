@@ -101,19 +101,11 @@ _FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], 
         Update.READ_ONLY,
     ),
     (
-        "inter.broker.listener.name",
-        ConfigType.STRING,
-        None,
-        ("PLAINTEXT", ""),
-        "as brokers talk to each other under this name",
-        Update.READ_ONLY,
-    ),
-    (
         "security.inter.broker.protocol",
         ConfigType.STRING,
         "PLAINTEXT",
         ("PLAINTEXT",),
-        "as nothing here talks TLS or SASL",
+        "as brokers talk to each other over PLAINTEXT",
         Update.READ_ONLY,
     ),
     (
@@ -158,18 +150,6 @@ _FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], 
     ),
 )
 
-_PROTOCOLS = ConfigKey(
-    name="listener.security.protocol.map",
-    type=ConfigType.STRING,
-    default="SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-    pattern=rf"\s*(({_OWN_LISTENERS}):PLAINTEXT|(?!({_OWN_LISTENERS}):)\w+:\w+)\s*"
-    rf"(,\s*(({_OWN_LISTENERS}):PLAINTEXT|(?!({_OWN_LISTENERS}):)\w+:\w+)\s*)*",
-    pattern_says="a list of name:protocol pairs that leaves the listeners PLAINTEXT and CONTROLLER "
-    "at the protocol PLAINTEXT, as nothing here talks TLS or SASL",
-    ignored="the listeners PLAINTEXT and CONTROLLER are the only ones",
-    documentation="Taken as long as it changes nothing.",
-)
-
 
 @functools.cache
 def kafka_keys() -> dict[str, ConfigKey]:
@@ -187,7 +167,6 @@ def kafka_keys() -> dict[str, ConfigKey]:
         )
         for name, kind, default, served, unserved, update in _FIXED
     }
-    keys[_PROTOCOLS.name] = _PROTOCOLS
     for reason, lines in IGNORED:
         for line in filter(None, map(str.strip, lines.splitlines())):
             key = _ignored(line.split(), reason)

@@ -178,3 +178,9 @@ def parse(key: ConfigKey, value: str) -> int | float | bool | str | None:
             ):
                 return None
             return text
+
+
+def is_hidden(key: ConfigKey | None) -> bool:
+    """True if the values of a config are not shown: it is a password, or not known (None), so that
+    it may be anything, as in Kafka."""
+    return key is None or key.is_sensitive

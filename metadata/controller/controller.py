@@ -40,6 +40,7 @@ from kvorum.metadata.controller.decide.reassignment import alter_reassignments, 
 from kvorum.metadata.controller.decide.scram import alter_scram_credentials
 from kvorum.metadata.controller.decide.topics import create_topics, delete_topics
 from kvorum.metadata.controller.decide.unregister import unregister
+from kvorum.metadata.controller.metrics import ControllerMetrics
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
@@ -184,6 +185,7 @@ class Controller:
         self._fencing_chunk = fencing_chunk
         self._fencing: BrokerFencing | None = None
         self._fencing_cause = ""
+        self.metrics = ControllerMetrics()
         self.sessions = BrokerSessions(
             session_timeout_ms=config.broker_session_timeout_ms,
             stream_grace_ms=config.broker_stream_grace_ms,
@@ -201,6 +203,7 @@ class Controller:
             f"claim at {next_offset} over an image that ends at {self.committed.end_offset}",
         )
         self.epoch = epoch
+        self.metrics.claims += 1
         self.speculative = self.committed
         self._fencing = None
         self.sessions.reset(
@@ -325,6 +328,7 @@ class Controller:
             fencing = begin_fencing(image, broker_id, chunk=self._fencing_chunk)
             if fencing is not None:
                 is_over = image.brokers[broker_id].in_controlled_shutdown
+                self.metrics.timed_out_heartbeats += not is_over
                 self._fencing_cause = SHUT_DOWN if is_over else cause
                 return fencing
         return None
@@ -395,6 +399,7 @@ class Controller:
     def _advance(self, records: Sequence[Record]) -> None:
         if not records:
             return
+        self.metrics.note_records(records)
         image = self._active_image()
         delta = Delta(image)
         delta.replay_all(records)

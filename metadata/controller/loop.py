@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 
 from kvorum.metadata.controller.controller import Controller, DecisionFailed, Reply, Request
@@ -88,9 +89,14 @@ class ControllerLoop:
             if not future.done():
                 future.set_result(reply)
 
+        is_active, began_s = self.controller.is_active, time.perf_counter()
         try:
             self._core.submit(request, on_reply, timeout_ms=timeout_ms, now_ms=monotonic_ms())
+            if is_active:
+                self.controller.metrics.decisions += 1
+                self.controller.metrics.decision_s.observe(time.perf_counter() - began_s)
         except DecisionFailed as bug:
+            self.controller.metrics.failed_decisions += 1
             logger.exception("node=%d refuses a request: %s", self.node.config.node_id, bug)
             return Rejected(
                 ErrorCode.UNKNOWN_SERVER_ERROR,

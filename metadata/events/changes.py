@@ -8,21 +8,23 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kvorum.metadata.events.model import REMOVED_KEY, Event, Origin
+from kvorum.metadata.events.quorum import (
+    KRAFT_VERSION,
+    LEADER_KEY,
+    VOTERS_KEY,
+    voters_fields,
+    voters_in,
+)
 from kvorum.metadata.events.things import (
     broker_event_key,
-    broker_fields,
     config_fields,
     config_key,
-    controller_fields,
     controller_key,
-    feature_fields,
     feature_key,
-    partition_fields,
     partition_key,
     quota_fields,
     quota_key,
     shown_config,
-    topic_fields,
     topic_key,
 )
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
@@ -40,9 +42,13 @@ from kvorum.metadata.image.records import (
     UnregisterBroker,
 )
 from kvorum.metadata.inspect.history import LogEntry
-
-LEADER_KEY = "quorum/leader"
-VOTERS_KEY = "quorum/voters"
+from kvorum.metadata.inspect.thing_rows import (
+    broker_row,
+    controller_row,
+    feature_row,
+    partition_row,
+    topic_row,
+)
 
 _CHANGES = (
     "leader", "isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state",
@@ -77,7 +83,7 @@ def _of_record(record: Any, before: ClusterImage, after: ClusterImage) -> _Chang
         case PartitionChange() | Partition():
             return _partition(record, after)
         case Topic(name=name, topic_id=topic_id):
-            return _Change("topic_created", topic_key(name), topic_fields(after.topics[topic_id]))
+            return _Change("topic_created", topic_key(name), topic_row(after.topics[topic_id]))
         case RemoveTopic(topic_id=topic_id):
             return _topic_deleted(topic_id, before)
         case RegisterBroker() | BrokerRegistrationChange():
@@ -94,7 +100,7 @@ def _of_record(record: Any, before: ClusterImage, after: ClusterImage) -> _Chang
         case FeatureLevel(name=name, level=level):
             return _feature(name, level)
         case RegisterController(controller_id=controller_id):
-            fields = controller_fields(after.controllers[controller_id])
+            fields = controller_row(after.controllers[controller_id])
             return _Change("controller_registered", controller_key(controller_id), fields)
     return None
 
@@ -103,7 +109,7 @@ def _partition(record: Partition | PartitionChange, after: ClusterImage) -> _Cha
     topic = after.topics[record.topic_id]
     partition_id = record.partition_id
     key = partition_key(topic.name, partition_id)
-    fields = partition_fields(topic, partition_id, topic.partitions[partition_id])
+    fields = partition_row(topic, partition_id, topic.partitions[partition_id])
     if isinstance(record, Partition):
         return _Change("partition_created", key, fields)
     fields["changed"] = [name for name in _CHANGES if getattr(record, name) is not None]
@@ -116,12 +122,12 @@ def _topic_deleted(topic_id: bytes, before: ClusterImage) -> _Change:
     resource = (RESOURCE_TOPIC, topic.name)
     if resource in before.configs:
         removed.append(config_key(*resource))
-    fields = {**topic_fields(topic), "partitions": len(topic.partitions)}
+    fields = {**topic_row(topic), "partitions": len(topic.partitions)}
     return _Change("topic_deleted", REMOVED_KEY, fields, (topic_key(topic.name), *removed))
 
 
 def _broker(record: RegisterBroker | BrokerRegistrationChange, after: ClusterImage) -> _Change:
-    fields = broker_fields(after.brokers[record.broker_id])
+    fields = broker_row(after.brokers[record.broker_id])
     kind = "broker_changed"
     if isinstance(record, RegisterBroker):
         kind = "broker_registered"
@@ -148,7 +154,7 @@ def _quota(record: ClientQuota, after: ClusterImage) -> _Change:
 
 
 def _feature(name: str, level: int) -> _Change:
-    fields = feature_fields(name, level)
+    fields = feature_row(name, level)
     return _kept_or_removed("feature_changed", feature_key(name), fields, level > 0)
 
 
@@ -169,17 +175,7 @@ def _quorum(entry: LogEntry) -> _Change | None:
         }  # fmt: skip
         return _Change("controller_elected", LEADER_KEY, values)
     if entry.type == "KRaftVoters":
-        listed = [
-            {
-                "controller_id": voter["voterId"],
-                "directory_id": voter["voterDirectoryId"],
-                "host": voter["endpoints"][0]["host"],
-                "port": voter["endpoints"][0]["port"],
-            }
-            for voter in fields["voters"]
-        ]
-        ids = sorted(voter["controller_id"] for voter in listed)
-        return _Change("voters_changed", VOTERS_KEY, {"voters": ids, "voter_endpoints": listed})
+        return _Change("voters_changed", VOTERS_KEY, voters_fields(voters_in(fields)))
     if entry.type == "KRaftVersion":
-        return _feature("kraft.version", fields["kRaftVersion"])
+        return _feature(KRAFT_VERSION, fields["kRaftVersion"])
     return None

@@ -11,11 +11,23 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from kvorum.metadata.events.changes import event_of
-from kvorum.metadata.events.model import GAP, GAP_KEY, SNAPSHOT, Event, Origin, Position
+from kvorum.metadata.events.model import (
+    GAP,
+    GAP_KEY,
+    REMOVED_KEY,
+    SNAPSHOT,
+    Event,
+    Origin,
+    Position,
+)
+from kvorum.metadata.events.quorum import NO_QUORUM, QUORUM_KEYS, QuorumState
 from kvorum.metadata.events.things import keys_of, thing_count, things
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.history import LogEntry
+
+KEPT_KEYS = frozenset({GAP_KEY, REMOVED_KEY, *QUORUM_KEYS})
+"""Keys without tombstones: of no thing of an image, and of things that never end."""
 
 Feed = Iterator[tuple[ClusterImage, Event | None]]
 
@@ -45,16 +57,22 @@ def replayed(image: ClusterImage, entries: Iterable[LogEntry]) -> ClusterImage:
 
 
 def gap_feed(
-    image: ClusterImage, *, first_offset: int, timestamp_ms: int, known: Iterable[str]
+    image: ClusterImage,
+    *,
+    first_offset: int,
+    timestamp_ms: int,
+    known: Iterable[str],
+    quorum: QuorumState = NO_QUORUM,
 ) -> Feed:
-    """A gap event, and an event for each thing of `image`, the state of a snapshot.
+    """A gap event, and an event for each thing of `image` and `quorum`, the state of a snapshot.
 
     The records of [first_offset, image.end_offset) are no longer in the log. known: the keys that
-    the topic holds; those that the image lacks end with the gap event.
+    the topic holds; those of things that the image lacks end with the gap event. The quorum's keys
+    never end: one that the snapshot does not know keeps its last event.
     """
     origin = Origin(offset=image.end_offset - 1, epoch=image.epoch, timestamp_ms=timestamp_ms)
-    held = {GAP_KEY, *keys_of(image)}
-    count = 1 + thing_count(image)
+    held = {*KEPT_KEYS, *keys_of(image)}
+    count = 1 + thing_count(image, quorum)
     gap = Event(
         key=GAP_KEY,
         origin=origin,
@@ -63,13 +81,14 @@ def gap_feed(
         removed=tuple(sorted(set(known) - held)),
     )
     yield image, gap
-    yield from snapshot_feed(image, Position(origin=origin, index=0, count=count))
+    yield from snapshot_feed(image, Position(origin=origin, index=0, count=count), quorum)
 
 
-def snapshot_feed(image: ClusterImage, position: Position) -> Feed:
-    """The events of a snapshot behind `position`, which is inside them; `image` is its state."""
+def snapshot_feed(image: ClusterImage, position: Position, quorum: QuorumState = NO_QUORUM) -> Feed:
+    """The events of a snapshot behind `position`, which is inside them; `image` and `quorum` are
+    its state."""
     for index, (key, state) in enumerate(
-        islice(things(image), position.index, None), position.index + 1
+        islice(things(image, quorum), position.index, None), position.index + 1
     ):
         fields = {**state(), "index": index, "count": position.count}
         yield image, Event(key=key, origin=position.origin, kind=SNAPSHOT, fields=fields)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvorum.metadata.events.quorum import NO_QUORUM, QuorumState
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.image.snapshot_job import load_image
@@ -17,13 +18,20 @@ from kvorum.storage.format.batch import iter_headers
 
 _log = logging.getLogger(__name__)
 
+READ_BYTES = 64 << 10
+"""Bytes of the log in one `read`, unless a single batch is larger."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """An image to start from. timestamp_ms: of the last record in it, 0 for the empty image."""
+    """An image to start from. timestamp_ms: of the last record in it, 0 for the empty image.
+
+    quorum: at the image's end.
+    """
 
     image: ClusterImage
     timestamp_ms: int
+    quorum: QuorumState = NO_QUORUM
 
 
 class MetadataSource(Protocol):
@@ -55,10 +63,8 @@ class MetadataSource(Protocol):
 class PublishedMetadata:
     """The metadata that a broker's publisher follows."""
 
-    def __init__(self, publisher: MetadataPublisher, *, bytes_max: int = 64 << 10) -> None:
-        """bytes_max: log bytes of one `read`, unless a single batch is larger."""
+    def __init__(self, publisher: MetadataPublisher) -> None:
         self._publisher = publisher
-        self._bytes_max = bytes_max
 
     @property
     def image(self) -> ClusterImage:
@@ -71,9 +77,7 @@ class PublishedMetadata:
     def read(self, offset: int, end_offset: int) -> Iterator[LogEntry]:
         # Up to the image's end, where a batch ends: one that reached beyond end_offset would not be
         # read.
-        piece = self._node.log.read(
-            offset, bytes_max=self._bytes_max, end_offset=self.image.end_offset
-        )
+        piece = self._node.log.read(offset, bytes_max=READ_BYTES, end_offset=self.image.end_offset)
         # Read now: the log may be trimmed before the caller takes the last record.
         return entries_within(piece.read(), offset, end_offset)
 
@@ -97,7 +101,8 @@ class PublishedMetadata:
                 tried.add(chosen)
                 last_failure = failure
                 continue
-            return Base(image=image, timestamp_ms=header.timestamp_ms)
+            quorum = QuorumState(kraft_version=header.kraft_version, voters=header.voters)
+            return Base(image=image, timestamp_ms=header.timestamp_ms, quorum=quorum)
 
     @property
     def _node(self) -> RaftNode:

@@ -11,30 +11,21 @@ from functools import partial
 from typing import Any
 
 from kvorum.metadata.configs.config_keys import CONFIGS_OF, broker_key
-from kvorum.metadata.image.image import (
-    RESOURCE_BROKER,
-    RESOURCE_CLIENT_METRICS,
-    RESOURCE_GROUP,
-    RESOURCE_TOPIC,
-    BrokerImage,
-    ClusterImage,
-    ControllerImage,
-    PartitionImage,
-    TopicImage,
-)
+from kvorum.metadata.configs.model import is_hidden
+from kvorum.metadata.events.quorum import NO_QUORUM, QuorumState
+from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
 from kvorum.metadata.image.quotas import entity_text
 from kvorum.metadata.image.records import HIDDEN, QuotaEntity
-from kvorum.runtime.ids import uuid_text
+from kvorum.metadata.inspect.thing_rows import (
+    broker_row,
+    controller_row,
+    feature_row,
+    partition_row,
+    topic_row,
+)
+from kvorum.metadata.inspect.tree import DEFAULT_NAME, RESOURCE_NAMES
 
 Fields = dict[str, Any]
-
-_RESOURCES = {
-    RESOURCE_TOPIC: "topic",
-    RESOURCE_BROKER: "broker",
-    RESOURCE_CLIENT_METRICS: "client-metrics",
-    RESOURCE_GROUP: "group",
-}
-_DEFAULT = "<default>"
 
 
 def topic_key(name: str) -> str:
@@ -59,56 +50,12 @@ def feature_key(name: str) -> str:
 
 def config_key(resource_type: int, resource_name: str) -> str:
     """`config/topic/orders`; `config/broker/<default>` for the default of all brokers."""
-    kind = _RESOURCES.get(resource_type, str(resource_type))
-    return f"config/{kind}/{resource_name or _DEFAULT}"
+    kind = RESOURCE_NAMES.get(resource_type, str(resource_type))
+    return f"config/{kind}/{resource_name or DEFAULT_NAME}"
 
 
 def quota_key(entity: QuotaEntity) -> str:
     return f"quota/{entity_text(entity)}"
-
-
-def topic_fields(topic: TopicImage) -> Fields:
-    return {"topic": topic.name, "topic_id": uuid_text(topic.topic_id)}
-
-
-def partition_fields(topic: TopicImage, partition_id: int, image: PartitionImage) -> Fields:
-    return {
-        **topic_fields(topic),
-        "partition": partition_id,
-        "leader": image.leader,
-        "leader_epoch": image.leader_epoch,
-        "partition_epoch": image.partition_epoch,
-        "replicas": list(image.replicas),
-        "isr": list(image.isr),
-        "adding_replicas": list(image.adding_replicas),
-        "removing_replicas": list(image.removing_replicas),
-        "leader_recovery_state": image.leader_recovery_state,
-        "elr": list(image.elr),
-        "last_known_elr": list(image.last_known_elr),
-    }
-
-
-def broker_fields(broker: BrokerImage) -> Fields:
-    return {
-        "broker_id": broker.broker_id,
-        "broker_epoch": broker.broker_epoch,
-        "host": broker.endpoint.host,
-        "port": broker.endpoint.port,
-        "rack": broker.rack,
-        "is_fenced": broker.is_fenced,
-        "in_controlled_shutdown": broker.in_controlled_shutdown,
-        "incarnation_id": uuid_text(broker.incarnation_id),
-    }
-
-
-def controller_fields(controller: ControllerImage) -> Fields:
-    endpoint = controller.endpoints[0] if controller.endpoints else None
-    return {
-        "controller_id": controller.controller_id,
-        "host": None if endpoint is None else endpoint.host,
-        "port": None if endpoint is None else endpoint.port,
-        "incarnation_id": uuid_text(controller.incarnation_id),
-    }
 
 
 def shown_config(resource_type: int, name: str, value: str | None) -> str | None:
@@ -120,12 +67,7 @@ def shown_config(resource_type: int, name: str, value: str | None) -> str | None
         key = broker_key(name)
     else:
         key = CONFIGS_OF.get(resource_type, {}).get(name)
-    is_open = value is None or (key is not None and not key.is_sensitive)
-    return value if is_open else HIDDEN
-
-
-def feature_fields(name: str, level: int) -> Fields:
-    return {"feature": name, "level": level}
+    return HIDDEN if value is not None and is_hidden(key) else value
 
 
 def config_fields(image: ClusterImage, resource: tuple[int, str]) -> Fields:
@@ -145,43 +87,48 @@ def quota_fields(image: ClusterImage, entity: QuotaEntity) -> Fields:
     return {"entity": entity_text(entity), "quotas": dict(sorted(quotas.items()))}
 
 
-def thing_count(image: ClusterImage) -> int:
+def thing_count(image: ClusterImage, quorum: QuorumState = NO_QUORUM) -> int:
     """Number of the things that `things` yields."""
     partitions = sum(len(topic.partitions) for topic in image.topics.values())
     others = (
         image.topics, image.brokers, image.configs, image.client_quotas, image.features,
         image.controllers,
     )  # fmt: skip
-    return partitions + sum(len(things) for things in others)
+    of_quorum = sum(1 for _ in quorum.things())
+    return partitions + sum(len(things) for things in others) + of_quorum
 
 
-def keys_of(image: ClusterImage) -> Iterator[str]:
-    """The keys of all things of an image, in the order of `things`."""
-    for key, _ in things(image):
+def keys_of(image: ClusterImage, quorum: QuorumState = NO_QUORUM) -> Iterator[str]:
+    """The keys of all things, in the order of `things`."""
+    for key, _ in things(image, quorum):
         yield key
 
 
-def things(image: ClusterImage) -> Iterator[tuple[str, Callable[[], Fields]]]:
-    """Key and state of each thing. Equal images give the same order, on every broker.
+def things(
+    image: ClusterImage, quorum: QuorumState = NO_QUORUM
+) -> Iterator[tuple[str, Callable[[], Fields]]]:
+    """Key and state of each thing. Equal arguments give the same order, on every broker.
 
     The state is computed when it is called for: the keys alone of 100,000 partitions take a
     twentieth of the time.
     """
     for broker_id in sorted(image.brokers):
-        yield broker_event_key(broker_id), partial(broker_fields, image.brokers[broker_id])
+        yield broker_event_key(broker_id), partial(broker_row, image.brokers[broker_id])
     for controller_id in sorted(image.controllers):
         controller = image.controllers[controller_id]
-        yield controller_key(controller_id), partial(controller_fields, controller)
+        yield controller_key(controller_id), partial(controller_row, controller)
     for name, level in sorted(image.features.items()):
-        yield feature_key(name), partial(feature_fields, name, level)
+        yield feature_key(name), partial(feature_row, name, level)
     for resource in sorted(image.configs):
         yield config_key(*resource), partial(config_fields, image, resource)
     for entity in sorted(image.client_quotas, key=entity_text):
         yield quota_key(entity), partial(quota_fields, image, entity)
     for name in sorted(image.topic_ids):
         topic = image.topics[image.topic_ids[name]]
-        yield topic_key(name), partial(topic_fields, topic)
+        yield topic_key(name), partial(topic_row, topic)
         for partition_id in sorted(topic.partitions):
             key = partition_key(name, partition_id)
             partition = topic.partitions[partition_id]
-            yield key, partial(partition_fields, topic, partition_id, partition)
+            yield key, partial(partition_row, topic, partition_id, partition)
+    for key, fields in quorum.things():
+        yield key, partial(dict, fields)

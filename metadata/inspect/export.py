@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Protocol
 
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.export_schema import (
@@ -32,16 +32,21 @@ from kvorum.metadata.inspect.export_schema import (
 )
 from kvorum.metadata.inspect.history import MetadataHistory
 from kvorum.metadata.inspect.record_rows import record_rows
+from kvorum.metadata.inspect.thing_rows import (
+    Row,
+    broker_row,
+    controller_row,
+    feature_row,
+    partition_row,
+    topic_row,
+)
 from kvorum.metadata.inspect.tree import REPEATING, Folder, key_text, leaves, root
-from kvorum.runtime.ids import uuid_text
 
 ROWS_PER_FILE_MAX = 1_000_000
 """A table with more rows becomes a folder of files, which readers read in parallel."""
 
 _ROWS_PER_WRITE = 20_000
 """Rows in memory at once; also the size of a row group in a Parquet file."""
-
-Row = dict[str, Any]
 
 
 class TableWriter(Protocol):
@@ -168,58 +173,28 @@ def _replace_text(path: str, text: str) -> None:
 
 
 def _partition_rows(image: ClusterImage) -> Iterator[Row]:
-    names = [column.name for column in PARTITIONS.columns if column.name not in _PARTITION_KEYS]
     for topic in sorted(image.topics.values(), key=lambda t: t.name):
         for partition_id, partition in sorted(topic.partitions.items()):
-            row = {name: _plain(getattr(partition, name, None)) for name in names}
-            row |= {
-                "topic_id": uuid_text(topic.topic_id),
-                "topic": topic.name,
-                "partition": partition_id,
-            }
-            yield row
-
-
-_PARTITION_KEYS = frozenset({"topic_id", "topic", "partition"})
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+            yield partition_row(topic, partition_id, partition)
 
 
 def _topic_rows(image: ClusterImage) -> Iterator[Row]:
     for topic in sorted(image.topics.values(), key=lambda t: t.name):
         factors = (len(partition.replicas) for partition in topic.partitions.values())
-        yield {
-            "topic_id": uuid_text(topic.topic_id),
-            "topic": topic.name,
+        yield topic_row(topic) | {
             "partitions": len(topic.partitions),
             "replication_factor": max(factors, default=0),
         }
 
 
-def _listener(node: Any) -> Row:
-    first = node.endpoints[0] if node.endpoints else None
-    return {"host": getattr(first, "host", None), "port": getattr(first, "port", None)}
-
-
 def _broker_rows(image: ClusterImage) -> Iterator[Row]:
-    for broker_id, broker in sorted(image.brokers.items()):
-        yield _listener(broker) | {
-            "broker_id": broker_id,
-            "broker_epoch": broker.broker_epoch,
-            "rack": broker.rack,
-            "is_fenced": broker.is_fenced,
-            "incarnation_id": uuid_text(broker.incarnation_id),
-        }
+    for _, broker in sorted(image.brokers.items()):
+        yield broker_row(broker)
 
 
 def _controller_rows(image: ClusterImage) -> Iterator[Row]:
-    for controller_id, controller in sorted(image.controllers.items()):
-        yield _listener(controller) | {
-            "controller_id": controller_id,
-            "incarnation_id": uuid_text(controller.incarnation_id),
-        }
+    for _, controller in sorted(image.controllers.items()):
+        yield controller_row(controller)
 
 
 def _config_rows(image: ClusterImage) -> Iterator[Row]:
@@ -234,7 +209,7 @@ def _config_rows(image: ClusterImage) -> Iterator[Row]:
 
 
 def _feature_rows(image: ClusterImage) -> Iterable[Row]:
-    return ({"feature": name, "level": level} for name, level in sorted(image.features.items()))
+    return (feature_row(name, level) for name, level in sorted(image.features.items()))
 
 
 def _quota_rows(image: ClusterImage) -> Iterator[Row]:

@@ -29,7 +29,7 @@ from kvorum.runtime.ids import uuid_text
 from kvorum.runtime.text import address_text, percent_escaped
 
 #: Kafka's names for the types of config resources; other types are shown as numbers.
-_RESOURCE_NAMES = {
+RESOURCE_NAMES = {
     RESOURCE_TOPIC: "topic",
     RESOURCE_BROKER: "broker",
     RESOURCE_CLIENT_METRICS: "client-metrics",
@@ -39,7 +39,9 @@ _RESOURCE_NAMES = {
 #: Folders that repeat others, or show the image's age; skipped by comparisons and searches.
 REPEATING = frozenset({"topics_by_id", "provenance"})
 
-_DEFAULT_NAME = "<default>"
+DEFAULT_NAME = "<default>"
+"""Stands for the empty name, the default of all resources of a type."""
+
 _IN_PATHS = re.compile(r"[%/\x00-\x1f\x7f]")
 _IN_PARTS = re.compile(r"[%/,=<\x00-\x1f\x7f]")
 
@@ -181,9 +183,9 @@ def _named_topic_entries(topic: TopicImage) -> dict[str, Node]:
 def _config_entries(configs: Map[tuple[int, str], Map[str, str]]) -> dict[str, Node]:
     by_kind: dict[int, dict[str, Map[str, str]]] = {}
     for (kind, name), values in sorted(configs.items(), key=lambda item: item[0]):
-        by_kind.setdefault(kind, {})[name or _DEFAULT_NAME] = values
+        by_kind.setdefault(kind, {})[name or DEFAULT_NAME] = values
     return {
-        _RESOURCE_NAMES.get(kind, str(kind)): _folder(named, _mapping_entries)
+        RESOURCE_NAMES.get(kind, str(kind)): _folder(named, _mapping_entries)
         for kind, named in by_kind.items()
     }
 
@@ -244,7 +246,7 @@ def key_text(key: Any) -> str:
         return uuid_text(key) if len(key) == 16 else key.hex()
     if isinstance(key, tuple):
         return ",".join(
-            f"{_segment(str(part[0]))}={_DEFAULT_NAME if part[1] is None else _part(part[1])}"
+            f"{_segment(str(part[0]))}={DEFAULT_NAME if part[1] is None else _part(part[1])}"
             if isinstance(part, tuple)
             else _segment(str(part))
             for part in key

@@ -94,6 +94,20 @@ def test_kafka_configs_alters_and_describes_brokers_and_their_default(cluster, k
 
 
 @needs_java
+def test_kafka_configs_alters_and_describes_the_loggers_of_a_broker(cluster, kafka_configs):
+    one = ("--entity-type", "broker-loggers", "--entity-name", "102")
+    kafka_configs("--alter", *one, "--add-config", "kvorum.raft=DEBUG")
+    assert "kvorum.raft=DEBUG" in kafka_configs("--describe", *one)
+    other = ("--entity-type", "broker-loggers", "--entity-name", "101")
+    assert "kvorum.raft=DEBUG" not in kafka_configs("--describe", *other)
+    kafka_configs("--alter", *one, "--delete-config", "kvorum.raft")
+    assert "kvorum.raft=INFO" in kafka_configs("--describe", *one)
+    assert "Invalid broker logger(s): kvorum.nobody" in refused(
+        cluster, "--alter", *one, "--add-config", "kvorum.nobody=DEBUG"
+    )
+
+
+@needs_java
 def test_kafka_configs_alters_and_describes_quotas(cluster, kafka_configs):
     alice_of_any_app = (
         *("--entity-type", "users", "--entity-name", "alice"),

@@ -6,6 +6,7 @@ from tests.mutants.model import mutants_of
 
 DRIVER = "broker/events/driver.py"
 READER = "broker/events/reader.py"
+TOPIC = "broker/events/topic.py"
 SHARD = "broker/events/shard.py"
 FEED = "metadata/events/feed.py"
 MODEL = "metadata/events/model.py"
@@ -18,12 +19,18 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("events-half-snapshot", "a new leader finishes a snapshot that was begun", READER,
      "not position.is_whole", "False"),
     ("events-snapshot-index", "a snapshot goes on behind the last thing told", FEED,
-     "islice(things(image), position.index, None)", "islice(things(image), position.index + 1, None)"),
+     "islice(things(image, quorum), position.index, None)",
+     "islice(things(image, quorum), position.index + 1, None)"),
     ("events-no-tombstones", "what ends gets a tombstone", SHARD,
-     "records += [CoordinatorRecord(key.encode(), None) for key in event.removed]",
-     "records += []"),
+     "yield from _tombstones(event.removed, event.origin)", "pass"),
+    ("events-lost-tombstones", "a new leader writes the tombstones that the last one did not", READER,
+     "ended = set(known) - KEPT_KEYS", "ended = set()"),
     ("events-gap-keeps-keys", "what ended within a gap gets a tombstone", READER,
      "offset, self._known)", "offset, ())"),
+    ("events-gap-ends-quorum", "a gap does not end the quorum's things", FEED,
+     "REMOVED_KEY, *QUORUM_KEYS})", "REMOVED_KEY})"),
+    ("events-gap-quorum", "a new leader restates the voters at a snapshot's end", READER,
+     "quorum.after(entries)", "quorum"),
     ("events-trimmed", "a log that was trimmed during a wait is a gap", READER,
      "        if image.end_offset < self._source.start_offset:\n            # The log",
      "        if False:\n            # The log"),
@@ -34,13 +41,19 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("events-everywhere", "only partition 0 has events", DRIVER,
      'return EventsShard(f"{EVENTS_TOPIC}-0") if partition_id == 0 else None',
      'return EventsShard(f"{EVENTS_TOPIC}-0")'),
+    ("events-old-image", "a broker asks for the topic in images of its own process", TOPIC,
+     "broker.broker_epoch != broker_epoch", "False"),
     ("events-secrets", "a config that may be a password is hidden", THINGS,
-     "is_open = value is None or (key is not None and not key.is_sensitive)", "is_open = True"),
+     "value is not None and is_hidden(key)", "False"),
     ("events-batch-start", "records below a position inside a batch are left out", SOURCE,
      "if offset <= entry.offset < end_offset:", "if entry.offset < end_offset:"),
 )  # fmt: skip
 
 MUTANTS = mutants_of(
     _RULES,
-    tests=("tests/test_metadata/test_events.py", "tests/test_broker/test_metadata_events.py"),
+    tests=(
+        "tests/test_metadata/test_events.py",
+        "tests/test_broker/test_events_topic.py",
+        "tests/test_broker/test_metadata_events.py",
+    ),
 )

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from kvorum.analytics.kafka_source.batch import plan_batch
 from kvorum.analytics.kafka_source.errors import DataLoss, OptionRefused, ReadFailed
 from kvorum.analytics.kafka_source.options import parse_read_options
+from kvorum.analytics.kafka_source.plan import OffsetRange
 from kvorum.analytics.kafka_source.stream import StreamReader
 
 
@@ -19,6 +20,10 @@ class Numbers:
 
     def __init__(self, **logs: tuple[int, int]) -> None:
         self.logs = {tuple_of(name): log for name, log in logs.items()}
+        #: The high watermarks of partitions with an open transaction.
+        self.open: dict[tuple[str, int], int] = {}
+        #: Each end and partition that was asked for.
+        self.asked: list[tuple[str, tuple[str, int]]] = []
 
     def partitions(self, *, may_be_missing: bool = False):
         if not self.logs and not may_be_missing:
@@ -26,10 +31,15 @@ class Numbers:
         return set(self.logs)
 
     def earliest(self, partitions):
+        self.asked += [("earliest", key) for key in partitions]
         return {key: self.logs[key][0] for key in partitions}
 
     def latest(self, partitions):
+        self.asked += [("latest", key) for key in partitions]
         return {key: self.logs[key][1] for key in partitions}
+
+    def high_watermarks(self, partitions):
+        return {key: self.open.get(key, self.logs[key][1]) for key in partitions}
 
     def at_timestamps(self, timestamps_ms):
         found = {}
@@ -50,8 +60,12 @@ def options(**given: str):
     return parse_read_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **names})
 
 
+def text(one: OffsetRange) -> str:
+    return f"{one.topic}-{one.partition} from {one.start_offset} to {one.end_offset}"
+
+
 def planned(cluster: Numbers, **given: str) -> list[str]:
-    return [str(one) for one in plan_batch(cluster, options(**given))]
+    return [text(one) for one in plan_batch(cluster, options(**given))]
 
 
 def test_a_batch_reads_everything_by_default():
@@ -103,7 +117,7 @@ def test_a_batch_reads_between_two_positions(given, ranges):
         ({"endingOffsets": '{"t": {"0": 12}}'}, DataLoss, "endingOffsets is 12 for t-0"),
         (
             {"startingOffsets": '{"t": {"0": 8}}', "endingOffsets": '{"t": {"0": 5}}'},
-            ReadFailed,
+            OptionRefused,
             "the start of t-0 is 8, above its end 5",
         ),
     ],
@@ -123,6 +137,54 @@ def test_without_failing_a_batch_reads_what_is_there(caplog):
     assert "endingOffsets is 12 for t-0" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"startingOffsets": '{"t": {"0": -2, "1": 0}}'},
+        {"endingOffsets": '{"t": {"0": 5, "1": -1}}'},
+        {"endingTimestamp": "99999", "startingOffsets": '{"t": {"0": 4, "1": 0}}'},
+    ],
+    ids=str,
+)
+def test_a_batch_asks_for_each_end_of_a_log_once(given):
+    cluster = Numbers(t_0=(3, 9), t_1=(0, 4))
+    planned(cluster, **given)
+    assert len(cluster.asked) == len(set(cluster.asked))
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_an_offset_in_an_open_transaction_is_no_loss(option, caplog):
+    cluster = Numbers(t_0=(3, 9))
+    cluster.open["t", 0] = 12
+    words = f"{option} is 11 for t-0, where a transaction is open from 9 on"
+    given = {option: '{"t": {"0": 11}}'}
+    with pytest.raises(ReadFailed, match=words) as refused:
+        planned(cluster, **given)
+    assert "; wait until it ends, or set kafka.isolation.level" in str(refused.value)
+    with caplog.at_level(logging.WARNING):
+        read = planned(cluster, failOnDataLoss="false", **given)
+    assert read == ([] if option == "startingOffsets" else ["t-0 from 3 to 9"])
+    assert words in caplog.text
+    with pytest.raises(DataLoss, match="is 13 for t-0, whose log has offsets 3 to 9"):
+        planned(cluster, **{option: '{"t": {"0": 13}}'})
+
+
+@pytest.mark.parametrize(
+    ("option", "special"), [("startingOffsets", "-2: earliest"), ("endingOffsets", "-1: latest")]
+)
+def test_a_batch_is_told_only_of_the_positions_that_it_may_have(option, special):
+    with pytest.raises(OptionRefused) as refused:
+        planned(Numbers(t_0=(3, 9), t_1=(0, 1)), **{option: '{"t": {"0": 5}}'})
+    assert str(refused.value).endswith(f"leaves out t-1; name every partition ({special})")
+
+
+def test_a_stream_is_told_of_both_ends():
+    reader = stream(Numbers(t_0=(3, 9), t_1=(0, 1)), startingOffsets='{"t": {"0": 5}}')
+    with pytest.raises(OptionRefused, match=r"every partition \(-1: latest, -2: earliest\)$"):
+        reader.initialOffset()
+
+
 def stream(cluster: Numbers, **given: str) -> StreamReader:
     reader = StreamReader(options(**given), ("value",))
     reader._opened = cluster
@@ -132,7 +194,7 @@ def stream(cluster: Numbers, **given: str) -> StreamReader:
 def run(reader: StreamReader, start):
     """The next batch: its ranges and its end."""
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    return [str(part.value) for part in reader.partitions(start, end)], end
+    return [text(part.value) for part in reader.partitions(start, end)], end
 
 
 def test_a_stream_starts_at_the_latest_offsets_with_an_empty_batch():
@@ -203,6 +265,33 @@ def test_available_now_ends_at_the_offsets_of_its_start():
     _, end = run(reader, {"t": {"0": 2}})
     assert end == {"t": {"0": 5}}
     assert run(reader, end) == ([], end)
+
+
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+def test_available_now_starts_below_its_end_though_the_topics_grow(starting):
+    """1. Spark fixes the end of the query at 5. 2. Records, and a topic, come. 3. Spark asks for
+    the start. The new records are read by the next query, and none of them twice."""
+    cluster = Numbers(t_0=(0, 5))
+    reader = stream(cluster, startingOffsets=starting)
+    reader.prepareForTriggerAvailableNow()
+    cluster.logs = {("t", 0): (0, 8), ("new", 0): (0, 3)}
+    start = reader.initialOffset()
+    assert start == {"t": {"0": 5 if starting == "latest" else 0}}
+    assert run(reader, start) == ([], start), "the first batch is empty"
+    ranges, end = run(reader, start)
+    assert ranges == ([] if starting == "latest" else ["t-0 from 0 to 5"])
+    assert end == {"t": {"0": 5}}
+    after = {"t": {"0": 8}, "new": {"0": 3}}
+    assert run(stream(cluster), end) == (["new-0 from 0 to 3", "t-0 from 5 to 8"], after)
+
+
+def test_available_now_refuses_a_start_above_its_end():
+    cluster = Numbers(t_0=(0, 5))
+    reader = stream(cluster, startingOffsets='{"t": {"0": 7}}')
+    reader.prepareForTriggerAvailableNow()
+    cluster.logs["t", 0] = (0, 8)
+    with pytest.raises(DataLoss, match="startingOffsets is 7 for t-0, whose log has offsets 0 to"):
+        reader.initialOffset()
 
 
 def test_a_new_partition_is_read_from_its_start():

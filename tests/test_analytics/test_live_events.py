@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from pyspark.errors import StreamingQueryException
 
 from kvorum import Cluster
 from kvorum.analytics import events
-from kvorum.analytics.event_tables import ForeignOutput
+from kvorum.analytics.event_tables import ForeignOutput, OutputFailed
 from tests.polling import eventually
 from tests.test_analytics.sessions import spark_session
 from tests.tree import ROOT
@@ -136,6 +138,21 @@ def test_late_events_correct_their_window_until_it_is_closed(job: Job, session: 
     assert json.loads(first["value_json"])["timestamp_ms"] == T0
 
 
+def test_days_are_those_of_utc_whatever_the_session_says(job: Job, session: Any) -> None:
+    """spark-submit may have given the session another time zone. In Tokyo, T0 is a day later."""
+    key = "spark.sql.session.timeZone"
+    before = session.conf.get(key)
+    session.conf.set(key, "Asia/Tokyo")
+    try:
+        job.tell(("a", T0))
+        job.once(session)
+    finally:
+        session.conf.set(key, before)
+    assert {row["day"] for table in ("events", "churn") for row in job.rows(table)} == {
+        "2023-11-14"
+    }
+
+
 def test_the_cluster_tells_of_itself(cluster: Cluster, session: Any, tmp_path: Path) -> None:
     cluster.create_topic("told", partitions=2)
     job = Job(cluster, tmp_path, events.TOPIC)
@@ -170,6 +187,65 @@ def test_another_output_topic_or_window_is_refused_in_a_sentence(
         "it, or correct the option that names it"
     )
     assert not missing.output.exists()
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_anything_starts(
+    job: Job, session: Any
+) -> None:
+    (job.folder / "file").write_text("")
+    for option in ("--output", "--checkpoint"):
+        with pytest.raises(OutputFailed, match=r"file/x cannot be written: .+; choose another"):
+            job.once(session, option, str(job.folder / "file" / "x"))
+    assert sorted(path.name for path in job.folder.iterdir()) == ["file"]
+
+
+@pytest.mark.parametrize("table", ["events", "churn"])
+def test_a_table_that_cannot_be_written_ends_the_job_in_a_sentence(
+    job: Job, session: Any, table: str
+) -> None:
+    job.tell(("a", T0))
+    job.once(session)
+    shutil.rmtree(job.output / table)
+    (job.output / table).write_text("")
+    job.tell(("a", T0))
+    with pytest.raises(StreamingQueryException) as error:
+        job.once(session)
+    assert re.match(rf"file:.*/out cannot be written: .*{table}", events.sentence(error.value))
+    assert events.exit_code(error.value) == events.EXIT_FAILED
+
+
+@pytest.mark.parametrize("content", [b"", b"5", b"{}", b'{"id": 7}', b"\xff"])
+def test_a_damaged_checkpoint_is_refused_in_a_sentence(
+    job: Job, session: Any, content: bytes
+) -> None:
+    (job.folder / "checkpoint").mkdir()
+    (job.folder / "checkpoint" / "metadata").write_bytes(content)
+    with pytest.raises(ForeignOutput, match=r"checkpoint/metadata is damaged: .+; start a new"):
+        job.once(session)
+
+
+def test_a_checkpoint_that_fails_its_checksum_is_refused_in_a_sentence(
+    job: Job, session: Any
+) -> None:
+    job.tell(("a", T0))
+    job.once(session)
+    metadata = job.folder / "checkpoint" / "metadata"
+    metadata.write_text(metadata.read_text().replace("id", "di"))
+    with pytest.raises(ForeignOutput, match=r"metadata is damaged: .*Checksum"):
+        job.once(session)
+
+
+def test_a_progress_that_was_lost_is_a_refusal_also_within_a_batch(job: Job, session: Any) -> None:
+    job.tell(("a", T0))
+    job.once(session)
+    newest = max((job.output / "progress").iterdir())
+    (job.output / "progress" / "0.json").write_bytes(newest.read_bytes())
+    newest.unlink()
+    job.tell(("a", T0))
+    with pytest.raises(StreamingQueryException) as error:
+        job.once(session)
+    assert "lacks the progress of batch 1; restore" in events.sentence(error.value)
+    assert events.exit_code(error.value) == events.EXIT_USAGE
 
 
 def start(job: Job, *more: str) -> subprocess.Popen[bytes]:
@@ -213,7 +289,10 @@ def test_a_killed_job_adds_its_batch_once(job: Job, session: Any) -> None:
     assert {row["batch"] for row in job.rows("late")} == {2}
 
 
-def test_sigterm_ends_a_job_that_follows_and_another_goes_on(job: Job, session: Any) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_job_that_follows_and_another_goes_on(
+    job: Job, session: Any, number: signal.Signals
+) -> None:
     log = job.folder / "log"
     follower = start(job, "--trigger", "1s")
     try:
@@ -222,11 +301,14 @@ def test_sigterm_ends_a_job_that_follows_and_another_goes_on(job: Job, session: 
             "the job follows",
         )
         assert follower.poll() is None, log.read_text()[-4000:]
-        follower.terminate()
+        # SIGINT as a terminal sends it: to the JVM and the workers of Python, too.
+        (os.killpg if number == signal.SIGINT else os.kill)(follower.pid, number)
         assert follower.wait(60) == 0, log.read_text()[-4000:]
     finally:
         kill_group(follower)
-    assert "stopped; a restart with this checkpoint goes on here" in log.read_text()
+    said = log.read_text()
+    assert "stopped; a restart with this checkpoint goes on here" in said
+    assert "Traceback" not in said
     job.tell(("a", T0))
     job.once(session)
     assert job.offsets() == [0]

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from kvorum.analytics import events
+from pyspark.sql import SparkSession
+
+from kvorum.analytics import events, job
 
 GIVEN = ["--bootstrap", "h:9092", "--output", "out", "--checkpoint", "progress"]
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """The handlers of signals as they were."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_times_are_in_ms() -> None:
@@ -58,3 +74,41 @@ def test_the_jobs_own_error_is_found_behind_a_traceback_of_spark() -> None:
         "names it; brokers make it with metadata.events.topic.enable=true"
     )
     assert events.sentence(RuntimeError("Out of memory\n\tat x")) == "Spark failed: Out of memory"
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(
+    ("main", "arguments"), [(events.main, GIVEN), (job.main, ["--lake", "l", "--output", "o"])]
+)
+def test_a_session_that_cannot_be_opened_leaves_no_scratch_folder(
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: Any) -> None:
+        raise RuntimeError("no session")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", fail)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(RuntimeError, match="no session"):
+        main(arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(
+    ("main", "arguments"), [(events.main, GIVEN), (job.main, ["--lake", "l", "--output", "o"])]
+)
+def test_a_scratch_folder_that_cannot_be_made_is_named_in_a_sentence(
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    assert main(arguments) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("a local folder for Spark's files cannot be made: ")
+    assert said.endswith("; point TMPDIR at another folder\n")

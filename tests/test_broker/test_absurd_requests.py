@@ -51,7 +51,7 @@ def test_the_smallest_quota_makes_the_longest_pause(kind: QuotaKind) -> None:
     assert quota_problem(RAW, QuotaKind.REQUEST.value, SMALLEST) is None
     quotas = ClientQuotas()
     quotas.update({RAW: {kind.value: SMALLEST}})
-    pause_ms = quotas.throttle_ms(kind, "raw", 1.0, 0)
+    pause_ms = quotas.throttle_ms(kind, "ANONYMOUS", "raw", 1.0, 0)
     assert pause_ms == (1_000 if kind is QuotaKind.REQUEST else PAUSE_MS_MAX)
 
 

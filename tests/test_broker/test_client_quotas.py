@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.network.connection import ANONYMOUS
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind, RateWindow
 from kvorum.metadata.image.quotas import IP
@@ -20,7 +21,7 @@ from tests.polling import eventually
 from tests.test_broker.harness import DEADLINE_S, Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
 
-USER = ("user", "ANONYMOUS")
+USER = ("user", ANONYMOUS)
 ANY_USER = ("user", None)
 CLIENT = ("client-id", "app")
 ANY_CLIENT = ("client-id", None)
@@ -41,14 +42,14 @@ def quotas_of(rates: dict[QuotaEntity, float], key: str = "producer_byte_rate") 
 @given(st.sets(st.integers(0, 7), min_size=1))
 def test_the_most_particular_entity_binds(given_ones: set[int]) -> None:
     quotas = quotas_of({IN_ORDER[at]: 100.0 + at for at in given_ones})
-    limit = quotas.limit(QuotaKind.PRODUCE, "app")
+    limit = quotas.limit(QuotaKind.PRODUCE, ANONYMOUS, "app")
     assert limit is not None
     assert limit.bound == 100.0 + min(given_ones)
 
 
 def test_without_a_quota_of_its_kind_nobody_pauses() -> None:
     quotas = quotas_of({(ANY_CLIENT,): 1.0}, key="consumer_byte_rate")
-    assert quotas.throttle_ms(QuotaKind.PRODUCE, "app", 10**9, 0) == 0
+    assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "app", 10**9, 0) == 0
     assert not quotas.binds_requests
     quotas.update({((("ip", None)),): {"connection_creation_rate": 1.0}})
     assert not quotas.is_active
@@ -56,23 +57,23 @@ def test_without_a_quota_of_its_kind_nobody_pauses() -> None:
 
 def test_each_client_of_a_default_has_a_window_of_its_own() -> None:
     quotas = quotas_of({(ANY_CLIENT,): 1000.0})
-    assert quotas.throttle_ms(QuotaKind.PRODUCE, "greedy", 100_000, 0) > 0
-    assert quotas.throttle_ms(QuotaKind.PRODUCE, "modest", 100, 0) == 0
+    assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "greedy", 100_000, 0) > 0
+    assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "modest", 100, 0) == 0
 
 
 def test_all_clients_of_a_user_share_the_users_window() -> None:
     quotas = quotas_of({(USER,): 1000.0})
-    assert quotas.throttle_ms(QuotaKind.PRODUCE, "one", 10_000, 0) == 0
-    assert quotas.throttle_ms(QuotaKind.PRODUCE, "two", 10_000, 0) == 10_000
+    assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "one", 10_000, 0) == 0
+    assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "two", 10_000, 0) == 10_000
 
 
 def test_the_pause_is_what_brings_the_rate_down_to_the_bound() -> None:
     """(observed - bound) / bound * window: twice the bound over ten seconds is ten more."""
     quotas = quotas_of({(CLIENT,): 1000.0})
-    assert quotas.throttle_ms(QuotaKind.PRODUCE, "app", 10_000, 0) == 0
-    assert quotas.throttle_ms(QuotaKind.PRODUCE, "app", 10_000, 5_000) == 10_000
+    assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "app", 10_000, 0) == 0
+    assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "app", 10_000, 5_000) == 10_000
     # After eleven seconds the first ten thousand bytes count no more.
-    assert quotas.throttle_ms(QuotaKind.PRODUCE, "app", 0, 11_000) == 0
+    assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "app", 0, 11_000) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000)), max_size=40))
@@ -84,7 +85,7 @@ def test_a_client_that_obeys_its_pauses_keeps_its_rate(uses: list[tuple[int, int
         now_ms += idle_ms
         assert used <= bound * now_ms + 10_000 + 5_000
         used += amount
-        now_ms += quotas.throttle_ms(QuotaKind.PRODUCE, "app", amount, now_ms)
+        now_ms += quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "app", amount, now_ms)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4_000), st.integers(0, 1_000)), max_size=60))
@@ -294,4 +295,4 @@ def test_one_request_that_takes_many_windows_pauses_its_client_for_one() -> None
     # A client that is silent for longer loses its session, and its place in its group.
     quotas = ClientQuotas()
     quotas.update({(("client-id", "c"),): {"request_percentage": 1.0}})
-    assert quotas.throttle_ms(QuotaKind.REQUEST, "c", 100.0, 0) == 1_000
+    assert quotas.throttle_ms(QuotaKind.REQUEST, ANONYMOUS, "c", 100.0, 0) == 1_000

@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
+from kvorum.broker.metrics.counters import TopicMetrics
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import RECOVERED, RECOVERING
 from kvorum.metadata.requests.controller_requests import AlteredPartition
@@ -68,15 +69,18 @@ def test_a_deletion_that_waits_for_a_proposal_hears_that_it_is_refused():
         link = AlterPartitionManager(broker_id=1, controller=Refusing(), now_ms=lambda: 0)
         core = make(isr=(1,))
         has_looked = asyncio.Event()
+        metrics = TopicMetrics("t")
         replica = SimpleNamespace(
-            core=core, is_offline=False, is_closed=False, on_low_watermark=has_looked.set
-        )
+            core=core, is_offline=False, is_closed=False, on_low_watermark=has_looked.set,
+            metrics=metrics,
+        )  # fmt: skip
         fetch(core, 2, 0)
         link.propose_expand(replica)
         assert 2 in core.isr_state.maximal
         async with asyncio.timeout(10):
             await has_looked.wait()
         assert 2 not in core.isr_state.maximal
+        assert metrics.failed_isr_updates == 1
         await link.stop()
 
     asyncio.run(scenario())

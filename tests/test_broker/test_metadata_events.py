@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.coordinator.loading import read_back
 from kvorum.broker.coordinator.model import (
@@ -25,30 +26,50 @@ from kvorum.broker.coordinator.model import (
     Instant,
     ReplayedRecord,
 )
-from kvorum.broker.events import driver, reader
+from kvorum.broker.events import driver, reader, shard
 from kvorum.broker.events.driver import EventsDriver
 from kvorum.broker.events.reader import EventReader
-from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvents
+from kvorum.broker.events.shard import EventsShard, FindEvents, FoundEvent, FoundEvents
 from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
 from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.metadata.configs.config_keys import CONFIGS_OF
+from kvorum.metadata.events.feed import record_feed
+from kvorum.metadata.events.model import Event, Position
 from kvorum.metadata.events.source import Base
 from kvorum.metadata.events.things import things
-from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.image.records import NoOp, PartitionChange, Record, RemoveTopic
+from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
+from kvorum.metadata.image.records import (
+    BrokerRegistrationChange,
+    NoOp,
+    PartitionChange,
+    Record,
+    RemoveTopic,
+)
 from kvorum.metadata.inspect.history import LogEntry
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.storage.format.batch import build_batch
 from tests.polling import eventually
 from tests.test_broker.harness import QUICK, Harness
-from tests.test_metadata.event_source import MemorySource, entries_of, image_of, told_by
+from tests.test_broker.raw_client import RawClient
+from tests.test_metadata.event_source import (
+    KRAFT_VERSION_1,
+    Control,
+    MemorySource,
+    entries_of,
+    image_of,
+    leader_change,
+    quorum_of,
+    told_by,
+    voters_change,
+)
 from tests.test_metadata.worlds import World
 
 NOW = Instant(0, 0)
 Row = tuple[str, bytes | None]
 
 
-def history(seed: int) -> list[Record]:
-    """The records of a controller whose cluster is worked on at random."""
+def history(seed: int) -> list[Record | Control]:
+    """The records of a controller and its quorum, whose cluster is worked on at random."""
     rng = random.Random(seed)
     world = World(seed=seed)
     names = ("a", "b", "c")
@@ -65,7 +86,11 @@ def history(seed: int) -> list[Record]:
                 world.heartbeat(rng.choice((101, 102, 103)))
             case _:
                 world.commit(NoOp())
-    return world.records
+    records: list[Record | Control] = list(world.records)
+    for _ in range(4):
+        changes = (leader_change(rng.randrange(1, 4)), voters_change(*range(rng.randrange(2, 5))))
+        records.insert(rng.randrange(len(records) + 1), rng.choice((KRAFT_VERSION_1, *changes)))
+    return records
 
 
 class Topic:
@@ -85,15 +110,17 @@ class Topic:
         found = EventReader(self.source, ask.question.position, ask.question.known)
         while batches is None or batches > 0:
             events = await found.read()
-            if not events:
+            if events is None:
                 return
-            append, barrier = shard.step(FactLearned(fact=FoundEvents(events=events)), NOW)
-            assert isinstance(append, Append) and isinstance(barrier, Barrier)
+            *appends, barrier = shard.step(FactLearned(fact=events), NOW)
+            assert isinstance(barrier, Barrier)
             if batches is not None:
                 batches -= 1
-                if rng.randrange(4) == 0:
+            for append in appends:
+                assert isinstance(append, Append)
+                if batches is not None and rng.randrange(4) == 0:
                     return  # it died before the batch was in the log
-            self.rows += [(record.key.decode(), record.value) for record in append.records]
+                self.rows += [(record.key.decode(), record.value) for record in append.records]
             (ask,) = shard.step(Durable(tag=barrier.tag), NOW)
             assert ask == Ask(question=FindEvents(position=barrier.tag))
             self._change(rng)
@@ -130,23 +157,32 @@ def check_order(rows: list[Row], told: dict[int, tuple[str, bytes]], end_offset:
     assert [known for known in told if reached <= known < end_offset] == []
 
 
-def check_state(rows: list[Row], image: ClusterImage) -> None:
-    """Compaction leaves the state of the image."""
+def check_state(rows: list[Row], records: Sequence[Record | Control]) -> None:
+    """Compaction leaves the state that `records` make."""
     kept: dict[str, dict[str, Any]] = {}
     for key, value in rows:
         if value is None:
             kept.pop(key, None)
         else:
             kept[key] = json.loads(value)
-    state = dict(things(image))
-    assert kept.keys() - {"removed", "gap"} == state.keys()
+    state = dict(things(image_of(records), quorum_of(records)))
+    # Every snapshot leaves the leader as it is.
+    assert kept.keys() - {"removed", "gap", "quorum/leader"} == state.keys()
+    kept_for_ever = ("removed", "quorum/leader", "quorum/voters", "feature/kraft.version")
+    assert [key for key, value in rows if value is None and key in kept_for_ever] == []
     for key, fields in state.items():
         assert fields().items() <= kept[key].items()
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 1 << 32), batch_bytes=st.sampled_from((1, 700, 5_000)))
-def test_leaders_that_die_at_any_record_tell_each_offset_once(seed: int, batch_bytes: int) -> None:
+@given(
+    seed=st.integers(0, 1 << 32),
+    batch_bytes=st.sampled_from((1, 700, 5_000)),
+    tombstones_bytes=st.sampled_from((1, 40, 5_000)),
+)
+def test_leaders_that_die_at_any_record_tell_each_offset_once(
+    seed: int, batch_bytes: int, tombstones_bytes: int
+) -> None:
     rng = random.Random(seed)
     records = history(seed)
     source = MemorySource(records)
@@ -159,10 +195,13 @@ def test_leaders_that_die_at_any_record_tell_each_offset_once(seed: int, batch_b
         source.publish(len(records))
         await topic.term(rng, None)
 
-    with mock.patch.object(reader, "BATCH_BYTES", batch_bytes):
+    with (
+        mock.patch.object(reader, "BATCH_BYTES", batch_bytes),
+        mock.patch.object(shard, "TOMBSTONES_BYTES", tombstones_bytes),
+    ):
         asyncio.run(run())
     check_order(topic.rows, told_by(records), len(records))
-    check_state(topic.rows, image_of(records))
+    check_state(topic.rows, records)
 
 
 def test_an_offset_that_is_told_twice_or_left_out_is_found() -> None:
@@ -173,6 +212,16 @@ def test_an_offset_that_is_told_twice_or_left_out_is_found() -> None:
     for wrong in (rows[:3] + rows[2:], rows[:3] + rows[4:], rows[:-1], [*rows[1:], rows[0]]):
         with pytest.raises((AssertionError, KeyError)):
             check_order(wrong, told, len(records))
+
+
+def test_a_value_is_encoded_once() -> None:
+    records = history(3)
+    topic = Topic(MemorySource(records))
+    topic.source.publish(len(records))
+    encode = Event.value
+    with mock.patch.object(Event, "value", autospec=True, side_effect=encode) as counted:
+        asyncio.run(topic.term(random.Random(0), None))
+    assert counted.call_count == sum(value is not None for _, value in topic.rows) > 0
 
 
 def test_a_leader_whose_metadata_lags_waits() -> None:
@@ -205,7 +254,84 @@ def test_what_was_deleted_within_a_gap_ends_with_it() -> None:
     keys = [(key, value is None) for key, value in topic.rows[count:]]
     assert keys[:3] == [("gap", False), ("partition/gone/0", True), ("topic/gone", True)]
     check_order(topic.rows, told_by(source.records), len(source.records))
-    check_state(topic.rows, source.image)
+    check_state(topic.rows, source.records)
+
+
+def test_a_gap_is_the_same_for_a_leader_that_waited_and_for_a_new_one() -> None:
+    world = World()
+    world.create("gone")
+    world.create("other")
+    world.delete("other")
+    quorum = [KRAFT_VERSION_1, voters_change(1, 2), leader_change(1)]
+    source = MemorySource([*quorum, *world.records])
+    source.publish(len(source.records))
+    before = len(world.records)
+    topic = Topic(source)
+    asyncio.run(topic.term(random.Random(0), None))
+    waiting = EventReader(source, None, ())
+
+    async def read_all() -> list[tuple[str, bytes, tuple[str, ...]]]:
+        found = []
+        while read := await waiting.read():
+            found += [(one.event.key, one.value, one.event.removed) for one in read.events]
+        return found
+
+    asyncio.run(read_all())
+    count = len(topic.rows)
+    assert {"removed", "quorum/leader", "quorum/voters"} <= {key for key, _ in topic.rows}
+    world.delete("gone")
+    source.append(*world.records[before:], voters_change(1, 2, 3), leader_change(2))
+    source.trim(len(source.records))
+    asyncio.run(topic.term(random.Random(0), None))
+    rows: list[Row] = []
+    for key, value, removed in asyncio.run(read_all()):
+        rows += [(key, value), *((gone, None) for gone in removed)]
+    assert rows == topic.rows[count:]
+    assert [key for key, value in rows if value is None] == ["partition/gone/0", "topic/gone"]
+    assert json.loads(dict(rows)["quorum/voters"] or b"")["voters"] == [1, 2, 3]
+    check_state(topic.rows, source.records)
+
+
+def test_a_broker_with_the_whole_log_finishes_the_snapshot_of_another() -> None:
+    world = World()
+    world.create("a")
+    records = [KRAFT_VERSION_1, voters_change(1, 2), *world.records]
+    trimmed, whole = MemorySource(records), MemorySource(records)
+    for source in (trimmed, whole):
+        source.publish(len(records))
+    trimmed.trim(len(records))
+
+    async def behind(source: MemorySource, position: Position | None) -> list[Event]:
+        found = await EventReader(source, position, ()).read()
+        return [] if found is None else [one.event for one in found.events]
+
+    told = asyncio.run(behind(trimmed, None))
+    assert {"quorum/voters", "feature/kraft.version"} <= {event.key for event in told}
+    for index, event in enumerate(told):
+        assert asyncio.run(behind(whole, event.position)) == told[index + 1 :]
+
+
+def test_a_deletion_with_many_tombstones_fits_the_smallest_segment() -> None:
+    world = World()
+    world.create("t" * 200, partitions=9_000)
+    world.delete("t" * 200)
+    before = image_of(world.records[:-1])
+    ((_, event),) = record_feed(before, entries_of(world.records[-1:], before.end_offset))
+    shard = EventsShard("events-0")
+    assert event is not None
+    *appends, _ = shard.step(FactLearned(fact=FoundEvents(events=(FoundEvent.of(event),))), NOW)
+    sizes = []
+    for append in appends:
+        assert isinstance(append, Append)
+        sizes.append(len(build_batch(append.records, timestamp_ms=append.timestamps_ms or 0)))
+    assert len(sizes) > 1
+    assert max(sizes) < (CONFIGS_OF[RESOURCE_TOPIC]["segment.bytes"].low or 0)
+
+
+def test_a_key_that_is_no_text_is_damage() -> None:
+    shard = EventsShard("events-0")
+    with pytest.raises(CorruptData, match=r"the key b'\\xff' is not UTF-8; delete the topic"):
+        shard.replay(ReplayedRecord(3, 0, b"\xff", b"{}", -1, -1, False))
 
 
 def test_a_log_whose_last_value_is_no_event_is_damage() -> None:
@@ -350,18 +476,45 @@ def test_a_new_leader_goes_on_behind_its_own_log(brokers: Brokers) -> None:
     assert len(offsets) == sum(not isinstance(record, NoOp) for record in log.records)
 
 
-def test_a_topic_with_strange_records_fails_its_replica_and_no_broker(brokers: Brokers) -> None:
+@pytest.mark.parametrize("key", [b"topic/a", b"\xff"])
+def test_a_topic_with_strange_records_fails_its_replica_and_no_broker(
+    brokers: Brokers, key: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """An older build let clients have a topic of this name."""
     made(brokers)
     brokers.wait_told(1)
     terms = ProduceTerms(-1, 0, 0, 0)
     replica = brokers.cluster.replica(1, EVENTS_TOPIC)
-    batch = build_batch([(b"topic/a", b"{}")], timestamp_ms=1)
+    batch = build_batch([(key, b"{}")], timestamp_ms=1)
     assert brokers.harness.call(lambda: replica.append_own(batch, terms)) == ErrorCode.NONE
     brokers.lead(1, (1, 2, 3))
     eventually(lambda: replica.is_offline, "the replica is offline")
+    assert "delete the topic, and the brokers make it again" in caplog.text
     topic_id = brokers.harness.call(lambda: brokers.log.controller.create("other", [(1, 2, 3)]))
     assert brokers.cluster.replica(1, "other").core.topic_id == topic_id
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_a_metadata_request_makes_the_topic_only_if_events_are_written(
+    tmp_path: Path, is_on: bool
+) -> None:
+    config = dataclasses.replace(
+        QUICK, metadata_events_topic_enable=is_on, metadata_events_topic_replication_factor=1
+    )
+    harness = Harness(tmp_path, count=1, config=config)
+    try:
+        client = RawClient(harness.cluster.brokers[1].port)
+        asked = {"topics": [{"name": EVENTS_TOPIC}, {"name": "auto-made"}]}
+        answer = client.call("metadata", 9, asked)
+        errors = {topic.error_code for topic in answer.topics}
+        assert errors == {KioError.unknown_topic_or_partition}
+        client.close()
+        # One request to the controller makes all that are missing.
+        controller = harness.cluster.controller
+        eventually(lambda: controller.image.topic("auto-made"), "auto-creation")
+        assert (controller.image.topic(EVENTS_TOPIC) is not None) == is_on
+    finally:
+        harness.close()
 
 
 def test_only_partition_0_has_events(brokers: Brokers) -> None:
@@ -405,6 +558,27 @@ def test_the_topic_waits_for_enough_brokers_and_is_asked_for_again(
         refusals = services.internal_topics.refusals
         eventually(lambda: EVENTS_TOPIC in refusals, "the refusal is known")
         assert "cannot be made" in refusals[EVENTS_TOPIC]
+        harness.run(made.stop())
+    finally:
+        harness.close()
+
+
+def test_a_fenced_broker_asks_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "RETRY_S", 0)
+    config = dataclasses.replace(QUICK, metadata_events_topic_enable=True)
+    harness = Harness(tmp_path, count=1, config=config)
+    try:
+        services = harness.cluster.brokers[1].server.services
+        log = harness.call(lambda: ControllersLog(harness))
+        epoch = log.image.brokers[1].broker_epoch
+        harness.call(
+            lambda: log.controller.commit(BrokerRegistrationChange(1, epoch, is_fenced=True))
+        )
+        made = harness.call(lambda: EventsDriver(services, log))
+        with mock.patch.object(services.internal_topics, "make") as make:
+            harness.call(lambda: log.controller.commit(NoOp()))
+            harness.run(turns(100))
+            assert make.call_count == 0
         harness.run(made.stop())
     finally:
         harness.close()

@@ -12,6 +12,7 @@ from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.manager.background_jobs import BackgroundJobs
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.metadata_answers.suspects import Suspects
+from kvorum.broker.metrics.counters import BrokerMetrics
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.clock import SYSTEM_CLOCK
@@ -145,17 +146,19 @@ def test_a_replica_whose_disk_failed_takes_no_more_records():
 def test_two_jobs_flush_one_log_in_turn():
     # Seed 1: the second found a flush under way, which ended the process.
     async def flush_twice():
-        replica = replica_of()
+        replica, metrics = replica_of(), BrokerMetrics()
         replica.log.append_as_leader(
             build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=0, now_ms=1
         )
         maintenance = BackgroundJobs(
-            SimpleNamespace(config=CONFIG, clock=SYSTEM_CLOCK, registry=ReplicaRegistry())
+            SimpleNamespace(
+                config=CONFIG, clock=SYSTEM_CLOCK, registry=ReplicaRegistry(), metrics=metrics
+            )
         )
         await asyncio.gather(maintenance._flush(replica), maintenance._flush(replica))
-        return replica.log.durable_end_offset
+        return replica.log.durable_end_offset, metrics.flush_s.count
 
-    assert asyncio.run(flush_twice()) == 1
+    assert asyncio.run(flush_twice()) == (1, 2)
 
 
 def test_records_that_came_twice_bring_the_watermark_that_came_with_them():

@@ -15,7 +15,6 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.fetch.follower_fetch_session import REFUSED_MAX_MS
-from kvorum.broker.metrics.broker_metrics import broker_metrics
 from kvorum.metadata.image.records import LOST_DIRECTORY, NO_LEADER
 from kvorum.storage.format.batch import build_batch
 from tests.polling import eventually
@@ -125,9 +124,8 @@ def test_the_last_replica_in_sync_goes_offline_as_it_does_at_a_start_and_says_so
         eventually(lambda: partition(harness).leader == NO_LEADER, "the leader has given up")
     assert partition(harness).isr == (1,)
     assert "t-0 is offline" in caplog.text
-    broker = harness.cluster.brokers[1]
-    gauges = {metric.name: metric for metric in broker_metrics(broker.manager, broker.server)}
-    assert gauges["kvorum_broker_replicas_offline"].samples[0].value == 1
+    registry = harness.cluster.brokers[1].manager.registry
+    assert len(registry.broken) + sum(replica.is_offline for replica in registry.all()) == 1
 
 
 def test_a_follower_that_asks_twice_of_a_sound_leader_costs_nobody_anything(

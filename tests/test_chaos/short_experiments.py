@@ -15,7 +15,8 @@ from kvorum.chaos.experiment.shipped import Shipped, shipped
 from kvorum.chaos.live.processes import NotReached
 from kvorum.chaos.live.runner import RunResult, run
 from kvorum.chaos.live.systems.opening import choose_system
-from kvorum.chaos.live.warm import Shape, WarmCluster, shape_of
+
+from .warm_cluster import Shape, WarmCluster, shape_of
 
 #: A cluster that is warm needs no time to settle, and no promise counts the time before or after.
 QUICK = {"warm_up_ms": 500, "cool_down_ms": 500}

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from kvorum.chaos.experiment.history import FAULT_END, details_of, read_history
+from kvorum.chaos.experiment.steps import Action
+from kvorum.chaos.faults import Reassign
 from kvorum.chaos.live import nemesis
 from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.processes import free_ports, start_process, stop_process
@@ -61,6 +64,15 @@ class Dev:
     def topics(self) -> list[str]:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         return sorted(admin.list_topics(timeout=10).topics)
+
+    def throttles(self) -> list[str]:
+        """The rates of replication that are set on brokers."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        brokers = [ConfigResource(ResourceType.BROKER, name) for name in ("101", "102")]
+        configs = [admin.describe_configs([one])[one].result(10) for one in brokers]
+        rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+        entries = [config[rate] for config in configs for rate in rates if rate in config]
+        return [entry.value for entry in entries if not entry.is_default]
 
     def system(self, folder: Path, text: str = "") -> AttachedSystem:
         file = parse_attached_file("c.toml", text or self.text)
@@ -136,6 +148,32 @@ def test_a_run_breaks_within_its_limit_and_deletes_its_topics(dev, tmp_path, mon
     # The consumers made one more, which is the cluster's own.
     assert set(dev.topics()) <= {"__consumer_offsets"}
     assert not (run_dir / "attached" / HEARTBEAT).exists()
+
+
+def test_a_run_that_breaks_off_leaves_no_reassignment_and_no_throttle(dev, tmp_path):
+    experiment = tmp_path / "x.yaml"
+    experiment.write_text(EXPERIMENT.replace("replication_factor: 2", "replication_factor: 1"))
+    (tmp_path / "c.toml").write_text(dev.text)
+
+    def break_off(nemesis, _):
+        fault = Reassign(duration_ms=60_000, topic="orders", replicas=("broker-102",), throttle=1)
+        _, injected = nemesis.begin(Action(name="move", fault=fault))
+        assert injected is not None and set(dev.throttles()) == {"1"}
+        raise KvorumError("broken off by the test")
+
+    run_dir = tmp_path / "run"
+    result = run(
+        str(experiment),
+        output_dir=str(run_dir),
+        system=str(tmp_path / "c.toml"),
+        is_owned=True,
+        carry_out=break_off,
+    )
+    assert result.verdict == "inconclusive"
+    assert "the run ended early: KvorumError: broken off by the test" in result.reasons
+    assert dev.throttles() == []
+    ends = [e for e in read_history(str(run_dir / "history.jsonl")) if e.f == FAULT_END]
+    assert [details_of(event)["fault"] for event in ends] == ["reassign"]
 
 
 def test_the_dead_man_timer_heals_when_the_runner_is_killed_outright(dev, tmp_path):

@@ -13,6 +13,12 @@ import pytest
 
 import kvorum
 from kvorum import Cluster
+from kvorum.chaos.experiment.history import (
+    FAULT_BEGIN,
+    HISTORY_FILE,
+    details_of,
+    read_history,
+)
 from kvorum.chaos.live.processes import NotReached, is_alive
 from kvorum.chaos.live.systems.protocol import NotObservable
 from kvorum.chaos.live.toxiproxy_server import find_server
@@ -101,6 +107,33 @@ def test_a_fault_of_a_test_needs_no_duration(name, arguments):
 
 
 @live
+def test_the_history_tells_no_duration_of_a_fault_that_has_none(cluster):
+    with cluster.fault("pause", target="broker-101"):
+        cluster._injecting()._history.flush()
+    events = read_history(str(cluster._folder() / HISTORY_FILE))
+    begun = [details_of(event) for event in events if event.f == FAULT_BEGIN][-1]
+    assert (begun["description"], begun["duration_ms"]) == ("pause broker-101", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"controllers": 0}, "controllers=0 must lie between 1 and "),
+        ({"brokers": 0}, "brokers=0 must lie between 1 and "),
+        ({"voters": 4}, "voters=4 must lie between 0 and the number of controllers, 3"),
+        ({"voters": -1}, "voters=-1 must lie between 0 and the number of controllers, 3"),
+        ({"settings": {"num.partition": "3"}}, "num.partition"),
+        ({"settings": {"num.partitions": "three"}}, "num.partitions"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_before_anything_starts(tmp_path, changes, reason):
+    cluster = Cluster(directory=tmp_path / "data", proxies=False, **changes)
+    with pytest.raises(ConfigError, match=re.escape(reason)):
+        cluster.start()
+    assert not (tmp_path / "data").exists()
+
+
+@live
 def test_a_slow_disk_lasts_as_long_as_its_block(cluster):
     with cluster.fault("slow_disk", target="brokers", sync_delay_ms=1) as injected:
         assert set(injected.nodes) == {"broker-101", "broker-102", "broker-103"}
@@ -171,7 +204,8 @@ def test_links_are_cut_slowed_and_healed(cluster):
 
 @live
 def test_metrics_and_logs_are_those_of_the_node(cluster):
-    assert cluster.metrics("broker-101")["kvorum_metadata_brokers_active"] == 3
+    # An earlier test cut nodes off: the last of them may come back into service only now.
+    cluster.wait_until(lambda: cluster.metrics("broker-101")["kvorum_metadata_brokers_active"] == 3)
     assert "broker" in cluster.logs("broker-101")
     with pytest.raises(KvorumError, match=r"broker-9 has no metrics \(nodes with metrics: contr"):
         cluster.metrics("broker-9")

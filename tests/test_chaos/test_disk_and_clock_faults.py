@@ -32,7 +32,7 @@ from kvorum.chaos.live.systems.capabilities import (
 from kvorum.chaos.live.systems.opening import SystemChoice
 from kvorum.chaos.live.systems.protocol import DEAD, RUNNING, Capability, Node
 from kvorum.chaos.targets import ClusterView, UnresolvableTarget, parse_target
-from kvorum.runtime.fault_board import HEALTHY, Conditions, FaultBoard, Word
+from kvorum.runtime.fault_board import HEALTHY, Conditions, FaultBoard, Hits, Word
 
 BROKER = parse_target("broker-101")
 FULL = FillDisk(target=BROKER, duration_ms=500)
@@ -176,6 +176,17 @@ def test_faults_that_overlap_end_one_by_one(system, injector):
     injector.end(first)
     injector.end(third)
     assert shown(system) == HEALTHY
+
+
+def test_a_fault_counts_no_call_that_a_fault_of_another_kind_has_hit(system, injector):
+    slow, full = injector.inject("x", SLOW), injector.inject("y", FULL)
+    words = system.fault_boards["broker-101"].words
+    words[Word.DELAYED_SYNCS] += 2
+    words[Word.FAILED_CALLS] += 1
+    injector.end(full)
+    injector.end(slow)
+    assert full.hits["broker-101"] == Hits(delayed_syncs=0, failed_calls=1)
+    assert slow.hits["broker-101"] == Hits(delayed_syncs=2, failed_calls=0)
 
 
 @pytest.mark.parametrize("fault", [FULL, FAILING])

@@ -56,9 +56,10 @@ def experiment(tmp_path) -> str:
 
 def test_a_duel_runs_one_seed_against_both_and_writes_one_page(runs, experiment, tmp_path):
     out = tmp_path / "out"
-    code, text, _ = kvorum("chaos", "duel", experiment, "--out", out, "--seed", 7)
+    code, text, err = kvorum("chaos", "duel", experiment, "--out", out, "--seed", 7)
     assert [(system, seed) for system, seed, _ in runs] == [("kvorum", 7), ("kafka", 7)]
     assert code == 6 and "kvorum: passed - " in text and "kafka: failed - " in text
+    assert "not every verdict is passed: kafka is failed: broker-101 died though no fault" in err
     page = (out / "duel.html").read_text()
     assert "kvorum 1" in page and "kafka 1" in page
     document = json.loads((out / "duel.json").read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,11 +11,12 @@ from kvorum import Cluster
 from kvorum.chaos.experiment.history import FAULT_BEGIN, HistoryWriter, details_of, read_history
 from kvorum.chaos.faults import ElectPreferredLeaders
 from kvorum.chaos.live import administration
-from kvorum.chaos.live.administration import away_from_preferred
+from kvorum.chaos.live.administration import away_from_preferred, elect_preferred
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.systems.capabilities import needs_of
-from kvorum.chaos.live.systems.protocol import Capability
+from kvorum.chaos.live.systems.protocol import RUNNING, Capability, Node
 from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget
+from kvorum.runtime.errors import ErrorCode
 
 FIRST, SECOND = "broker-101", "broker-102"
 
@@ -42,10 +44,20 @@ def test_only_partitions_move_whose_preferred_replica_is_in_sync_and_does_not_le
 
 
 class System:
-    topic_prefix = "run."
+    """A broker to which nobody connects. Its proxies must not be asked: an operator's requests go
+    past them."""
 
-    def bootstrap(self) -> str:
-        return "127.0.0.1:1"
+    topic_prefix = "run."
+    plan = SimpleNamespace(brokers=(FIRST,))
+    paused: frozenset[str] = frozenset()
+
+    def nodes(self) -> list[Node]:
+        return [
+            Node(
+                name=FIRST, node_id=101, is_controller=False, pid=None, state=RUNNING,
+                listener="127.0.0.1:1", log_file="",
+            )
+        ]  # fmt: skip
 
 
 def injector_of(view: ClusterView, path: str) -> Injector:
@@ -59,13 +71,11 @@ def test_an_election_is_over_at_once_and_names_the_brokers_that_lose_the_lead(
     monkeypatch, tmp_path
 ):
     asked = []
-    monkeypatch.setattr(
-        administration, "elect_preferred", lambda *arguments: asked.append(arguments)
-    )
+    monkeypatch.setattr(administration, "elect_preferred", lambda _, keys: asked.append(keys))
     path = str(tmp_path / "h.jsonl")
     injector = injector_of(view_of(orders=partition(SECOND, FIRST, SECOND)), path)
     injected = injector.inject("elect", ElectPreferredLeaders())
-    assert asked == [("127.0.0.1:1", [("run.orders", 0)])]
+    assert asked == [[("run.orders", 0)]]
     assert injected.nodes == (SECOND,)
     assert injector.active() == []
     injector._history.close()
@@ -81,14 +91,34 @@ def test_an_election_without_anything_to_elect_is_refused(tmp_path):
     injector._history.close()
 
 
-def test_an_election_that_no_broker_answers_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
-    monkeypatch.setattr("kvorum.chaos.live.administration._TIMEOUT_S", 0.2)
+def test_an_election_that_no_broker_answers_is_refused_and_leaves_nothing(tmp_path):
     view = view_of(orders=partition(SECOND, FIRST, SECOND))
     injector = injector_of(view, str(tmp_path / "h"))
-    with pytest.raises(UnresolvableTarget, match="no preferred leader was elected"):
+    refusal = r"no preferred leader was elected: no broker answered .* broker-101: .*refused"
+    with pytest.raises(UnresolvableTarget, match=refusal):
         injector.inject("elect", ElectPreferredLeaders())
     assert injector.active() == []
     injector._history.close()
+
+
+@pytest.mark.parametrize(
+    ("codes", "refusal"),
+    [
+        ([ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED], ""),
+        ([ErrorCode.ELECTION_NOT_NEEDED] * 2, "run.orders/0: ELECTION_NOT_NEEDED; run.orders/1:"),
+    ],
+)
+def test_an_election_that_elects_nobody_is_refused(monkeypatch, codes, refusal):
+    rows = [SimpleNamespace(partition_id=at, error_code=code) for at, code in enumerate(codes)]
+    topic = SimpleNamespace(topic="run.orders", partition_result=rows)
+    answer = SimpleNamespace(error_code=0, replica_election_results=[topic])
+    monkeypatch.setattr(administration, "ask_any_broker", lambda *_: answer)
+    keys = [("run.orders", 0), ("run.orders", 1)]
+    if not refusal:
+        elect_preferred(System(), keys)
+        return
+    with pytest.raises(UnresolvableTarget, match=refusal):
+        elect_preferred(System(), keys)
 
 
 def test_an_election_needs_the_capability():

@@ -247,7 +247,7 @@ def test_a_toxiproxy_that_dies_breaks_the_run_off_and_is_not_held_against_the_cl
         assert runner.returncode == EXIT_VERDICT_FAILED
     assert "verdict: inconclusive" in said
     last = complaint.strip().splitlines()[-1]
-    assert "the run ended early: ProcessFailed: toxiproxy ended with -9 in the middle" in last
+    assert "the run ended early: ToxiproxyEnded: toxiproxy ended with -9 in the middle" in last
     assert not is_anything_left(run_dir)
     report = json.loads((run_dir / "report.json").read_text())
     assert report["verdict"] == "inconclusive" and len(report["reasons"]) == 1

@@ -14,7 +14,7 @@ import pytest
 from kvorum import Cluster
 from kvorum.chaos.experiment.faults import build_fault
 from kvorum.chaos.experiment.history import FAULT_END, HistoryWriter, details_of, read_history
-from kvorum.chaos.faults import PacketLoss, describe
+from kvorum.chaos.faults import KillNode, PacketLoss, describe
 from kvorum.chaos.live import packet_filter
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.links import Link, Stream, plan_links
@@ -137,14 +137,21 @@ def test_a_loss_hits_every_stream_in_its_direction_and_its_end_tells_how_much(tm
 
 
 def test_a_machine_that_may_not_drop_packets_refuses_before_anything_starts(why_unable):
-
     choice = choose_system("kvorum")
-    assert Capability.PACKET_LOSS not in choice.capabilities
     (problem,) = lacking(LOSS, choice)
     assert problem == (
         "'packet_loss broker-101 -> broker-102 loss_percent=30' needs lost packets, which the "
         f"system kvorum does not have here: {why_unable}"
     )
+
+
+def test_a_run_without_lost_packets_does_not_try_them_out(monkeypatch):
+    monkeypatch.setattr(opening, "why_no_packet_loss", lambda: pytest.fail("tried out"))
+    monkeypatch.setattr(packet_filter, "why_no_packet_loss", lambda: pytest.fail("tried out"))
+    choice = choose_system("kvorum")
+    assert lacking(KillNode(target=parse_target("one")), choice) == []
+    with pytest.raises(pytest.fail.Exception, match="tried out"):
+        lacking(LOSS, choice)
 
 
 def test_the_reason_names_nft_and_the_way_out(monkeypatch):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,19 +15,23 @@ from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, details_of, 
 from kvorum.chaos.experiment.operator_faults import impossible_requests
 from kvorum.chaos.experiment.reach import Reach, impossible_targets, node_names
 from kvorum.chaos.experiment.steps import Action
-from kvorum.chaos.faults import Reassign
+from kvorum.chaos.faults import PauseNode, Reassign
+from kvorum.chaos.live import operator_calls, reassignments
+from kvorum.chaos.live.injector import Injected
+from kvorum.chaos.live.kafka_connection import Call, KafkaConnection
 from kvorum.chaos.live.nemesis import Nemesis
-from kvorum.chaos.live.reassignments import plan_moves
+from kvorum.chaos.live.reassignments import Reassignment, plan_moves, why_no_move
 from kvorum.chaos.live.systems.capabilities import needs_of
-from kvorum.chaos.live.systems.protocol import Capability
-from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget
+from kvorum.chaos.live.systems.protocol import RUNNING, Capability, Node, NotObservable
+from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget, parse_target
+from kvorum.runtime.errors import ErrorCode
 
 BROKERS = ("broker-101", "broker-102", "broker-103", "broker-104")
 FIRST, SECOND, THIRD, FOURTH = BROKERS
 
 
-def view_of(*, brokers=BROKERS, killed=()) -> ClusterView:
-    replicas = tuple(brokers[:2])
+def view_of(*, brokers=BROKERS, killed=(), factor=2) -> ClusterView:
+    replicas = tuple(brokers[:factor])
     partition = PartitionView(leader=FIRST, replicas=replicas, isr=replicas)
     return ClusterView(
         controllers=("controller-1",),
@@ -54,6 +61,31 @@ def test_a_dead_broker_gets_no_replica():
     for seed in range(50):
         moves = moves_of(Reassign(duration_ms=1), view_of(killed=[FOURTH]), seed)
         assert all(FOURTH not in move.after for move in moves)
+
+
+@pytest.mark.parametrize("killed", [[THIRD, FOURTH], [FIRST, SECOND], [SECOND, THIRD]])
+def test_too_few_brokers_that_run_lower_no_replication_factor(killed):
+    view = view_of(killed=killed, factor=3)
+    fault = Reassign(duration_ms=1)
+    for seed in range(50):
+        for move in moves_of(fault, view, seed):
+            assert len(set(move.after)) == 3
+            assert not (set(move.after) - set(move.before)) & set(killed)
+            assert move.after[0] not in killed
+
+
+def test_partitions_with_too_few_brokers_that_run_are_left_out_with_the_reason():
+    view = view_of(killed=[SECOND, THIRD], factor=3)
+    fault = Reassign(duration_ms=1)
+    assert moves_of(fault, view) == []
+    present = {key: one.replicas for key, one in view.partitions.items()}
+    assert why_no_move(fault, present, view) == (
+        "the brokers that run (broker-101, broker-104) are too few for other replicas of "
+        "partitions that have 3; restart or resume brokers first"
+    )
+    given = Reassign(duration_ms=1, replicas=(FIRST, SECOND, THIRD))
+    assert moves_of(given, view) == []
+    assert why_no_move(given, present, view) == "every partition has these replicas already"
 
 
 def test_without_another_broker_another_replica_becomes_the_preferred_one():
@@ -111,6 +143,123 @@ def test_bad_arguments_are_refused_by_name(arguments, reason):
 
 def test_any_system_that_speaks_the_kafka_protocol_can_reassign():
     assert needs_of(Reassign(duration_ms=1)) == {Capability.REASSIGN}
+
+
+class OneMove:
+    """Brokers that move a partition, orders/0, until its move is cancelled."""
+
+    def __init__(self) -> None:
+        self.replicas = [101, 102]
+        self.target: list[int] | None = None
+        self.lost_answers = 0
+
+    def nodes(self):
+        return [
+            Node(
+                name=name, node_id=int(name[-3:]), is_controller=False, pid=None, state=RUNNING,
+                listener=f"{name}:1", log_file="",
+            )
+            for name in BROKERS
+        ]  # fmt: skip
+
+    topic_prefix = ""
+    plan = SimpleNamespace(brokers=BROKERS)
+    paused: frozenset[str] = frozenset()
+
+    def ask(self, system: object, call: Call, values: Mapping[str, Any], **_: object) -> object:
+        match call.name:
+            case "metadata":
+                row = SimpleNamespace(partition_index=0, replica_nodes=self.replicas)
+                return SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=[row])])
+            case "list_partition_reassignments":
+                row = SimpleNamespace(partition_index=0, replicas=self.target, removing_replicas=[])
+                rows = [] if self.target is None else [row]
+                topics = [SimpleNamespace(name="orders", partitions=rows)]
+                return SimpleNamespace(error_code=0, topics=topics)
+            case _:
+                ((wanted,),) = (topic["partitions"] for topic in values["topics"])
+                is_over = self.target is None and wanted["replicas"] is None
+                self.target = wanted["replicas"]
+                if self.lost_answers:
+                    self.lost_answers -= 1
+                    raise NotObservable("the answer is lost")
+                code = int(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) if is_over else 0
+                row = SimpleNamespace(partition_index=0, error_code=code)
+                topics = [SimpleNamespace(name="orders", partitions=[row])]
+                return SimpleNamespace(error_code=0, responses=topics)
+
+
+@pytest.mark.parametrize("lost_answers", [0, 1])
+def test_a_cancellation_counts_although_its_answer_is_lost(monkeypatch, lost_answers):
+    brokers = OneMove()
+    monkeypatch.setattr(reassignments, "ask_any_broker", brokers.ask)
+    fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
+    moving = Reassignment(fault, brokers, view_of(), random.Random(1))
+    moving.start()
+    brokers.lost_answers = lost_answers
+    moving.finish()
+    assert moving.outcome == {"reassigned": [], "cancelled": ["orders/0"], "superseded": []}
+
+
+def test_a_move_that_ended_before_its_cancellation_is_not_cancelled(monkeypatch):
+    brokers = OneMove()
+    monkeypatch.setattr(reassignments, "ask_any_broker", brokers.ask)
+    fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
+    moving = Reassignment(fault, brokers, view_of(), random.Random(1))
+    moving.start()
+    listed = set(moving._asked)
+    brokers.replicas, brokers.target = [103, 104], None
+    monkeypatch.setattr(moving, "_ongoing", lambda _: listed)
+    moving.finish()
+    assert moving.outcome == {"reassigned": ["orders/0"], "cancelled": [], "superseded": []}
+
+
+def test_a_look_at_a_move_asks_one_broker_and_the_next_look_another(monkeypatch):
+    brokers = OneMove()
+    fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
+    with monkeypatch.context() as patched:
+        patched.setattr(reassignments, "ask_any_broker", brokers.ask)
+        moving = Reassignment(fault, brokers, view_of(), random.Random(1))
+        moving.start()
+    asked: list[tuple[str, int]] = []
+
+    class HungBroker(KafkaConnection):
+        def ask(self, call: Call, values: Mapping[str, Any]) -> Any:
+            asked.append((f"{self._place[0]}", round(self._timeout_s * 1000)))
+            raise TimeoutError("timed out")
+
+    monkeypatch.setattr(operator_calls, "KafkaConnection", HungBroker)
+    for count in (1, 2):
+        assert not moving.is_over()
+        assert len({name for name, _ in asked}) == len(asked) == count
+    assert {timeout_ms for _, timeout_ms in asked} == {500}
+
+
+def test_a_fault_that_is_due_ends_before_a_look_that_may_take_long():
+    seen: list[str] = []
+    injected = Injected(fault_id=1, name="move", fault=Reassign(duration_ms=60_000), nodes=())
+    injected.is_over = lambda: bool(seen.append("look"))
+    pause = PauseNode(target=parse_target("broker-101"), duration_ms=0)
+
+    class Faults:
+        def __init__(self) -> None:
+            self.in_force = [injected]
+
+        def active(self) -> list[Injected]:
+            return list(self.in_force)
+
+        def inject(self, name: str, fault: PauseNode) -> Injected:
+            self.in_force.append(Injected(fault_id=2, name=name, fault=fault, nodes=()))
+            return self.in_force[-1]
+
+        def end(self, one: Injected) -> None:
+            self.in_force.remove(one)
+            seen.append(f"end of {one.name}")
+
+    nemesis = Nemesis(injector=Faults(), probes=None, progress=lambda _: None, check=lambda: None)
+    nemesis.begin(Action(name="pause", fault=pause))
+    nemesis.wait(0)
+    assert seen == ["end of pause", "look"]
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +358,12 @@ def test_a_reassignment_without_an_effect_is_refused_and_leaves_nothing(cluster)
     (now,) = replicas(cluster, topic)
     with pytest.raises(UnresolvableTarget, match="every partition has these replicas already"):
         cluster.inject("reassign", topic=topic, replicas=list(now), duration_ms=1)
+    with pytest.raises(UnresolvableTarget, match=r"no broker is named 'broker-109' \(brokers: "):
+        cluster.inject("reassign", topic=topic, replicas=["broker-109"], duration_ms=1)
+    with pytest.raises(UnresolvableTarget, match="no broker is named 'controller-1'"):
+        cluster.inject("reassign", topic=topic, replicas=["controller-1"], duration_ms=1)
+    with pytest.raises(UnresolvableTarget, match="there has the partitions 0 to 0, not 1"):
+        cluster.inject("reassign", topic=topic, partitions=[1], duration_ms=1)
     with pytest.raises(UnresolvableTarget, match="the cluster has no partition to move"):
         cluster.inject("reassign", topic="nowhere", duration_ms=1)
     assert cluster._injecting().active() == []

@@ -132,7 +132,7 @@ def test_a_run_that_ends_early_breaks_no_promise_of_a_least_number(tmp_path):
     configuration = {"controllers": 3, "brokers": 3, "promises": promises}
     write_run(tmp_path, run_history(), configuration=configuration)
     assert write_report(str(tmp_path)).verdict == "failed", "a run that went to its end"
-    error = "ProcessFailed: toxiproxy ended with -9 in the middle of the run"
+    error = "ToxiproxyEnded: toxiproxy ended with -9 in the middle of the run"
     write_run(tmp_path, run_history(), configuration=configuration, error=error)
     report = write_report(str(tmp_path))
     assert report.verdict == "inconclusive"
@@ -346,7 +346,10 @@ def test_an_outage_with_which_toxiproxy_ends_the_run_is_not_the_clusters(tmp_pat
     configuration = {"controllers": 3, "brokers": 3, "promises": limits}
     report = hung_run(tmp_path, error="interrupted", configuration=configuration)
     assert report.verdict == "failed", "a cluster that hangs is no fault of the lab"
-    report = hung_run(tmp_path, error=error, configuration=configuration)
+    error_of_a_path = "KvorumError: /srv/toxiproxy/run is not writable"
+    report = hung_run(tmp_path, error=error_of_a_path, configuration=configuration)
+    assert report.verdict == "failed", "the name of a folder is no error of toxiproxy"
+    report = hung_run(tmp_path, error=error, is_lab_failure=True, configuration=configuration)
     assert report.verdict == "inconclusive"
     assert report.reasons[0] == f"the run ended early: {error}"
     assert "outage of orders/0 from 2.0 s to the end, with toxiproxy" in report.reasons

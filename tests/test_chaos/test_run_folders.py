@@ -13,7 +13,13 @@ import pytest
 from kvorum.chaos.live import runner
 from kvorum.chaos.live.runner import UNENDED, run
 from kvorum.chaos.live.systems.opening import choose_system
+from kvorum.chaos.live.toxiproxy import ToxiproxyError
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyEnded
 from kvorum.runtime.errors import ConfigError, KvorumError
+from tests.command import kvorum
+
+from .histories import good_history
+from .runs import write_run
 
 BROKERS = ("broker-101", "broker-102", "broker-103")
 
@@ -88,6 +94,68 @@ def test_an_interrupted_run_says_what_became_of_its_cluster(
     with pytest.raises(KeyboardInterrupt):
         run(experiment, output_dir=str(folder), progress=said.append)
     assert said == [f"interrupted; {left}; kvorum report {folder} judges the run"]
+
+
+def test_a_closed_output_does_not_take_the_place_of_an_interrupt(tmp_path, experiment, monkeypatch):
+    def interrupt(session: object, stack: object) -> None:
+        raise KeyboardInterrupt
+
+    def closed(line: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(runner, "find_server", lambda: "")
+    monkeypatch.setattr(runner._Session, "_start_system", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment, output_dir=str(tmp_path / "run"), progress=closed)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_lab"),
+    [
+        (KvorumError("no room in /srv/toxiproxy"), False),
+        (ToxiproxyError("toxiproxy at 127.0.0.1:1 gave no answer within 5 s"), True),
+        (ToxiproxyEnded("toxiproxy ended with -9"), True),
+    ],
+)
+def test_a_run_that_breaks_off_is_judged_by_the_runner(
+    tmp_path, experiment, monkeypatch, error, is_of_lab
+):
+    folder = tmp_path / "run"
+
+    def break_off(session: object, stack: object) -> None:
+        good_history().write(str(folder / "history.jsonl"))
+        raise error
+
+    monkeypatch.setattr(runner, "find_server", lambda: "")
+    monkeypatch.setattr(runner._Session, "_run", break_off)
+    result = run(experiment, output_dir=str(folder))
+    assert result.verdict == "inconclusive"
+    assert f"the run ended early: {type(error).__name__}: {error}" in result.reasons
+    assert json.loads((folder / "run.json").read_text())["is_lab_failure"] is is_of_lab
+
+
+def test_an_error_after_which_nothing_can_be_judged_is_raised(tmp_path, experiment, monkeypatch):
+    def break_off(session: object, stack: object) -> None:
+        (tmp_path / "run" / "history.jsonl").write_text("{}\n{}\n")
+        raise KvorumError("the disk is full")
+
+    monkeypatch.setattr(runner, "find_server", lambda: "")
+    monkeypatch.setattr(runner._Session, "_run", break_off)
+    with pytest.raises(KvorumError, match="the disk is full"):
+        run(experiment, output_dir=str(tmp_path / "run"))
+
+
+def test_a_run_that_never_began_is_not_judged_by_what_the_folder_has_of_another(
+    tmp_path, experiment, monkeypatch
+):
+    def refuse(*_: object, **__: object) -> None:
+        raise KvorumError("the library cannot be read")
+
+    write_run(tmp_path, good_history())
+    monkeypatch.setattr(runner, "choose_system", refuse)
+    code, out, err = kvorum("chaos", "run", experiment, "--out", tmp_path)
+    assert (code, out) == (1, "") and "the library cannot be read" in err
+    assert not (tmp_path / "report.json").exists()
 
 
 def test_a_run_in_progress_has_a_record_that_says_that_it_has_no_end(

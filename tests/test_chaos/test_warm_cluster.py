@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
 from kvorum.chaos.experiment.milestones import FENCED, METADATA_LOG, Milestone, Source
 from kvorum.chaos.experiment.scenario import load_experiment, parse_experiment
@@ -13,13 +14,18 @@ from kvorum.chaos.experiment.shipped import shipped
 from kvorum.chaos.experiment.steps import Action
 from kvorum.chaos.experiment.timeline import build_timeline
 from kvorum.chaos.faults import CutLink, KillNode
+from kvorum.chaos.live.links import Stream
+from kvorum.chaos.live.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.runner import WARM_NOTE, run
 from kvorum.chaos.live.systems.opening import choose_system
-from kvorum.chaos.live.warm import WarmCluster, shape_of
+from kvorum.chaos.live.throttles import Throttle
 from kvorum.chaos.targets import parse_target
+from kvorum.chaos.workloads.clients import open_admin
 from kvorum.runtime.errors import ConfigError, KvorumError
+from kvorum.runtime.fault_board import HEALTHY, Conditions
 
 from .short_experiments import shares
+from .warm_cluster import WarmCluster, shape_of
 
 EXPERIMENT = """\
 title: on a warm cluster
@@ -67,6 +73,34 @@ def test_a_warm_cluster_is_one_of_kvorum(tmp_path):
 
 @pytest.mark.live
 @pytest.mark.timeout(120)
+def test_a_cluster_with_any_fault_left_is_not_whole(tmp_path):
+    configuration = parse_experiment("x", EXPERIMENT).configuration
+    with WarmCluster(choose_system("kvorum"), configuration, tmp_path / "warm") as cluster:
+        cluster.await_whole()
+        opened = cluster._opened
+        board = opened.system.fault_boards["broker-102"]
+        board.set(Conditions(clock_offset_ms=5))
+        assert "broker-102 has Conditions" in cluster.why_not_whole()
+        board.set(HEALTHY)
+        link, *_ = (link for link in opened.system.plan.links if link.destination == "broker-102")
+        opened.toxiproxy.set_enabled(link, enabled=False)
+        assert cluster.why_not_whole() == f"the proxy {link.name} is disabled"
+        opened.toxiproxy.reset()
+        admin = open_admin(opened.system.bootstrap())
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(10)
+        throttle = Throttle(opened.system, 1_000)
+        throttle.set({("orders", 0): ([101], [])})
+        assert cluster.why_not_whole() == "broker-101 has the throttle 1000"
+        throttle.clear()
+        if why_no_packet_loss() is None:
+            opened.packets.lose("fault_7", [(link, Stream.UPSTREAM)], loss_percent=1)
+            assert cluster.why_not_whole() == "packets are dropped by the rules fault_7"
+            opened.packets.stop("fault_7")
+        cluster.await_whole()
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
 def test_a_run_that_breaks_off_leaves_a_whole_cluster_to_the_next(tmp_path):
     file = tmp_path / "x.yaml"
     file.write_text(EXPERIMENT)
@@ -80,8 +114,9 @@ def test_a_run_that_breaks_off_leaves_a_whole_cluster_to_the_next(tmp_path):
         raise KvorumError("broken off by the test")
 
     with WarmCluster(choose_system("kvorum"), configuration, tmp_path / "warm") as cluster:
-        with pytest.raises(KvorumError, match="broken off by the test"):
-            run(str(file), output_dir=str(tmp_path / "1"), warm=cluster, carry_out=break_off)
+        broken = run(str(file), output_dir=str(tmp_path / "1"), warm=cluster, carry_out=break_off)
+        assert broken.verdict == "inconclusive"
+        assert "the run ended early: KvorumError: broken off by the test" in broken.reasons
         cluster.await_whole()
         with pytest.raises(KvorumError, match=r"has x-1\.orders already; choose another prefix"):
             run(str(file), output_dir=str(tmp_path / "2"), warm=cluster)

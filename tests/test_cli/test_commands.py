@@ -279,3 +279,22 @@ def test_a_healthy_cluster_passes_every_check(via):
     ]  # fmt: skip
     code, out, _ = via("health")
     assert code == 0 and out.splitlines()[0].split() == ["CHECK", "STATE", "DETAIL"]
+
+
+def test_the_level_of_a_brokers_logger_is_changed_until_it_ends(via):
+    logger = ("--entity", "broker-logger", "--name", "102")
+    code, _, err = via("configs", "alter", *logger, "--set", "kvorum.broker=DEBUG")
+    if via.name == "controller":
+        assert code == 2 and "controllers know nothing of a broker's loggers" in err
+        return
+    assert code == 0, err
+    rows = {row["name"]: row["value"] for row in _logger_rows(via, logger)}
+    assert rows["kvorum.broker"] == "DEBUG"
+    assert via("configs", "alter", *logger, "--delete", "kvorum.broker")[0] == 0
+    assert {row["name"]: row["value"] for row in _logger_rows(via, logger)}[
+        "kvorum.broker"
+    ] == "INFO"
+
+
+def _logger_rows(via, logger):
+    return json_of(via, "configs", "describe", *logger)

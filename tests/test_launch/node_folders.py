@@ -23,7 +23,9 @@ BROKER = {
 }
 
 
-def known_cluster(data_dir: Path, *, controllers: int = 3, brokers: int = 3) -> str:
+def known_cluster(
+    data_dir: Path, *, controllers: int = 3, brokers: int = 3, voters: int = 0
+) -> str:
     """Leave the cluster file of a stopped cluster; its id."""
     data_dir.mkdir(exist_ok=True)
     plan = plan_cluster(
@@ -46,7 +48,11 @@ def known_cluster(data_dir: Path, *, controllers: int = 3, brokers: int = 3) -> 
     write_cluster_file(
         str(data_dir),
         ClusterFile(
-            cluster_id=plan.cluster_id, bootstrap=plan.bootstrap, launcher_pid=None, nodes=entries
+            cluster_id=plan.cluster_id,
+            bootstrap=plan.bootstrap,
+            launcher_pid=None,
+            nodes=entries,
+            voters=voters,
         ),
     )
     return plan.cluster_id

@@ -13,8 +13,10 @@ from kvorum.launch.broker_process import BrokerProcess
 from kvorum.launch.cluster_file import read_cluster_file, write_cluster_file
 from kvorum.launch.control import finish_restart, request_restart, take_restart_requests
 from kvorum.launch.identity import check_owner, claim_directory, is_locked
+from kvorum.launch.listeners import parse_address
 from kvorum.launch.plan import Links, check_ports, plan_cluster, reserve_ports
-from kvorum.launch.properties import broker_config, controller_config, parse_address
+from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.supervisor import Supervisor
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
@@ -130,11 +132,47 @@ def test_known_cluster_keeps_its_id_and_may_gain_brokers(tmp_path):
     assert (plan.cluster_id, plan.is_new) == (cluster_id, False)
 
 
+@pytest.mark.parametrize("again", [None, 2])
+def test_a_cluster_whose_voters_can_change_starts_again_with_the_option_and_without(
+    tmp_path, again
+):
+    shape = {"controllers": 3, "brokers": 1, "data_dir": str(tmp_path), "port": 31_300}
+    first = plan_cluster(**shape, voters=2)
+    Supervisor(first, print_line=lambda _: None).stop()
+    second = plan_cluster(**shape, voters=again)
+    assert (second.voters, second.is_new) == (2, False)
+    assert [node.properties for node in second.nodes] == [node.properties for node in first.nodes]
+    config, _ = controller_config(second.nodes[0].properties)
+    assert config.raft.is_dynamic
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "words"),
+    [
+        (2, 3, "was made with --voters 2, not with --voters 3; start it without --voters"),
+        (2, 0, "with --voters 2, not with --voters 0 (a voter set that cannot change); start it"),
+        (0, 2, "with --voters 0 (a voter set that cannot change), not with --voters 2; start it"),
+    ],
+)
+def test_other_voters_than_those_a_cluster_was_made_with_are_refused(tmp_path, made, asked, words):
+    known_cluster(tmp_path, voters=made)
+    with pytest.raises(ConfigError) as refused:
+        plan_cluster(controllers=3, brokers=3, data_dir=str(tmp_path), port=9092, voters=asked)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("voters", [0, 2])
+def test_another_number_of_controllers_is_refused_with_the_way_out(tmp_path, voters):
+    known_cluster(tmp_path, voters=voters)
+    with pytest.raises(ConfigError, match="3 controllers, not 4; start it with --controllers 3"):
+        plan_cluster(controllers=4, brokers=3, data_dir=str(tmp_path), port=9092)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"listeners": "SSL://h:1"}, "must be one listener of the form PLAINTEXT://"),
-        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "must be one listener"),
+        ({"listeners": "SSL://h:1"}, "brokers talk to each other over PLAINTEXT"),
+        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "names PLAINTEXT twice"),
         ({"listeners": "PLAINTEXT://h:70000"}, "'h:70000' is not host:port"),
         ({"listeners": "PLAINTEXT://h..svc:1"}, "'h..svc:1' has a host that is no name"),
         ({"controller.quorum.voters": "h:1"}, "must be of the form id@host:port"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from kvorum.launch.process import set_up_logging
+from kvorum.launch.logs import set_up_logging
 from kvorum.launch.repeated_lines import LINES_KEPT_MAX, RepeatedLines
 
 

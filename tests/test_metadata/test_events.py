@@ -35,7 +35,15 @@ from kvorum.raft.control_records import LeaderChange, leader_change_batch
 from kvorum.raft.voters import Voter, VoterSet
 from kvorum.runtime.ids import uuid_text
 from kvorum.storage.format.batch import build_batch, iter_headers, iter_records
-from tests.test_metadata.event_source import entries_of, image_of
+from tests.test_metadata.event_source import (
+    KRAFT_VERSION_1,
+    entries_of,
+    image_of,
+    leader_change,
+    quorum_of,
+    told_by,
+    voters_change,
+)
 
 ORDERS = bytes(15) + b"o"
 ENDPOINT = Endpoint("PLAINTEXT", "host", 9092)
@@ -238,10 +246,10 @@ STATE = (
 
 def test_a_gap_tells_the_range_ends_what_is_gone_and_restates_the_rest() -> None:
     image = image_of(STATE)
-    known = ("topic/gone", "topic/orders", "quorum/leader", "gap")
+    known = ("topic/gone", "topic/orders", "quorum/leader", "gap", "removed")
     feed = gap_feed(image, first_offset=2, timestamp_ms=77, known=known)
     gap, *rest = (event for _, event in feed if event is not None)
-    assert (gap.key, gap.kind, gap.removed) == ("gap", "gap", ("quorum/leader", "topic/gone"))
+    assert (gap.key, gap.kind, gap.removed) == ("gap", "gap", ("topic/gone",))
     assert gap.origin.offset == len(STATE) - 1
     assert gap.origin.timestamp_ms == 77
     count = thing_count(image) + 1
@@ -260,6 +268,23 @@ def test_the_events_of_a_snapshot_go_on_behind_any_of_them() -> None:
         position: Position = position_of(event.value())
         rest = list(snapshot_feed(image, position))
         assert [e.value() for _, e in rest if e] == [e.value() for _, e in whole[index + 1 :] if e]
+
+
+def test_a_gap_restates_the_quorum_as_far_as_the_snapshot_knows_it() -> None:
+    records = [KRAFT_VERSION_1, voters_change(2, 1), leader_change(2)]
+    quorum = quorum_of(records)
+    known = ("quorum/leader", "quorum/voters", "feature/kraft.version")
+    image = image_of(STATE)
+    feed = gap_feed(image, first_offset=2, timestamp_ms=77, known=known, quorum=quorum)
+    gap, *rest = (event for _, event in feed if event is not None)
+    assert gap.removed == ()
+    assert gap.fields["count"] == 1 + len(rest)
+    assert [event.key for event in rest] == list(keys_of(image, quorum))
+    told = {key: json.loads(value) for key, value in told_by(records).values()}
+    for event in rest[-2:]:
+        state = {name: told[event.key][name] for name in event.fields.keys() - {"index", "count"}}
+        assert state.items() <= event.fields.items()
+    assert rest[-1].fields["voters"] == [1, 2]
 
 
 def test_a_thing_has_the_fields_of_its_last_event() -> None:

@@ -103,7 +103,7 @@ def test_the_documentation_names_each_config_that_changes_nothing():
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
     shown = [(re.findall("`([^`]+)`", row[0]), row[1]) for row in rows]
     for key in kafka_keys().values():
-        if key.ignored and key.name != "listener.security.protocol.map":
+        if key.ignored:
             assert any(
                 key.ignored in reason and any(fnmatch.fnmatch(key.name, name) for name in names)
                 for names, reason in shown
@@ -133,8 +133,6 @@ def test_a_running_broker_takes_what_kafkas_takes(row: Row):
         "dynamic": Update.DYNAMIC,
         "per-broker": Update.PER_BROKER,
     }[row.update]
-    if row.name == "listener.security.protocol.map":
-        update = Update.READ_ONLY  # it changes nothing that a running broker could take over
     key = kafka_keys()[row.name]
     assert key.update is update
     value = key.default or (key.served or ("1",))[0]
@@ -202,20 +200,6 @@ def test_tiers_cannot_be_turned_on(name: str, value: str):
 def test_levels_of_compression_have_kafkas_bounds(name: str, value: str, is_taken: bool):
     assert (topic_config_problem(name, value) is None) == is_taken
     assert (broker_config_problem(name, value, "") is None) == is_taken
-
-
-@pytest.mark.parametrize(
-    ("value", "is_taken"),
-    [
-        ("CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL", True),
-        ("EXTERNAL:SSL", True),
-        ("PLAINTEXT:SSL", False),
-        ("EXTERNAL:SSL, CONTROLLER:SASL_SSL", False),
-        ("PLAINTEXT", False),
-    ],
-)
-def test_a_map_of_protocols_leaves_our_own_listeners_plaintext(value: str, is_taken: bool):
-    assert (broker_value_problem("listener.security.protocol.map", value) is None) == is_taken
 
 
 def test_a_plug_ins_config_is_taken_whatever_it_says_and_not_shown():

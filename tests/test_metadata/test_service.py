@@ -10,6 +10,7 @@ import pytest
 
 from kvorum.metadata.controller.controller import DecisionFailed
 from kvorum.metadata.controller.loop import ControllerLoop
+from kvorum.metadata.controller.metrics import ControllerMetrics
 from kvorum.metadata.rpc.service import AdminServicer
 from kvorum.raft.core import RaftCore
 from kvorum.raft.flight_recorder import FlightRecorder, replay
@@ -96,16 +97,18 @@ def test_a_follower_that_has_lost_its_leader_names_none():
 def test_who_asks_what_cannot_be_decided_is_told_and_the_controller_lives_on(caplog):
     async def asked():
         failures = []
-        loop = ControllerLoop(None, on_failure=failures.append)
+        controller = SimpleNamespace(is_active=True, metrics=ControllerMetrics())
+        loop = ControllerLoop(controller, on_failure=failures.append)
         loop._node = node_of()
 
         def submit(*_, **__):
             raise DecisionFailed("no decision") from ValueError("digits")
 
         loop._core.submit = submit
-        return await loop.submit(None, 1_000), failures
+        return await loop.submit(None, 1_000), failures, controller.metrics
 
-    reply, failures = asyncio.run(asked())
+    reply, failures, metrics = asyncio.run(asked())
+    assert (metrics.failed_decisions, metrics.decisions) == (1, 0)
     assert reply.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert failures == []
     assert "ValueError: digits" in caplog.text

@@ -31,6 +31,7 @@ from kvorum.raft.flight_recorder import (
 from kvorum.raft.messages import FetchResponse
 from kvorum.raft.model import BatchSpan, OffsetAndEpoch
 from kvorum.raft.roles import leadership
+from kvorum.runtime.clock import SystemClock
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from kvorum.runtime.memory_disk import MemoryDisk
 from tests.test_raft.driver import Driven
@@ -252,6 +253,26 @@ def test_dump_is_durable_and_old_ones_go():
     names = disk.list_dir("/data")
     assert len(names) == DUMPS_MAX
     assert names[-1] == path.rpartition("/")[2]
+
+
+class SetBack(SystemClock):
+    """A clock that says 5 s after the epoch."""
+
+    def wall_ms(self) -> int:
+        return 5_000
+
+
+def test_a_dump_has_the_time_of_the_nodes_own_clock_and_stays_although_it_is_set_back():
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("/data")
+    for number in range(DUMPS_MAX):
+        disk.write_atomic(f"/data/flight-{6_000 + number}.jsonl", b"newer")
+    recorder = FlightRecorder(Recorded().core, clock=SetBack())
+    path = recorder.dump_to("/data", "a test", disk=disk)
+    assert path == "/data/flight-5000.jsonl"
+    header = json.loads(disk.read_bytes(path).decode().splitlines()[0])
+    assert header["wall_ms"] == 5_000
+    assert len(disk.list_dir("/data")) == DUMPS_MAX
 
 
 @pytest.mark.parametrize(

@@ -85,19 +85,25 @@ class HasCapabilities(Protocol):
     @property
     def capabilities(self) -> frozenset[Capability]: ...
 
-    @property
-    def lacks(self) -> Mapping[Capability, str]:
-        """The reason why this machine denies it a capability that the system has elsewhere."""
+    def denial(self, capability: Capability) -> str | None:
+        """The reason why this machine denies it a capability that the system has elsewhere; None if
+        it does not."""
         ...
 
 
 def lacking(fault: Fault, system: HasCapabilities) -> list[str]:
     """One sentence for each capability that a fault needs and the system does not have."""
-    return [
-        f"{describe(fault)!r} needs {capability.value}, {_why_not(capability, system)}"
-        for capability in sorted(needs_of(fault), key=lambda needed: needed.name)
-        if capability not in system.capabilities
-    ]
+    refusals = []
+    for capability in sorted(needs_of(fault), key=lambda needed: needed.name):
+        denial = system.denial(capability)
+        if denial is not None:
+            why = f"which the system {system.name} does not have here: {denial}"
+        elif capability not in system.capabilities:
+            why = _who_can(capability, system.name)
+        else:
+            continue
+        refusals.append(f"{describe(fault)!r} needs {capability.value}, {why}")
+    return refusals
 
 
 def needs_of(fault: Fault) -> frozenset[Capability]:
@@ -158,13 +164,6 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
 def _of_ends(*ends: Target) -> frozenset[Capability]:
     is_of_clients = any(end.kind is TargetKind.CLIENTS for end in ends)
     return frozenset({Capability.CLIENT_LINKS if is_of_clients else Capability.LINKS})
-
-
-def _why_not(capability: Capability, system: HasCapabilities) -> str:
-    reason = system.lacks.get(capability)
-    if reason is not None:
-        return f"which the system {system.name} does not have here: {reason}"
-    return _who_can(capability, system.name)
 
 
 def _who_can(capability: Capability, name: str) -> str:

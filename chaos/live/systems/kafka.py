@@ -13,10 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kvorum.chaos.live.links import LinkPlan
-from kvorum.chaos.live.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.processes import ProcessFailed, start_process, stop_process, wait_until
 from kvorum.chaos.live.systems.boards import FOLDER, NodeBoards
-from kvorum.chaos.live.systems.capabilities import KAFKA_CAPABILITIES, OF_FAULT_BOARDS
 from kvorum.chaos.live.systems.kafka_jars import (
     SERVER,
     format_storage,
@@ -71,7 +69,8 @@ class KafkaSystem:
 
     library: the folder with the jars. directory: of data and configuration. log_dir: one log file
     for each node. Ports: `kafka_plan.port_count` in a row from first_port. shim: the library that
-    gives a JVM's disk and clock faults; None for a cluster without them.
+    gives a JVM's disk and clock faults; None for a cluster without them. capabilities: those of
+    Kafka without what this machine denies it.
     """
 
     name = "kafka"
@@ -87,8 +86,10 @@ class KafkaSystem:
         log_dir: Path,
         first_port: int,
         rng: random.Random,
+        capabilities: frozenset[Capability],
         shim: Path | None = None,
     ) -> None:
+        self.capabilities = capabilities
         controllers, brokers = shape.controllers, shape.brokers
         self._nodes = plan_nodes(controllers, brokers, first_port=first_port)
         proxies = first_port + controllers + 2 * brokers
@@ -111,11 +112,6 @@ class KafkaSystem:
     @property
     def version(self) -> str:
         return library_version(self._library)
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        has = KAFKA_CAPABILITIES if self._shim else KAFKA_CAPABILITIES - OF_FAULT_BOARDS
-        return has if why_no_packet_loss() is None else has - {Capability.PACKET_LOSS}
 
     @property
     def killed(self) -> frozenset[str]:

@@ -15,9 +15,9 @@ from difflib import get_close_matches
 
 from kvorum.chaos.live.links import Link, LinkPlan
 from kvorum.chaos.targets import CLIENTS, FIRST_BROKER_ID
+from kvorum.launch.properties import CONTROLLER
 
 HOST = "127.0.0.1"
-_CONTROLLER = "CONTROLLER"
 _INTERNAL = "INTERNAL"
 _CLIENTS = "CLIENTS"
 
@@ -158,9 +158,9 @@ def properties_of(
             if is_dynamic
             else {"controller.quorum.voters": ",".join(voters)}
         ),
-        "controller.listener.names": _CONTROLLER,
+        "controller.listener.names": CONTROLLER,
         "listener.security.protocol.map": (
-            f"{_CONTROLLER}:PLAINTEXT,{_INTERNAL}:PLAINTEXT,{_CLIENTS}:PLAINTEXT"
+            f"{CONTROLLER}:PLAINTEXT,{_INTERNAL}:PLAINTEXT,{_CLIENTS}:PLAINTEXT"
         ),
         "log.dirs": data_dir,
         "offsets.topic.replication.factor": copies,
@@ -170,9 +170,9 @@ def properties_of(
         "share.coordinator.state.topic.min.isr": in_sync,
     }
     if node.is_controller:
-        properties["listeners"] = f"{_CONTROLLER}://{HOST}:{node.port}"
+        properties["listeners"] = f"{CONTROLLER}://{HOST}:{node.port}"
         # The default would be the address that it binds, which leads past every proxy.
-        properties["advertised.listeners"] = f"{_CONTROLLER}://{node.name}:{node.port}"
+        properties["advertised.listeners"] = f"{CONTROLLER}://{node.name}:{node.port}"
     else:
         client_link = plan.link(CLIENTS, node.name)
         advertised = client_link.listen if client_link is not None else node.listener

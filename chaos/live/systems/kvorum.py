@@ -16,7 +16,6 @@ from typing import Any
 import grpc
 
 from kvorum.chaos.live.links import LinkPlan
-from kvorum.chaos.live.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.processes import (
     ProcessFailed,
     is_alive,
@@ -37,11 +36,12 @@ from kvorum.chaos.live.systems.protocol import (
     active_controller,
     node_named,
 )
-from kvorum.launch.first_voters import ControllerPlace, claim
+from kvorum.launch.identity import claim_directory
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.history import history_of
 from kvorum.metadata.rpc.metadata_log_reader import read_copy
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
+from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.fault_board import FaultBoard
 
@@ -95,10 +95,7 @@ class KvorumSystem:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        has = KVORUM_CAPABILITIES
-        if not self.plan.links:
-            return has - OF_LINKS
-        return has if why_no_packet_loss() is None else has - {Capability.PACKET_LOSS}
+        return KVORUM_CAPABILITIES if self.plan.links else KVORUM_CAPABILITIES - OF_LINKS
 
     @property
     def killed(self) -> frozenset[str]:
@@ -117,7 +114,8 @@ class KvorumSystem:
         command = [sys.executable, "-m", "kvorum", "dev"]
         command += ["--controllers", str(self._shape.controllers)]
         command += ["--brokers", str(self._shape.brokers)]
-        command += ["--voters", str(self._shape.voters)]
+        if self._shape.voters:
+            command += ["--voters", str(self._shape.voters)]
         command += ["--data-dir", self.data_dir]
         command += ["--port", str(self._client_port)]
         command += ["--controller-port", str(self._controller_port)]
@@ -256,14 +254,13 @@ class KvorumSystem:
             else:
                 path.unlink()
         if self._shape.voters and name in self.plan.controllers:
-            host, port = self.controller_listener(name)
-            place = ControllerPlace(
+            claim_directory(
+                OsDisk(),
+                str(Path(self.data_dir) / name),
                 node_id=node_named(self, name).node_id,
-                host=host,
-                port=port,
-                directory=str(Path(self.data_dir) / name),
+                cluster_id=self._document()["cluster_id"],
+                rng=random.SystemRandom(),
             )
-            claim(place, cluster_id=self._document()["cluster_id"], rng=random.SystemRandom())
 
     def pause(self, name: str) -> None:
         os.kill(self._pid(name, "be paused"), signal.SIGSTOP)

@@ -13,7 +13,8 @@ from kvorum.chaos.live.systems.capabilities import lacking
 from kvorum.chaos.live.systems.kafka_jars import broker_config_names
 from kvorum.chaos.live.systems.kafka_plan import refused_settings
 from kvorum.chaos.live.systems.opening import SystemChoice
-from kvorum.launch.plan import check_settings
+from kvorum.chaos.live.systems.protocol import ClusterShape
+from kvorum.launch.plan import NODES_MAX, check_settings
 from kvorum.runtime.errors import ConfigError
 
 #: Places of a configuration, each with a sentence.
@@ -29,17 +30,7 @@ class SettingsOfKvorum:
 
     def of_configuration(self, configuration: Configuration) -> Refused:
         """The settings that a node would refuse at its start."""
-        settings = dict(configuration.settings)
-        whole = _refusal(settings, configuration.brokers)
-        if not whole:
-            return []
-        each = [
-            (("settings", key), text)
-            for key, value in settings.items()
-            if (text := _refusal({key: value}, configuration.brokers))
-        ]
-        # Two settings may each be good and yet not go together.
-        return [*each] or [(("settings",), whole)]
+        return _refused_by_kvorum(configuration)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +47,7 @@ class SystemLimits:
         """The settings, voters and replicas that the system cannot have."""
         if self.choice.attached is not None:
             return _misfits(configuration, self.choice.attached)
-        if self.choice.library is None:
-            return SettingsOfKvorum().of_configuration(configuration)
-        if not configuration.settings:
-            return []
-        known = broker_config_names(self.choice.library)
-        return [
-            (("settings", key), text)
-            for key, value in configuration.settings
-            for text in refused_settings([(key, value)], known)
-        ]
+        return _refused_settings(self.choice, configuration)
 
 
 def load_for(choice: SystemChoice, path: str, *, seed: int | None = None) -> Experiment:
@@ -77,6 +59,51 @@ def load_for(choice: SystemChoice, path: str, *, seed: int | None = None) -> Exp
     return load_experiment(
         path, seed=seed, nodes=_nodes_of(choice), limits=SystemLimits(choice=choice)
     )
+
+
+def check_shape(choice: SystemChoice, shape: ClusterShape) -> None:
+    """Raise ConfigError for a cluster that the system cannot start: its size, voters, settings."""
+    problems = [
+        f"{name}={count} must lie between 1 and {NODES_MAX}"
+        for name, count in (("controllers", shape.controllers), ("brokers", shape.brokers))
+        if not 1 <= count <= NODES_MAX
+    ]
+    if not problems and not 0 <= shape.voters <= shape.controllers:
+        problems.append(
+            f"voters={shape.voters} must lie between 0 and the number of controllers, "
+            f"{shape.controllers}"
+        )
+    if not problems:
+        problems = [text for _, text in _refused_settings(choice, shape)]
+    if problems:
+        raise ConfigError("; ".join(problems))
+
+
+def _refused_settings(choice: SystemChoice, shape: ClusterShape) -> Refused:
+    if choice.library is None:
+        return _refused_by_kvorum(shape)
+    if not shape.settings:
+        return []
+    known = broker_config_names(choice.library)
+    return [
+        (("settings", key), text)
+        for key, value in shape.settings
+        for text in refused_settings([(key, value)], known)
+    ]
+
+
+def _refused_by_kvorum(shape: ClusterShape) -> Refused:
+    settings = dict(shape.settings)
+    whole = _refusal(settings, shape.brokers)
+    if not whole:
+        return []
+    each = [
+        (("settings", key), text)
+        for key, value in settings.items()
+        if (text := _refusal({key: value}, shape.brokers))
+    ]
+    # Two settings may each be good and yet not go together.
+    return [*each] or [(("settings",), whole)]
 
 
 def _nodes_of(choice: SystemChoice) -> NodeNames | None:

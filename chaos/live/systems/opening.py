@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from kvorum.chaos.experiment.scenario import Configuration
 from kvorum.chaos.live.links import link_count, plan_links
@@ -47,8 +48,9 @@ class SystemChoice:
 
     option: the command's options that name it, for the line that runs the same again. library: the
     folder of Apache Kafka's jars, for Kafka alone. attached: the cluster's file, for an attached
-    cluster alone. lacks: the reason for each capability that this machine denies the system. shim:
-    the library for faults of a JVM's disk and clock, for Kafka alone.
+    cluster alone. lacks: the reason for each capability that this machine is known to deny the
+    system; these are none of its capabilities. shim: the library for faults of a JVM's disk and
+    clock, for Kafka alone.
     """
 
     name: str
@@ -59,6 +61,15 @@ class SystemChoice:
     attached: AttachedFile | None = None
     lacks: Mapping[Capability, str] = field(default_factory=dict)
     shim: Path | None = None
+
+    def denial(self, capability: Capability) -> str | None:
+        """The reason why this machine denies the system a capability; None if it does not.
+
+        Lost packets are tried out in the kernel, so only a fault that needs them asks for them.
+        """
+        if capability is Capability.PACKET_LOSS and capability in self.capabilities:
+            return why_no_packet_loss()
+        return self.lacks.get(capability)
 
     @property
     def has_own_toxiproxy(self) -> bool:
@@ -79,6 +90,23 @@ class Opened:
     packets: PacketFilter | None = None
 
 
+class WarmCluster(Protocol):
+    """A running cluster that several runs use one after the other, each with topics of its own. The
+    tests of the shipped experiments have one."""
+
+    @property
+    def choice(self) -> SystemChoice: ...
+
+    def open(self, configuration: Configuration, *, prefix: str) -> Opened:
+        """The cluster for one run, whose topics begin with the prefix. Raises KvorumError if an
+        earlier run left a fault there."""
+        ...
+
+    def note_compacted(self, topics: tuple[str, ...]) -> None:
+        """Topics of a run of which two replicas may lack different records."""
+        ...
+
+
 def choose_system(
     text: str, *, kafka_libs: str | None = None, is_owned: bool = False
 ) -> SystemChoice:
@@ -97,13 +125,11 @@ def choose_system(
             f"--i-own-this-cluster goes with --system FILE.toml; {text!r} is started by the run"
         )
     if text == "kvorum":
-        lacks = _packet_loss_lacks()
         return SystemChoice(
             name="kvorum",
             version=kvorum_version(),
-            capabilities=KVORUM_CAPABILITIES - lacks.keys(),
+            capabilities=KVORUM_CAPABILITIES,
             option="",
-            lacks=lacks,
         )
     if text == "kafka":
         return _choose_kafka(kafka_libs)
@@ -136,11 +162,11 @@ def _choose_kafka(kafka_libs: str | None) -> SystemChoice:
     find_java()
     library = find_library(kafka_libs)
     shim = None
-    lacks = _packet_loss_lacks()
+    lacks: dict[Capability, str] = {}
     try:
         shim = shim_library()
     except NoShim as error:
-        lacks |= dict.fromkeys(OF_FAULT_BOARDS, str(error))
+        lacks = dict.fromkeys(OF_FAULT_BOARDS, str(error))
     named = f" --kafka-libs {shlex.quote(kafka_libs)}" if kafka_libs is not None else ""
     return SystemChoice(
         name="kafka",
@@ -151,11 +177,6 @@ def _choose_kafka(kafka_libs: str | None) -> SystemChoice:
         lacks=lacks,
         shim=shim,
     )
-
-
-def _packet_loss_lacks() -> dict[Capability, str]:
-    reason = why_no_packet_loss()
-    return {} if reason is None else {Capability.PACKET_LOSS: reason}
 
 
 def configuration_for(choice: SystemChoice, configuration: Configuration) -> Configuration:
@@ -262,6 +283,7 @@ def _built(
         first_port=free_ports(port_count(shape.controllers, shape.brokers), rng),
         rng=rng,
         shim=choice.shim,
+        capabilities=choice.capabilities,
     )
 
 

@@ -210,6 +210,17 @@ def node_named(system: System, name: str) -> Node:
     raise KvorumError(f"no node is named {name!r} (nodes: {known})")
 
 
+def running_brokers(system: System) -> list[Node]:
+    """The brokers that are neither dead nor paused."""
+    return [
+        node
+        for node in system.nodes()
+        if node.name in system.plan.brokers
+        and node.state == RUNNING
+        and node.name not in system.paused
+    ]
+
+
 def name_of(system: System, node_id: int) -> str | None:
     """The name of the node with that id."""
     for node in system.nodes():

@@ -8,6 +8,7 @@ the answer has an error, the leader and the epoch, and neither records nor the h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
@@ -15,7 +16,10 @@ from kvorum.chaos.live.kafka_connection import Call, KafkaConnection
 from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
 from kvorum.runtime.errors import WireError
 
-_METADATA_TOPIC = "__cluster_metadata"
+#: The values of a DescribeQuorum, which has no other quorum to ask for.
+METADATA_QUORUM: Mapping[str, Any] = {
+    "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+}
 _FETCH = Call(key=1, name="fetch", version=13)
 _DESCRIBE_QUORUM = Call(key=55, name="describe_quorum", version=0)
 #: Fetch names topics by their ids; this one is fixed (Uuid.METADATA_TOPIC_ID).
@@ -66,8 +70,7 @@ def _fetch_view(address: str, *, timeout_s: float) -> QuorumStatus:
 def describe_quorum(address: str, *, timeout_s: float) -> QuorumStatus:
     """The active controller's view, from itself or by way of a broker. Raises NotObservable, also
     if a controller has lost the lead in the meantime."""
-    values = {"topics": [{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]}
-    answer = _ask(address, _DESCRIBE_QUORUM, values, timeout_s=timeout_s)
+    answer = _ask(address, _DESCRIBE_QUORUM, METADATA_QUORUM, timeout_s=timeout_s)
     if not answer.topics or not answer.topics[0].partitions:
         raise NotObservable(f"{address} gave no quorum status: {answer.error_code!r}")
     found = answer.topics[0].partitions[0]
@@ -85,7 +88,7 @@ def describe_quorum(address: str, *, timeout_s: float) -> QuorumStatus:
     )
 
 
-def _ask(address: str, call: Call, values: dict[str, Any], *, timeout_s: float) -> Any:
+def _ask(address: str, call: Call, values: Mapping[str, Any], *, timeout_s: float) -> Any:
     """Send one request on a connection of its own; returns kio's entity."""
     try:
         with closing(KafkaConnection(address, timeout_ms=round(timeout_s * 1000))) as connection:

@@ -1,0 +1,76 @@
+"""SaslAuthenticate (36). Served: v0-2. The next token of an exchange (KIP-152, KIP-368).
+
+Errors, after which the connection is closed: SASL_AUTHENTICATION_FAILED, late by
+connection.failed.authentication.delay.ms, so that guessing is slow; ILLEGAL_SASL_STATE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Coroutine
+from typing import Any
+
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.network.connection import Connection, Slot
+from kvorum.broker.sasl.authentication import TokenAnswer
+from kvorum.runtime.errors import ErrorCode, WireError, required
+from kvorum.wire.versions import Api
+
+API = Api(key=36, name="sasl_authenticate", min_version=0, max_version=2, first_flexible=2)
+
+
+def handle(
+    context: RequestContext, request: Any
+) -> dict[str, Any] | Coroutine[Any, Any, dict[str, Any]]:
+    connection = context.slot.connection
+    if connection.authentication is None:
+        return _values(
+            TokenAnswer(
+                error=ErrorCode.ILLEGAL_SASL_STATE,
+                message="SaslAuthenticate request received after successful authentication",
+            )
+        )
+    answer = _answer(connection, request.auth_bytes)
+    if answer.error == ErrorCode.NONE:
+        return _values(answer)
+    return _refused(connection, answer)
+
+
+def take_bare_token(slot: Slot, token: bytes) -> None:
+    """A token without a header, after a handshake of version 0. Raises WireError for a failure:
+    there is no way to answer it."""
+    connection = slot.connection
+    answer = _answer(connection, token)
+    if answer.error != ErrorCode.NONE:
+        raise WireError(f"SASL: {answer.message}")
+    slot.fill((struct.pack(">i", len(answer.token)), answer.token))
+
+
+def _answer(connection: Connection, token: bytes) -> TokenAnswer:
+    authentication = required(connection.authentication, "a SASL listener")
+    answer = authentication.token(token, connection.now_ms())
+    if authentication.is_done:
+        connection.allow_whole_requests()
+    return answer
+
+
+async def _refused(connection: Connection, answer: TokenAnswer) -> dict[str, Any]:
+    delay_ms = connection.server.config.connection_failed_authentication_delay_ms
+    if answer.error == ErrorCode.SASL_AUTHENTICATION_FAILED:
+        connection.mute(2 * delay_ms)
+        await asyncio.sleep(delay_ms / 1000)
+    # Not at once: a client that finds the answer and the end of the connection together may report
+    # only that it was disconnected.
+    loop = asyncio.get_running_loop()
+    loop.call_later(delay_ms / 1000, connection.close, f"SASL: {answer.message}")
+    return _values(answer)
+
+
+def _values(answer: TokenAnswer) -> dict[str, Any]:
+    return {
+        "error_code": answer.error,
+        "error_message": answer.message,
+        "auth_bytes": answer.token,
+        "session_lifetime": answer.session_lifetime_ms,
+    }

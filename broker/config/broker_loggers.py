@@ -1,0 +1,78 @@
+"""The loggers of a broker's process, as configs of the resource BROKER_LOGGER (KIP-412).
+
+A change lasts until the process ends, as in Kafka. TRACE, which Python lacks, is below DEBUG.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from kvorum.metadata.requests.config_requests import ConfigOperation, Operation
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.log_levels import LEVELS, level_name
+
+RESOURCE_BROKER_LOGGER = 8
+SOURCE = 6
+"""Kafka's number of the source DYNAMIC_BROKER_LOGGER_CONFIG."""
+ROOT = "root"
+
+
+def logger_entries() -> list[dict[str, Any]]:
+    """Every logger with the level that it logs at, by name."""
+    names = sorted({*_known(), ROOT})
+    return [
+        {
+            "name": name,
+            "value": level_name(_logger(name).getEffectiveLevel()),
+            "config_source": SOURCE,
+            "read_only": False,
+            "is_sensitive": False,
+            "synonyms": (),
+            "config_type": 0,
+            "documentation": None,
+        }
+        for name in names
+    ]
+
+
+def alter_loggers(operations: Sequence[ConfigOperation], *, validate_only: bool) -> Rejected | None:
+    """Change levels, all or none. DELETE gives a logger the level of the one above it."""
+    known = {*_known(), ROOT}
+    for operation in operations:
+        problem = _problem(operation, known)
+        if problem is not None:
+            return Rejected(ErrorCode.INVALID_CONFIG, problem)
+    if not validate_only:
+        for operation in operations:
+            level = LEVELS[operation.value or ""] if operation.kind == Operation.SET else 0
+            _logger(operation.name).setLevel(level)
+    return None
+
+
+def _problem(operation: ConfigOperation, known: set[str]) -> str | None:
+    name = operation.name
+    if name not in known:
+        return f"Logger {name} does not exist!"
+    if operation.kind == Operation.DELETE:
+        if name == ROOT:
+            return f"Removing the log level of the {ROOT} logger is not allowed"
+        return None
+    if operation.kind != Operation.SET:
+        return f"the level of {name} is set or deleted: it is no list"
+    if operation.value not in LEVELS:
+        return (
+            f"Cannot set the log level of {name} to {operation.value} as it is not a supported log "
+            f"level. Valid log levels are {', '.join(LEVELS)}"
+        )
+    return None
+
+
+def _known() -> list[str]:
+    made = logging.root.manager.loggerDict
+    return [name for name, item in made.items() if isinstance(item, logging.Logger)]
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == ROOT else name)

@@ -1,0 +1,35 @@
+"""The rule for making `__kvorum_events`. Pure."""
+
+from __future__ import annotations
+
+import enum
+
+from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
+from kvorum.metadata.image.image import ClusterImage
+
+
+class TopicStep(enum.Enum):
+    """The next step of a broker towards the topic."""
+
+    NONE = "none"
+    WAIT = "wait"
+    MAKE = "make"
+
+
+def topic_step(
+    image: ClusterImage, *, broker_id: int, broker_epoch: int, replication_factor: int
+) -> TopicStep:
+    """The step for an image. broker_epoch: of the broker's registration, -1 before it.
+
+    NONE: the topic is there, or the image says nothing of this process: while a log is replayed,
+    images show the broker as its process before was registered. A fenced broker waits for an image
+    in which it serves. WAIT: there are too few active brokers; after a pause the topic is asked for
+    all the same, and the refusal says what is wrong.
+    """
+    if image.topic(EVENTS_TOPIC) is not None:
+        return TopicStep.NONE
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.broker_epoch != broker_epoch or not broker.is_active:
+        return TopicStep.NONE
+    is_enough = len(image.active_broker_ids()) >= replication_factor
+    return TopicStep.MAKE if is_enough else TopicStep.WAIT

@@ -1,0 +1,203 @@
+"""A connection over TLS: the same requests and answers through an `ssl.SSLSocket`.
+
+What differs from a plain socket: the handshake comes first; received bytes may be decrypted and
+wait where `select` does not see them; a send that did not go out must be repeated with the same
+bytes; a file's bytes pass through this process, for sendfile would send them in clear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from typing import cast
+
+from kvorum.broker.network.connection import Connection, FileSend, Server
+from kvorum.broker.network.principals import PrincipalRules
+from kvorum.broker.sasl.authentication import Authentication
+from kvorum.wire.fetch_codec import FileSlice
+
+RECORD_BYTES = 16 * 1024
+"""Largest TLS record: bytes of one send."""
+FILE_CHUNK_BYTES = 128 * 1024
+"""Bytes of a file that are read at a time."""
+READS_PER_TURN_MAX = 64
+"""Records that one connection may read in a turn of the event loop, a megabyte."""
+HANDSHAKE_TURN_S = 0.005
+"""Time for handshakes in a turn of the event loop; one costs 1 to 3 ms. The rest waits, so that a
+thousand new clients do not hold up those that are connected."""
+
+
+class HandshakeTurn:
+    """The time that a turn of the event loop has left for handshakes. One for all connections."""
+
+    def __init__(self) -> None:
+        self._spent_s = 0.0
+        self._is_renewed = True
+
+    @property
+    def is_spent(self) -> bool:
+        """True if handshakes must wait for the next turn."""
+        return self._spent_s >= HANDSHAKE_TURN_S
+
+    def spend(self, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Count the time of a handshake's step."""
+        self._spent_s += seconds
+        if self._is_renewed:
+            self._is_renewed = False
+            loop.call_soon(self._renew)
+
+    def _renew(self) -> None:
+        self._spent_s = 0.0
+        self._is_renewed = True
+
+
+class TlsConnection(Connection):
+    """See `Connection`. The user is the one of SASL, else the client's certificate's, else
+    ANONYMOUS."""
+
+    _NOTHING_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+    __slots__ = ("_handshakes", "_is_resumed", "_rules", "_tls_user", "is_established")
+
+    def __init__(
+        self,
+        server: Server,
+        sock: ssl.SSLSocket,
+        peer: str,
+        listener: str,
+        loop: asyncio.AbstractEventLoop,
+        address: str = "",
+        authentication: Authentication | None = None,
+        *,
+        rules: PrincipalRules,
+        handshakes: HandshakeTurn,
+    ) -> None:
+        """sock: wrapped, and its handshake not begun. rules: from a certificate to a user."""
+        self._rules = rules
+        self._handshakes = handshakes
+        self._tls_user: str | None = None
+        self._is_resumed = False
+        self.is_established = False
+        super().__init__(server, sock, peer, listener, loop, address, authentication)
+
+    @property
+    def user(self) -> str:
+        """The client's user, as quotas name it."""
+        if self.authentication is None and self._tls_user is not None:
+            return self._tls_user
+        return super().user
+
+    @property
+    def _tls(self) -> ssl.SSLSocket:
+        return cast("ssl.SSLSocket", self._sock)
+
+    def close(self, reason: str) -> None:
+        if not self.is_closed and self.is_established:
+            # Tell the peer that nothing was cut off. It may have gone, or not read.
+            with contextlib.suppress(OSError, ValueError):
+                self._tls.unwrap()
+        super().close(reason)
+
+    # --- in ----------------------------------------------------------------------------------
+
+    def _take_input(self) -> None:
+        if not self.is_established and not self._shake_hands():
+            return
+        for _ in range(READS_PER_TURN_MAX):
+            super()._take_input()
+            if self.is_closed or not self._is_reading or not self._tls.pending():
+                return
+        self._read_pending_soon()
+
+    def _resume_reading(self) -> None:
+        super()._resume_reading()
+        if not self.is_closed and self._is_reading and self._tls.pending():
+            self._read_pending_soon()
+
+    def _read_pending_soon(self) -> None:
+        """No event of the socket announces bytes that are decrypted already."""
+        if not self._is_resumed:
+            self._is_resumed = True
+            self._loop.call_later(0, self._read_pending)
+
+    def _read_pending(self) -> None:
+        self._is_resumed = False
+        if self.is_closed or not self._is_reading:
+            return
+        if self.server.loop_turn.is_spent:
+            self._read_pending_soon()
+            return
+        self._on_readable()
+
+    def _shake_hands(self) -> bool:
+        """A step of the handshake. True once it is over."""
+        if self._handshakes.is_spent:
+            return False  # the event loop will report again that there is something to read
+        began_s = self._loop.time()
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLWantWriteError:
+            # A server's flight is a few kilobytes, and the socket's buffer is empty.
+            self.close("TLS: the client does not read the handshake")
+            return False
+        except OSError as failure:
+            self.server.on_handshake_failed(self, failure)
+            self.close(f"TLS: {failure}")
+            return False
+        finally:
+            self._handshakes.spend(self._loop.time() - began_s, self._loop)
+        self.is_established = True
+        certificate = self._tls.getpeercert()
+        if certificate:
+            self._tls_user = self._rules.user_of(certificate)
+        return True
+
+    # --- out ---------------------------------------------------------------------------------
+
+    def _send_once(self) -> bool:
+        output = self._output
+        part = output[0]
+        if not isinstance(part, bytes | bytearray | memoryview):
+            part = self._chunk(part)
+        elif len(output) > 1:
+            part = self._joined()
+        # The same bytes again after a send that would have blocked: the head of the output only
+        # grows at its end.
+        try:
+            sent = self._tls.send(memoryview(part)[:RECORD_BYTES])
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as full:
+            raise BlockingIOError from full
+        self._output_bytes -= sent
+        if sent == len(part):
+            output.popleft()
+        else:
+            output[0] = memoryview(part)[sent:]
+        return True
+
+    def _chunk(self, part: FileSlice) -> bytes:
+        """The next bytes of a file slice, put at the head of the output."""
+        send = part if isinstance(part, FileSend) else FileSend(part)
+        want = min(send.left, FILE_CHUNK_BYTES)
+        file = send.source.file
+        try:
+            data: bytes = file.pread(want, send.position)
+        except OSError as failure:
+            self.server.on_file_failed(file.path, failure)
+            raise
+        if not data:
+            raise ConnectionAbortedError("the log segment was truncated while it was sent")
+        send.position += len(data)
+        send.left -= len(data)
+        self._output[0] = data
+        if send.left:
+            self._output.insert(1, send)
+        return data
+
+
+def wrapped(sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """An accepted socket with TLS on it, whose handshake has not begun."""
+    return context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)

@@ -1,0 +1,136 @@
+"""The authentication of one connection, over Kafka's handshake (KIP-43, KIP-152, KIP-368).
+
+A client sends SaslHandshake with the name of a mechanism, then the tokens of the exchange: each in
+a SaslAuthenticate, or bare in a frame after a handshake of version 0. Before it is authenticated,
+nothing but these and ApiVersions is served.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kvorum.broker.sasl.exchange import AuthenticationFailed, Exchange
+from kvorum.runtime.errors import ErrorCode, WireError
+
+HANDSHAKE_KEY, AUTHENTICATE_KEY, API_VERSIONS_KEY = 17, 36, 18
+_BEFORE = frozenset({HANDSHAKE_KEY, AUTHENTICATE_KEY, API_VERSIONS_KEY})
+
+MakeExchange = Callable[[], Exchange]
+
+
+class _State(enum.Enum):
+    NEW = "no handshake yet"
+    EXCHANGE = "tokens are exchanged"
+    DONE = "authenticated"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handshake:
+    """The answer to a SaslHandshake. After an error the connection is closed."""
+
+    error: ErrorCode
+    mechanisms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenAnswer:
+    """The answer to a token. After an error the connection is closed. session_lifetime_ms: the
+    client must authenticate again within this time; 0: never."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    token: bytes = b""
+    session_lifetime_ms: int = 0
+
+
+class Authentication:
+    """mechanisms: how to begin an exchange, by name. session_ms: by mechanism, the time after which
+    the client must authenticate again (connections.max.reauth.ms); 0 or missing: never."""
+
+    def __init__(
+        self, mechanisms: Mapping[str, MakeExchange], *, session_ms: Mapping[str, int]
+    ) -> None:
+        self._mechanisms = mechanisms
+        self._session_ms_of = session_ms
+        self._session_ms = 0
+        self._state = _State.NEW
+        self._mechanism = ""
+        self._is_bare = False
+        self._exchange: Exchange | None = None
+        self._expires_ms = 0
+        self.user = ""
+        """Of the client that is authenticated; it stays while the client authenticates again."""
+
+    @property
+    def is_done(self) -> bool:
+        """True once the client has proved who it is."""
+        return bool(self.user)
+
+    @property
+    def takes_bare_token(self) -> bool:
+        """True if the next frame is a token without a header."""
+        return self._state is _State.EXCHANGE and self._is_bare
+
+    def check(self, api_key: int, now_ms: int) -> None:
+        """Raise WireError for a request that this client may not send now; the connection is then
+        closed, without an answer."""
+        if self._state is _State.DONE:
+            is_expired = self._session_ms and now_ms >= self._expires_ms
+            if is_expired and api_key not in _BEFORE:
+                raise WireError("the client did not authenticate again in time")
+        elif api_key not in _BEFORE or self._state is _State.FAILED:
+            raise WireError(f"API {api_key} on a SASL listener: {self._state.value}")
+
+    def handshake(self, mechanism: str, version: int) -> Handshake:
+        """A client names its mechanism. version: of the request."""
+        names = tuple(self._mechanisms)
+        is_again = self._state is _State.DONE
+        if self._state not in (_State.NEW, _State.DONE) or (is_again and not self._session_ms):
+            return self._refused(ErrorCode.ILLEGAL_SASL_STATE, names)
+        # KIP-368: the client stays who it was, by the mechanism that it had.
+        if mechanism not in self._mechanisms or (is_again and mechanism != self._mechanism):
+            return self._refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, names)
+        self._mechanism = mechanism
+        self._session_ms = self._session_ms_of.get(mechanism, 0)
+        self._is_bare = version == 0
+        self._exchange = self._mechanisms[mechanism]()
+        self._state = _State.EXCHANGE
+        return Handshake(error=ErrorCode.NONE, mechanisms=names)
+
+    def _refused(self, error: ErrorCode, names: tuple[str, ...]) -> Handshake:
+        if self._state is not _State.DONE:
+            self._state = _State.FAILED
+        return Handshake(error=error, mechanisms=names)
+
+    def token(self, token: bytes, now_ms: int) -> TokenAnswer:
+        """The client's next token."""
+        exchange = self._exchange
+        if self._state is not _State.EXCHANGE or exchange is None:
+            return TokenAnswer(
+                error=ErrorCode.ILLEGAL_SASL_STATE,
+                message="SaslAuthenticate without a SaslHandshake before it",
+            )
+        try:
+            step = exchange.step(token)
+        except AuthenticationFailed as failure:
+            return self._fail(str(failure))
+        if step.user is None:
+            return TokenAnswer(token=step.answer)
+        if self.user and self.user != step.user:
+            return self._fail(
+                "Cannot change principals during re-authentication from "
+                f"User:{self.user} to User:{step.user}"
+            )
+        self.user = step.user
+        self._exchange = None
+        self._state = _State.DONE
+        self._expires_ms = now_ms + self._session_ms
+        return TokenAnswer(token=step.answer, session_lifetime_ms=self._session_ms)
+
+    def _fail(self, message: str) -> TokenAnswer:
+        self._state = _State.FAILED
+        self._exchange = None
+        return TokenAnswer(error=ErrorCode.SASL_AUTHENTICATION_FAILED, message=message)

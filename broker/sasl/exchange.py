@@ -1,0 +1,27 @@
+"""What every mechanism's exchange has in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class AuthenticationFailed(Exception):
+    """The client has not proved who it is. The message is for the client, in Kafka's words: it
+    tells nobody whether the user exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The answer to a token. user: of a client that has now proved who it is, else None."""
+
+    answer: bytes
+    user: str | None = None
+
+
+class Exchange(Protocol):
+    """One authentication by one mechanism."""
+
+    def step(self, token: bytes) -> Step:
+        """The next token of the client. Raises AuthenticationFailed, after which the exchange is
+        over."""

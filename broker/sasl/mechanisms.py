@@ -1,0 +1,61 @@
+"""The mechanisms of a listener, and how each of its clients begins to authenticate."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from kvorum.broker.sasl import plain, scram
+from kvorum.broker.sasl.authentication import Authentication, MakeExchange
+from kvorum.broker.sasl.plain import PlainExchange
+from kvorum.broker.sasl.scram import Credential, ScramExchange
+from kvorum.metadata.image.image import ClusterImage
+
+MECHANISMS = (plain.NAME, *scram.MECHANISMS)
+"""All that this build knows."""
+NONCE_BITS = 192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslSettings:
+    """SASL of one listener. mechanisms: enabled ones, in the order of the configuration.
+
+    plain_users: passwords by user. session_ms: connections.max.reauth.ms by mechanism; 0 or
+    missing: no limit.
+    """
+
+    mechanisms: tuple[str, ...]
+    plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    session_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+def authenticator(
+    settings: SaslSettings, image: Callable[[], ClusterImage], rng: random.Random
+) -> Callable[[], Authentication]:
+    """A function that begins the authentication of one connection. image: the metadata, which has
+    the credentials for SCRAM. rng: of nonces; nobody may be able to predict it."""
+    exchanges: dict[str, MakeExchange] = {}
+    for name in settings.mechanisms:
+        if name == plain.NAME:
+            exchanges[name] = partial(PlainExchange, settings.plain_users)
+        else:
+            exchanges[name] = partial(_scram, name, image, rng)
+    return lambda: Authentication(exchanges, session_ms=settings.session_ms)
+
+
+def _scram(name: str, image: Callable[[], ClusterImage], rng: random.Random) -> ScramExchange:
+    def find(user: str) -> Credential | None:
+        of_user = image().scram_credentials.get(user)
+        record = None if of_user is None else of_user.get(scram.MECHANISMS[name])
+        if record is None:
+            return None
+        return Credential(
+            salt=record.salt,
+            iterations=record.iterations,
+            stored_key=record.stored_key,
+            server_key=record.server_key,
+        )
+
+    return ScramExchange(name, find, f"{rng.getrandbits(NONCE_BITS):x}")

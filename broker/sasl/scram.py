@@ -1,0 +1,143 @@
+"""SCRAM (RFC 5802, RFC 7677): the client proves that it knows the password without sending it.
+
+The credentials are those of the metadata log (KIP-554). This is not a library's server: scramp's
+refuses the short salts that Kafka's tools may set, and knows no extensions.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
+
+MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""The number of each mechanism in the metadata."""
+_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+ITERATIONS_MIN = 4_096
+NONCE_BYTES_MAX = 1_024
+"""Kafka's clients send 22 to 32 characters."""
+
+_PRINTABLE = "[\\x21-\\x2b\\x2d-\\x7e]"
+#: No channel binding ("n", or "y": the client could, and takes that the server cannot); no
+#: mandatory extension ("m="); optional ones behind the nonce.
+_CLIENT_FIRST = re.compile(
+    f"(?P<header>[ny],(?:a=(?P<authorization_id>[^,]+))?,)"
+    f"(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>{_PRINTABLE}+)(?:,[a-z]+=[^,]*)*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_CLIENT_FINAL = re.compile(
+    f"(?P<without_proof>c=(?P<binding>[^,]+),r=(?P<nonce>{_PRINTABLE}+)(?:,[a-z]=[^,]*)*)"
+    f",p=(?P<proof>[^,]+)",
+    re.DOTALL | re.IGNORECASE,
+)
+_ESCAPE = re.compile("=(2C|3D|.{0,2})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A user's credential: salt, iterations, and the keys of RFC 5802, section 3."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+
+FindCredential = Callable[[str], Credential | None]
+
+
+class ScramExchange:
+    """One exchange: client-first, server-first, client-final, server-final.
+
+    mechanism: a key of MECHANISMS. find: a user's credential, None for an unknown user. nonce: the
+    server's part, never used before.
+    """
+
+    def __init__(self, mechanism: str, find: FindCredential, nonce: str) -> None:
+        self._mechanism = mechanism
+        self._hash = _HASHES[mechanism]
+        self._find = find
+        self._nonce = nonce
+        self._user = ""
+        self._credential: Credential | None = None
+        self._header = b""
+        self._messages = b""
+        self._is_over = False
+
+    def step(self, token: bytes) -> Step:
+        """Raises AuthenticationFailed, with the same words for every cause."""
+        if self._is_over:
+            raise self._failed()
+        self._is_over = True  # unless the first message is answered
+        try:
+            text = token.decode()
+        except UnicodeDecodeError as error:
+            raise self._failed() from error
+        if self._credential is None:
+            answer = self._first(text)
+            self._is_over = False
+            return Step(answer.encode())
+        return Step(self._final(self._credential, text), self._user)
+
+    def _first(self, text: str) -> str:
+        found = _CLIENT_FIRST.fullmatch(text)
+        if found is None or len(found["nonce"]) > NONCE_BYTES_MAX:
+            raise self._failed()
+        user = self._unescaped(found["user"])
+        authorization_id = found["authorization_id"]
+        if authorization_id and self._unescaped(authorization_id) != user:
+            raise self._failed()
+        credential = self._find(user)
+        if credential is None or credential.iterations < ITERATIONS_MIN:
+            raise self._failed()
+        self._user, self._credential = user, credential
+        self._header = found["header"].encode()
+        self._nonce = found["nonce"] + self._nonce
+        salt = base64.b64encode(credential.salt).decode()
+        first = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._messages = f"{found['bare']},{first}".encode()
+        return first
+
+    def _final(self, credential: Credential, text: str) -> bytes:
+        found = _CLIENT_FINAL.fullmatch(text)
+        if found is None:
+            raise self._failed()
+        binding, proof = self._decoded(found["binding"]), self._decoded(found["proof"])
+        # The header once more: somebody between could have changed "y" to "n".
+        if binding != self._header or found["nonce"] != self._nonce:
+            raise self._failed()
+        messages = self._messages + b"," + found["without_proof"].encode()
+        signature = hmac.digest(credential.stored_key, messages, self._hash)
+        if len(proof) != len(signature):
+            raise self._failed()
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        if not hmac.compare_digest(stored_key, credential.stored_key):
+            raise self._failed()
+        server_signature = hmac.digest(credential.server_key, messages, self._hash)
+        return b"v=" + base64.b64encode(server_signature)
+
+    def _decoded(self, text: str) -> bytes:
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise self._failed() from error
+
+    def _unescaped(self, text: str) -> str:
+        """A name with `=2C` for a comma and `=3D` for an equals sign."""
+        if any(escape not in ("2C", "3D") for escape in _ESCAPE.findall(text)):
+            raise self._failed()
+        return text.replace("=2C", ",").replace("=3D", "=")
+
+    def _failed(self) -> AuthenticationFailed:
+        return AuthenticationFailed(
+            "Authentication failed during authentication due to invalid credentials with SASL "
+            f"mechanism {self._mechanism}"
+        )

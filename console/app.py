@@ -1,0 +1,334 @@
+"""The console's HTTP: pages, documents, events, and changes of a lab. Rules are in `guard`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request, cookie_parser
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kvorum import __version__
+from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
+from kvorum.console import guard
+from kvorum.console.desk import Desk
+from kvorum.console.lab import ACTIONS, NO_LINKS
+from kvorum.console.message_reader import question_of
+from kvorum.console.message_rows import DECODINGS
+from kvorum.console.patch import Document, difference
+from kvorum.console.static_files import StaticFiles
+from kvorum.console.views import BadParameter, NotThere, whole
+from kvorum.runtime.errors import KvorumError
+
+#: The view that each page shows first; "" if it asks something else.
+PAGES = {
+    "/": "quorum",
+    "/brokers": "brokers",
+    "/topics": "topics",
+    "/topic": "topic",
+    "/messages": "",
+    "/groups": "groups",
+    "/group": "group",
+    "/configs": "",
+    "/metadata": "",
+    "/runs": "",
+}
+VIEWERS_MAX = 100
+"""Pages that watch at once."""
+BEAT_S = 15.0
+"""Without news a watching page gets a comment this often, so that a dead connection shows."""
+BODY_BYTES_MAX = 10_000
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Console:
+    """The application. closing: set when the server stops, so that event streams end. failure: an
+    error of the console itself, which ends it."""
+
+    def __init__(self, desk: Desk, rules: guard.Rules) -> None:
+        self._desk = desk
+        self._rules = rules
+        self._viewers = 0
+        self._files = StaticFiles()
+        self.closing = asyncio.Event()
+        self.failure: BaseException | None = None
+        self.stop: Callable[[], None] = self.closing.set
+        routes = [
+            *(Route(path, self._page) for path in PAGES),
+            Route("/api/session", self._session),
+            Route("/api/view/{name}", _in_sentences(self._view)),
+            Route("/api/events/{name}", _in_sentences(self._events)),
+            Route("/api/messages", _in_sentences(self._messages)),
+            Route("/api/message", _in_sentences(self._message)),
+            Route("/api/configs", _in_sentences(self._configs)),
+            Route("/api/metadata", _in_sentences(self._tree)),
+            Route("/api/metadata/diff", _in_sentences(self._tree_difference)),
+            Route("/api/runs", _in_sentences(self._runs)),
+            Route("/api/lab/{action}", _in_sentences(self._lab), methods=["POST"]),
+            Route("/report/{file}", _in_sentences(self._report)),
+            Route("/static/{version}/{name}", self._file),
+        ]
+        starlette = Starlette(routes=routes, lifespan=self._lifespan)
+        self.app: ASGIApp = Guarded(starlette, rules)
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with self._desk.running(self._fail):
+            yield
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        self.stop()
+
+    async def _page(self, request: Request) -> Response:
+        """The HTML, with the session, and with the view that the page shows first if it is there
+        at once."""
+        first: Document = {"session": self._session_document()}
+        name = PAGES[request.url.path]
+        if name and self._desk.cluster.value is not None:
+            with contextlib.suppress(NotThere, BadParameter):  # the page asks, and hears why
+                document = await self._desk.view(name, request.query_params)
+                query = urlencode(list(request.query_params.multi_items()))
+                first |= {"view": name, "query": query, "document": document}
+        return HTMLResponse(self._files.page(first), headers={"cache-control": "no-store"})
+
+    async def _file(self, request: Request) -> Response:
+        found = self._files.files.get(request.path_params["name"])
+        if found is None:
+            return _problem(404, "there is no such file")
+        is_current = request.path_params["version"] == self._files.version
+        kept = "max-age=31536000, immutable" if is_current else "no-cache"
+        data, media_type = found
+        return Response(data, media_type=media_type, headers={"cache-control": kept})
+
+    async def _session(self, request: Request) -> Response:
+        return _json(self._session_document())
+
+    def _session_document(self) -> Document:
+        """What this console can do, for the page's menu and buttons."""
+        lab = self._desk.lab
+        return {
+            "version": __version__,
+            "has_runs": self._desk.runs is not None,
+            "lab": None if lab is None else lab.data_dir,
+            "allows_changes": self._rules.allows_changes,
+            "has_links": lab is not None and lab.links is not None,
+            "no_links": NO_LINKS,
+        }
+
+    async def _view(self, request: Request) -> Response:
+        name, parameters = request.path_params["name"], request.query_params
+        return _json(await self._desk.view(name, parameters))
+
+    async def _events(self, request: Request) -> Response:
+        name, parameters = request.path_params["name"], dict(request.query_params)
+        if self._viewers >= VIEWERS_MAX:
+            return _problem(503, f"{VIEWERS_MAX} pages watch already; close one of them")
+        await self._desk.view(name, parameters)  # a wrong address is refused before the stream
+        return StreamingResponse(
+            self._stream(name, parameters),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        )
+
+    async def _stream(self, name: str, parameters: dict[str, str]) -> AsyncIterator[bytes]:
+        """The whole view once, then a merge patch for each change."""
+        self._viewers += 1
+        try:
+            with self._desk.watching(name) as feeds:
+                before: Document | None = None
+                while not self.closing.is_set():
+                    versions = [feed.version for feed in feeds]
+                    try:
+                        now = self._desk.document(name, parameters)
+                    except (NotThere, BadParameter) as error:
+                        # The topic was deleted while it was watched.
+                        yield _event("gone", {"error": str(error)})
+                        return
+                    if before is None:
+                        yield _event("whole", now)
+                    else:
+                        patch = difference(before, now)
+                        yield _event("patch", patch) if patch else b""
+                    before = now
+                    if not await self._next(feeds, versions):
+                        yield b": still here\n\n"
+        finally:
+            self._viewers -= 1
+
+    async def _next(self, feeds: list[Any], versions: list[int]) -> bool:
+        """Wait until a reading is newer than its version, or the server stops. Returns False if
+        BEAT_S went by."""
+        waits = [asyncio.ensure_future(self.closing.wait())]
+        for feed, version in zip(feeds, versions, strict=True):
+            waits.append(asyncio.ensure_future(feed.next(version, BEAT_S)))
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return any(wait.result() for wait in done)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _messages(self, request: Request) -> Response:
+        return _json(await self._desk.messages(question_of(request.query_params)))
+
+    async def _message(self, request: Request) -> Response:
+        given = request.query_params
+        decoding = given.get("decode") or "auto"
+        if decoding not in DECODINGS:
+            raise BadParameter(f"decode={decoding[:40]} is none of {', '.join(DECODINGS)}")
+        partition, offset = whole(given, "partition", 0), whole(given, "offset", 0)
+        topic = given.get("topic", "")
+        return _json(await self._desk.message(topic, partition, offset, decoding))
+
+    async def _configs(self, request: Request) -> Response:
+        kind, name = request.query_params.get("kind", ""), request.query_params.get("name", "")
+        if kind not in ("topic", "broker"):
+            raise BadParameter(f"kind={kind[:40]} is none of topic, broker")
+        return _json(await self._desk.configs(kind, name))
+
+    async def _tree(self, request: Request) -> Response:
+        return _json(await self._desk.tree(request.query_params))
+
+    async def _tree_difference(self, request: Request) -> Response:
+        return _json(await self._desk.tree_difference(request.query_params))
+
+    async def _runs(self, request: Request) -> Response:
+        return _json(await self._desk.list_runs())
+
+    async def _report(self, request: Request) -> Response:
+        runs, file = self._desk.runs, request.path_params["file"]
+        name = request.query_params.get("run", "")
+        page = None if runs is None else await asyncio.to_thread(runs.page, name, file)
+        if page is None:
+            raise NotThere(f"there is no page {file} of a run {name!r}")
+        headers = {"content-security-policy": guard.REPORT_POLICY, "cache-control": "no-cache"}
+        return FileResponse(page, media_type="text/html", headers=headers)
+
+    async def _lab(self, request: Request) -> Response:
+        action = request.path_params["action"]
+        if action not in ACTIONS:
+            raise NotThere(f"there is no action {action!r}; there are {', '.join(ACTIONS)}")
+        body = await _body(request)
+        node = body.get("node") if isinstance(body, dict) else None
+        if not isinstance(node, str):
+            raise BadParameter('the body must be JSON like {"node": "broker-101"}')
+        return _json({"text": await self._desk.act(action, node)})
+
+
+class Guarded:
+    """Refuses what `guard` refuses, before anything else; sets the security headers of answers."""
+
+    def __init__(self, app: ASGIApp, rules: guard.Rules) -> None:
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = self._early_answer(scope)
+        app = self._app if answer is None else answer
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in guard.SECURITY_HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("content-security-policy", guard.PAGE_POLICY)
+                headers.setdefault("cache-control", "no-cache")
+            await send(message)
+
+        await app(scope, receive, with_headers)
+
+    def _early_answer(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        request = Request(scope)
+        refused = guard.check_host(self._rules, headers.get("host"))
+        if refused is None:
+            given = request.query_params.get("token")
+            if self._rules.token and scope["path"] == "/" and guard.is_token(self._rules, given):
+                return self._signed_in()
+            cookies = cookie_parser(headers.get("cookie", ""))
+            refused = guard.check_token(self._rules, cookies, headers.get("authorization", ""))
+        if refused is None and scope["method"] not in ("GET", "HEAD"):
+            refused = guard.check_change(self._rules, dict(headers))
+        return None if refused is None else _sentence(refused, scope["path"])
+
+    def _signed_in(self) -> Response:
+        """To the page without the token in its address, which would stay in the history."""
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(
+            self._rules.cookie, self._rules.token, httponly=True, samesite="strict", path="/"
+        )
+        return answer
+
+
+def _in_sentences(answer: Answer) -> Answer:
+    """Failures of the cluster and wrong addresses as a status and a sentence."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except NotThere as error:
+            return _problem(404, str(error))
+        except BadParameter as error:
+            return _problem(400, str(error))
+        except CommandFailed as error:
+            return _problem(503 if error.exit_code == EXIT_UNREACHABLE else 502, str(error))
+        except (KvorumError, OSError) as error:
+            return _problem(409, str(error))
+
+    return answered
+
+
+async def _body(request: Request) -> Any:
+    """The JSON of a request. Raises BadParameter."""
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > BODY_BYTES_MAX:
+            raise BadParameter(f"the body has more than {BODY_BYTES_MAX} bytes")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise BadParameter("the body is not JSON") from None
+
+
+def _json(document: Any) -> Response:
+    return JSONResponse(document, headers={"cache-control": "no-store"})
+
+
+def _problem(status: int, reason: str) -> Response:
+    headers = {"cache-control": "no-store"}
+    return JSONResponse({"error": reason}, status_code=status, headers=headers)
+
+
+def _sentence(refused: guard.Refused, path: str) -> Response:
+    """A refusal: JSON for the page's own requests, words for a person who opened an address."""
+    if path.startswith("/api/"):
+        return _problem(refused.status, refused.reason)
+    return PlainTextResponse(
+        f"{refused.reason}\n", status_code=refused.status, headers={"cache-control": "no-store"}
+    )
+
+
+def _event(name: str, document: Document) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(document)}\n\n".encode()

@@ -1,0 +1,167 @@
+"""`kvorum console`: the page of a cluster, a process of its own beside the nodes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, bootstrap_of, cluster_options
+from kvorum.console.guard import Rules, is_loopback
+from kvorum.runtime.errors import ConfigError, KvorumError
+from kvorum.runtime.text import address_text, split_address
+
+if TYPE_CHECKING:
+    from kvorum.console.app import Console
+    from kvorum.console.lab import Lab
+
+DEFAULT_PORT = 9900
+TOKEN_BYTES = 24
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Port of the page; 0: any free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. One that other machines reach needs the token that is printed.",
+)
+@click.option(
+    "--allow-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name, beside addresses and localhost, by which browsers may open the page. Repeatable.",
+)
+@click.option(
+    "--runs",
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder of chaos runs and duels, whose reports the page shows.",
+)
+@click.option(
+    "--lab",
+    type=click.Path(exists=True, file_okay=False),
+    help="Data directory of `kvorum dev`: the cluster, and the states of its processes.",
+)
+@click.option(
+    "--allow-changes",
+    is_flag=True,
+    help="With --lab: buttons that kill, pause, resume and restart nodes, behind a token.",
+)
+@click.option(
+    "--toxiproxy",
+    metavar="HOST:PORT",
+    help="API of the toxiproxy server behind the lab's links, for the buttons cut and heal.",
+)
+@cluster_options
+def console(**options: Any) -> None:
+    """Serve a page that shows the cluster: quorum, brokers, topics, messages, groups, configs,
+    metadata at any offset, chaos runs.
+
+    The page only reads. It commits no offsets and joins no group. With --lab and --allow-changes
+    it has buttons for faults, on loopback only. Prints its address, with -o json as a line of
+    JSON; Ctrl-C or SIGTERM ends it.
+    """
+    _check(options)
+    servers, controllers = _bootstrap(options)
+    lab = _lab(options)
+    from kvorum.console.server import listen, serve
+
+    listener = listen(options["host"], options["port"])
+    port = listener.getsockname()[1]
+    needs_token = options["allow_changes"] or not is_loopback(options["host"])
+    rules = Rules(
+        token=secrets.token_urlsafe(TOKEN_BYTES) if needs_token else "",
+        # Cookies know no ports: two consoles of one machine must not share one.
+        cookie=f"kvorum-console-{port}",
+        hosts=frozenset(name.lower() for name in options["allowed_hosts"]),
+        allows_changes=options["allow_changes"],
+    )
+
+    def make() -> Console:
+        from kvorum.console.app import Console
+        from kvorum.console.desk import Desk
+        from kvorum.console.runs import Runs
+        from kvorum.console.source import ClusterSource
+
+        source = ClusterSource(servers, controllers, options["timeout"])
+        runs = Runs(options["runs"]) if options["runs"] else None
+        return Console(Desk(source, timeout_s=options["timeout"], lab=lab, runs=runs), rules)
+
+    query = f"/?token={rules.token}" if rules.token else "/"
+    address = f"http://{address_text(_shown(options['host']), port)}{query}"
+    if options["output"] == "json":
+        click.echo(json.dumps({"address": address}))
+    else:
+        click.echo(f"console: {address}")
+    sys.stdout.flush()
+    serve(make, listener)
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Raise click.UsageError for options that do not fit each other."""
+    if options["allow_changes"] and not options["lab"]:
+        raise click.UsageError("--allow-changes needs --lab: only a lab's nodes can be changed")
+    if options["allow_changes"] and not is_loopback(options["host"]):
+        raise click.UsageError(
+            f"--allow-changes needs an address of this machine alone, not {options['host']}"
+        )
+    if options["toxiproxy"]:
+        if not options["lab"]:
+            raise click.UsageError("--toxiproxy needs --lab: it is for the links of a lab's nodes")
+        if split_address(options["toxiproxy"]) is None:
+            raise click.UsageError(f"--toxiproxy {options['toxiproxy']!r} is not host:port")
+
+
+def _lab(options: dict[str, Any]) -> Lab | None:
+    """The lab that the options name. Raises CommandFailed if there is none."""
+    if not options["lab"]:
+        return None
+    from kvorum.console.lab import Lab
+    from kvorum.console.proxied_links import ProxiedLinks
+
+    links = None
+    try:
+        if options["toxiproxy"]:
+            address = split_address(options["toxiproxy"])
+            if address is not None:
+                links = ProxiedLinks(*address)
+                links.check()
+        lab = Lab(options["lab"], links)
+        lab.cluster()
+    except KvorumError as error:
+        raise CommandFailed(str(error)) from error
+    return lab
+
+
+def _bootstrap(options: dict[str, Any]) -> tuple[str | None, str | None]:
+    """(bootstrap servers, controllers); those of the lab's cluster file if no option names any."""
+    servers, controllers = options["bootstrap_server"], options["bootstrap_controller"]
+    if options["lab"] and not servers and not controllers:
+        from kvorum.launch.cluster_file import read_cluster_file
+
+        try:
+            cluster = read_cluster_file(options["lab"])
+        except ConfigError as error:
+            raise CommandFailed(str(error)) from error
+        if cluster is not None:
+            nodes = [n.listener for n in cluster.nodes if "controller" in n.roles]
+            controllers = ",".join(nodes) or None
+    # Refused here, and not at the first look.
+    bootstrap_of(servers, controllers)
+    return servers, controllers
+
+
+def _shown(host: str) -> str:
+    """The address for a browser of this machine."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

@@ -1,0 +1,266 @@
+"""Everything that the console knows and can do, behind plain methods: the routes call it.
+
+It owns the readings and their threads. `facts` are made of the newest readings when somebody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
+from kvorum.cli.config_broker import BrokerConfigs
+from kvorum.cli.group_client import GroupClient
+from kvorum.console.feed import Feed
+from kvorum.console.lab import Lab
+from kvorum.console.message_reader import MessageReader, Question
+from kvorum.console.news import News, news_between
+from kvorum.console.patch import Document, without_nulls
+from kvorum.console.runs import Runs
+from kvorum.console.sample import Sample
+from kvorum.console.source import ClusterSource, open_broker
+from kvorum.console.topics_summary import Summaries, TopicBook
+from kvorum.console.travel import Travel
+from kvorum.console.views import OF_GROUPS, Facts, Parameters, document_of
+from kvorum.runtime.tasks import TaskGroup
+
+SAMPLE_INTERVAL_S = 1.0
+GROUPS_INTERVAL_S = 3.0
+LAB_INTERVAL_S = 0.5
+FIRST_WAIT_S = 1.5
+"""A page that comes before the first reading waits for it so long."""
+FRESH_WAIT_S = 0.05
+"""A page after an idle time waits so long for a new reading; then it gets the old one."""
+GROUPS_MAX = 200
+"""Groups that are described; each costs several requests to its coordinator."""
+NEWS_MAX = 40
+STALE_AFTER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A sample and what was counted in it, in the thread that took it."""
+
+    sample: Sample
+    summaries: Summaries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """rows: descriptions by name. left_out: groups beyond GROUPS_MAX."""
+
+    rows: dict[str, Document]
+    left_out: int
+
+
+class Desk:
+    """lab, runs: None without --lab or --runs."""
+
+    def __init__(
+        self, source: ClusterSource, *, timeout_s: float, lab: Lab | None, runs: Runs | None
+    ) -> None:
+        self.source = source
+        self.lab = lab
+        self.runs = runs
+        self._timeout_s = timeout_s
+        self._book = TopicBook()
+        self._news: deque[News] = deque(maxlen=NEWS_MAX)
+        self._told: Sample | None = None
+        self._travel = Travel()
+        self._travel_lock = asyncio.Lock()
+        self._runs_lock = asyncio.Lock()
+        self.cluster: Feed[Look] = Feed("cluster", self._look, interval_s=SAMPLE_INTERVAL_S)
+        self.groups: Feed[Groups] = Feed("groups", self._read_groups, interval_s=GROUPS_INTERVAL_S)
+        self.processes: Feed[Any] | None = None
+        if lab is not None:
+            self.processes = Feed("lab", lab.processes, interval_s=LAB_INTERVAL_S)
+
+    @contextlib.asynccontextmanager
+    async def running(self, on_failure: Callable[[BaseException], None]) -> AsyncIterator[None]:
+        """The readings go on within this block, as far as somebody wants them. on_failure: called
+        with an error of the console itself."""
+        tasks = TaskGroup(on_failure)
+        for feed in self._feeds("groups"):
+            tasks.spawn(feed.run(), f"console {feed.name}")
+        try:
+            yield
+        finally:
+            await tasks.stop()
+
+    # --- views --------------------------------------------------------------------------------
+
+    async def view(self, name: str, parameters: Parameters) -> Document:
+        """A view with its `meta`. Raises NotThere, BadParameter."""
+        for feed in self._feeds(name):
+            is_first, was_idle, version = feed.version == 0, feed.is_idle, feed.version
+            feed.ask()
+            if is_first or was_idle:
+                await feed.next(version, FIRST_WAIT_S if is_first else FRESH_WAIT_S)
+        return self.document(name, parameters)
+
+    @contextlib.contextmanager
+    def watching(self, name: str) -> Iterator[list[Feed[Any]]]:
+        """The readings that a view needs, which go on within this block."""
+        feeds = self._feeds(name)
+        with contextlib.ExitStack() as stack:
+            for feed in feeds:
+                stack.enter_context(feed.watch())
+            yield feeds
+
+    def document(self, name: str, parameters: Parameters) -> Document:
+        """The view as of now. meta: status (waiting, live or stale), error, taken_ms, lab_error.
+        Raises NotThere, BadParameter."""
+        meta = without_nulls(self._meta(name))
+        if self.cluster.value is None:
+            processes = {} if self.processes is None else self.processes.value or {}
+            return {"meta": meta, "processes": _by_text(processes)}
+        return {"meta": meta, **document_of(name, self._facts(), parameters)}
+
+    def _feeds(self, name: str) -> list[Feed[Any]]:
+        feeds: list[Feed[Any]] = [self.cluster]
+        if name in OF_GROUPS:
+            feeds.append(self.groups)
+        if self.processes is not None:
+            feeds.append(self.processes)
+        return feeds
+
+    def _facts(self) -> Facts:
+        look = self.cluster.value
+        if look is None:
+            raise CommandFailed(
+                self.cluster.error or "the cluster has not answered yet", EXIT_UNREACHABLE
+            )
+        sample = look.sample
+        if sample is not self._told:
+            if self._told is not None:
+                self._news.extend(news_between(self._told, sample))
+            self._told = sample
+        groups = self.groups.value
+        return Facts(
+            sample=sample,
+            summaries=look.summaries,
+            news=self._news,
+            processes={} if self.processes is None else self.processes.value or {},
+            groups=None if groups is None else groups.rows,
+            groups_left_out=0 if groups is None else groups.left_out,
+        )
+
+    def _meta(self, name: str) -> Document:
+        feed: Feed[Any] = self.groups if name in OF_GROUPS else self.cluster
+        is_old = time.time() - feed.taken_ms / 1000 > STALE_AFTER_S and not feed.is_idle
+        status = "live"
+        if feed.value is None:
+            status = "waiting"
+        elif feed.error or is_old:
+            status = "stale"
+        return {
+            "status": status,
+            "error": feed.error or None,
+            "taken_ms": feed.taken_ms,
+            "lab_error": None if self.processes is None else self.processes.error or None,
+        }
+
+    # --- questions of one page ----------------------------------------------------------------
+
+    async def messages(self, question: Question) -> Document:
+        return await self._reading(lambda reader: reader.page(question))
+
+    async def message(self, topic: str, partition: int, offset: int, decoding: str) -> Document:
+        return await self._reading(
+            lambda reader: reader.message(topic, partition, offset, decoding)
+        )
+
+    async def _reading(self, read: Callable[[MessageReader], Document]) -> Document:
+        sample = await self._sample()
+
+        def act() -> Document:
+            reader = MessageReader(sample.image, self._timeout_s)
+            try:
+                return read(reader)
+            finally:
+                reader.close()
+
+        document: Document = without_nulls(await asyncio.to_thread(act))
+        return document
+
+    async def configs(self, kind: str, name: str) -> Document:
+        """The configs of a topic, of a broker, or ("") of all brokers, with defaults."""
+        await self._sample()
+
+        def act() -> list[Document]:
+            backend = BrokerConfigs(self.source.broker_addresses(), self._timeout_s)
+            try:
+                return backend.describe_configs(kind, name, is_all=True)
+            finally:
+                backend.close()
+
+        rows = await asyncio.to_thread(act)
+        return {"kind": kind, "name": name, "rows": [without_nulls(row) for row in rows]}
+
+    async def tree(self, parameters: Parameters) -> Document:
+        return await self._travelling(self._travel.tree, parameters)
+
+    async def tree_difference(self, parameters: Parameters) -> Document:
+        return await self._travelling(self._travel.difference, parameters)
+
+    async def _travelling(self, ask: Callable[..., Document], parameters: Parameters) -> Document:
+        await self._sample()
+        async with self._travel_lock:
+            document = await asyncio.to_thread(ask, self.source.history, parameters)
+        stripped: Document = without_nulls(document)
+        return stripped
+
+    async def list_runs(self) -> Document:
+        if self.runs is None:
+            raise CommandFailed("no folder of runs was named; start the console with --runs DIR")
+        async with self._runs_lock:
+            return await asyncio.to_thread(self.runs.listed)
+
+    async def act(self, action: str, node: str) -> str:
+        """Carry out an action on a node of the lab; returns a sentence. Raises KvorumError,
+        OSError.
+
+        Several may go on at once: a controller may become ready only with a second one."""
+        if self.lab is None:
+            raise CommandFailed("this console has no lab; start it with --lab DIR")
+        return await asyncio.to_thread(self.lab.act, action, node)
+
+    async def _sample(self) -> Sample:
+        """The newest sample. Raises CommandFailed if there has been none."""
+        self.cluster.ask()
+        if self.cluster.value is None:
+            await self.cluster.next(self.cluster.version, FIRST_WAIT_S)
+        if self.cluster.value is None:
+            raise CommandFailed(
+                self.cluster.error or "the cluster has not answered yet", EXIT_UNREACHABLE
+            )
+        return self.cluster.value.sample
+
+    def _look(self) -> Look:
+        sample = self.source.read()
+        return Look(sample=sample, summaries=self._book.read(sample.image))
+
+    def _read_groups(self) -> Groups:
+        backend = open_broker(self.source, self._timeout_s)
+        client = GroupClient(backend, self._timeout_s)
+        try:
+            names = [str(row["group"]) for row in client.list_groups([])]
+            rows = {}
+            for name in names[:GROUPS_MAX]:
+                with contextlib.suppress(CommandFailed):
+                    # A group that was deleted between the two requests.
+                    rows[name] = client.describe([name])[0]
+            return Groups(rows=rows, left_out=max(len(names) - GROUPS_MAX, 0))
+        finally:
+            client.close()
+            backend.close()
+
+
+def _by_text(processes: Any) -> Document:
+    rows: Document = without_nulls({str(node): row for node, row in processes.items()})
+    return rows

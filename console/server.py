@@ -1,0 +1,86 @@
+"""Serves the console until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from kvorum.cli.common import CommandFailed
+from kvorum.console.app import Console
+from kvorum.runtime.text import address_text
+
+GRACE_S = 2
+"""Time for answers under way when the server stops."""
+
+
+class _Server(uvicorn.Server):
+    """Ends the event streams first, since uvicorn waits for open connections; and ends well after
+    a signal, where uvicorn would raise it once more."""
+
+    console: Console
+
+    def stop(self) -> None:
+        self.console.closing.set()
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The socket of the server. Raises CommandFailed if the address cannot be had."""
+    where = address_text(host, port)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise CommandFailed(f"cannot listen on {where}: {error.strerror}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise CommandFailed(
+            f"cannot listen on {where}: {error.strerror}; choose another with --port, or --port 0"
+        ) from error
+    return listener
+
+
+def serve(make: Callable[[], Console], listener: socket.socket) -> None:
+    """Serve until a signal. make: builds the console, on the event loop. Raises what ended a
+    reading, if that was an error of the console itself."""
+
+    async def run() -> None:
+        console = make()
+        config = uvicorn.Config(
+            console.app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_S,
+            timeout_keep_alive=30,
+        )
+        server = _Server(config)
+        server.console = console
+        console.stop = server.stop
+        await server.serve(sockets=[listener])
+        if console.failure is not None:
+            raise console.failure
+
+    asyncio.run(run())

@@ -1,0 +1,200 @@
+"""Asks the cluster: the quorum through all of its controllers, the metadata from where the last
+look ended. Blocks; one caller at a time.
+
+The console follows the metadata log as a broker does: an idle cluster of 10,000 partitions costs a
+look as little as an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kvorum.cli.backend_broker import BrokerBackend
+from kvorum.cli.backends import open_controllers
+from kvorum.cli.common import CommandFailed
+from kvorum.cli.controller_client import BlockingControllerClient
+from kvorum.console.sample import Answer, QuorumNode, Sample, TimelineLine
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.inspect import quorum_report
+from kvorum.metadata.inspect.history import MetadataHistory, history_of
+from kvorum.runtime.clock import wall_ms
+from kvorum.runtime.errors import KvorumError
+from kvorum.runtime.text import address_text
+
+NAME = "the cluster"
+HISTORY_BYTES_MAX = 256 << 20
+"""A log longer than this is read again, from the controllers' own oldest snapshot on."""
+BEHIND_LOOKS_MAX = 10
+"""The leader's end of the log may be below ours for a moment after an election. If it stays so,
+the log was cut (`kvorum quorum recover`), and it is read again."""
+TIMELINE_LINES_MAX = 300
+TIMELINE_EVERY_LOOKS = 5
+"""Without a sign of an election, the timelines are read this often."""
+
+
+class ClusterSource:
+    """servers, controllers: bootstrap addresses, one of the two; host:port with commas."""
+
+    def __init__(self, servers: str | None, controllers: str | None, timeout_s: float) -> None:
+        self._bootstrap = (servers, controllers)
+        self._timeout_s = timeout_s
+        self._client: BlockingControllerClient | None = None
+        self._last: Sample | None = None
+        self._looks = 0
+        self._behind = 0
+        self._image = EMPTY_IMAGE
+        self.history = MetadataHistory(name=NAME)
+
+    def read(self) -> Sample:
+        """The cluster now. Raises CommandFailed if no controller can be reached, KvorumError for
+        metadata that cannot be read."""
+        client = self._client or self._open()
+        try:
+            replies = client.describe_all()
+            self._client = client
+        except CommandFailed:
+            # The next look asks the bootstrap addresses, and the brokers known, once more.
+            client.close()
+            self._client = None
+            raise
+        self._looks += 1
+        leader = quorum_report.leader_of(list(replies.values()))
+        newest = leader or max(replies.values(), key=lambda reply: reply.leader_epoch)
+        image = self._follow(client, replies, newest.cluster_id, has_leader=leader is not None)
+        sample = Sample(
+            taken_ms=wall_ms(),
+            cluster_id=newest.cluster_id,
+            leader_id=-1 if leader is None else leader.node_id,
+            leader_epoch=newest.leader_epoch,
+            high_watermark=max(reply.high_watermark for reply in replies.values()),
+            no_quorum="" if leader is not None else client.outage(replies),
+            nodes=self._nodes_of(newest, has_leader=leader is not None),
+            answers={
+                node_id: Answer(
+                    role=reply.role, epoch=reply.leader_epoch, leaderless_ms=reply.leaderless_ms
+                )
+                for node_id, reply in replies.items()
+            },
+            addresses=client.addresses(),
+            timeline=self._timeline(client, replies),
+            image=image,
+            first_offset=self.history.first_offset,
+        )
+        self._last = sample
+        return sample
+
+    def broker_addresses(self) -> list[tuple[str, int]]:
+        """Where brokers listen, the unfenced first. Raises CommandFailed before the first look."""
+        if self._last is None:
+            raise CommandFailed("the cluster has not answered yet")
+        brokers = sorted(
+            self._last.image.brokers.values(), key=lambda b: (b.is_fenced, b.broker_id)
+        )
+        return [(broker.endpoint.host, broker.endpoint.port) for broker in brokers]
+
+    def _open(self) -> BlockingControllerClient:
+        servers, controllers = self._bootstrap
+        try:
+            return open_controllers(servers, controllers, self._timeout_s)
+        except CommandFailed:
+            if self._last is None:
+                raise
+            # No bootstrap address answers; the metadata names all brokers and controllers.
+            known = [
+                address_text(node.endpoints[0].host, node.endpoints[0].port)
+                for node in self._last.image.controllers.values()
+                if node.endpoints
+            ]
+            if not known:
+                raise
+            return open_controllers(None, ",".join(known), self._timeout_s)
+
+    # --- the metadata -------------------------------------------------------------------------
+
+    def _follow(
+        self,
+        client: BlockingControllerClient,
+        replies: Mapping[int, Any],
+        cluster_id: str,
+        *,
+        has_leader: bool,
+    ) -> ClusterImage:
+        """The image with all records that are committed by now."""
+        held = self.history
+        end = max(reply.high_watermark for reply in replies.values())
+        self._behind = self._behind + 1 if has_leader and end < held.end_offset else 0
+        is_other = self._last is not None and self._last.cluster_id not in ("", cluster_id)
+        is_cut = self._behind > BEHIND_LOOKS_MAX
+        if is_other or is_cut or len(held.records) > HISTORY_BYTES_MAX:
+            held, self._image = MetadataHistory(name=NAME), EMPTY_IMAGE
+        if end > held.end_offset:
+            copy = client.read_metadata_log(held.end_offset)
+            if held.end_offset == 0 or copy.snapshot:
+                held = history_of(copy, name=NAME)
+                self._image = held.image_at()
+            else:
+                # Only the new records are stepped through.
+                added = MetadataHistory(
+                    name=NAME, records=copy.records, log_start_offset=held.end_offset
+                )
+                held = held.extended(copy)
+                self._image = added.advance(self._image, held.end_offset)
+        self.history = held
+        return self._image
+
+    # --- the quorum ---------------------------------------------------------------------------
+
+    def _nodes_of(self, reply: Any, *, has_leader: bool) -> tuple[QuorumNode, ...]:
+        return tuple(
+            QuorumNode(
+                node_id=replica.node_id,
+                kind=kind,
+                end_offset=replica.log_end_offset if has_leader else -1,
+                last_fetch_ms=replica.last_fetch_timestamp_ms if has_leader else -1,
+                last_caught_up_ms=replica.last_caught_up_timestamp_ms if has_leader else -1,
+            )
+            for kind, replicas in (("voter", reply.voters), ("observer", reply.observers))
+            for replica in sorted(replicas, key=lambda r: r.node_id)
+        )
+
+    def _timeline(
+        self, client: BlockingControllerClient, replies: Mapping[int, Any]
+    ) -> tuple[TimelineLine, ...]:
+        last = self._last
+        if last is not None and self._looks % TIMELINE_EVERY_LOOKS:
+            was = {node_id: answer.epoch for node_id, answer in last.answers.items()}
+            now = {node_id: reply.leader_epoch for node_id, reply in replies.items()}
+            if was == now and last.leader_id >= 0:
+                return last.timeline
+        try:
+            lines = client.read_timelines(is_missing_told=False)
+        except CommandFailed:
+            # A controller ended between two requests; its lines come with the next look.
+            return () if last is None else last.timeline
+        return _merged(() if last is None else last.timeline, lines)
+
+
+def _merged(
+    known: tuple[TimelineLine, ...], lines: list[tuple[int, int, str]]
+) -> tuple[TimelineLine, ...]:
+    """All lines by time, the newest TIMELINE_LINES_MAX. Lines of a controller that has died since
+    stay."""
+    found = [TimelineLine(at_ms=at, node_id=node, text=text) for at, node, text in lines]
+    told = set(found)
+    kept = [line for line in known if line not in told]
+    merged = sorted([*kept, *found], key=lambda line: line.at_ms)
+    return tuple(merged[-TIMELINE_LINES_MAX:])
+
+
+def open_broker(source: ClusterSource, timeout_s: float) -> BrokerBackend:
+    """A connection to a broker that answers. Raises CommandFailed."""
+    addresses = source.broker_addresses()
+    if not addresses:
+        raise CommandFailed("no broker is registered in the cluster")
+    return BrokerBackend(addresses, timeout_s)
+
+
+def sentence_of(error: Exception) -> str:
+    """The sentence of a failure that a page shows."""
+    return str(error) if isinstance(error, CommandFailed | KvorumError) else repr(error)

@@ -1,0 +1,210 @@
+// The frame of all pages: menu, theme, status, announcements, and which page an address shows.
+
+import { h, age, marked } from "./dom.js";
+import { first, watch } from "./live.js";
+import { quorum } from "./quorum.js";
+
+// Other pages than the first are loaded when they are opened.
+const PAGES = {
+  "/": { name: "Quorum", load: async () => quorum },
+  "/brokers": { name: "Brokers", load: async () => (await import("./brokers.js")).brokers },
+  "/topics": { name: "Topics", load: async () => (await import("./topics.js")).topics },
+  "/topic": { name: "Topic", load: async () => (await import("./topics.js")).topic, under: "/topics" },
+  "/messages": { name: "Messages", load: async () => (await import("./messages.js")).messages },
+  "/groups": { name: "Groups", load: async () => (await import("./groups.js")).groups },
+  "/group": { name: "Group", load: async () => (await import("./groups.js")).group, under: "/groups" },
+  "/configs": { name: "Configs", load: async () => (await import("./configs.js")).configs },
+  "/metadata": { name: "Metadata", load: async () => (await import("./metadata.js")).metadata },
+  "/runs": { name: "Runs", load: async () => (await import("./runs.js")).runs, needs: "has_runs" },
+};
+
+const main = document.getElementById("main");
+const status = document.getElementById("status");
+const banner = document.getElementById("banner");
+const announcer = document.getElementById("announcer");
+const menu = document.getElementById("menu");
+const themeButton = document.getElementById("theme");
+
+let session = first.session;
+let stops = [];
+let turns = 0;
+let meta = null;
+let receivedAt = 0;
+let problem = "";
+let trouble = "";
+
+function say(text) {
+  announcer.textContent = "";
+  // A screen reader speaks only of a change.
+  requestAnimationFrame(() => {
+    announcer.textContent = text;
+  });
+}
+
+/** A problem of the page's own question goes before the state of the cluster, until it is solved. */
+function drawBanner() {
+  const text = problem || trouble;
+  if (banner.dataset.text === text) return;
+  banner.dataset.text = text;
+  banner.replaceChildren(...marked(text));
+  banner.hidden = !text;
+}
+
+function setProblem(text) {
+  problem = text;
+  drawBanner();
+}
+
+/** The state of the reading that the page shows, with its age. */
+function showStatus() {
+  if (meta === null) return;
+  const states = {
+    live: ["live", "good"],
+    waiting: ["no cluster", "bad"],
+    stale: [`stale, ${age(staleMs())} old`, "warn"],
+    lost: [`stale, ${age(staleMs())} old`, "warn"],
+  };
+  const [text, kind] = states[meta.status];
+  if (status.textContent !== text) status.textContent = text;
+  status.className = `chip ${kind}`;
+  const waiting = "No answer from the cluster yet; the console keeps trying. ";
+  const prefix = { waiting, stale: "The page shows the last state. ", lost: "The page shows the last state. " };
+  trouble = meta.error ? (prefix[meta.status] ?? "") + sentence(meta.error) : "";
+  drawBanner();
+}
+
+function staleMs() {
+  return meta.taken_ms ? Math.max(0, meta.age_ms + Date.now() - receivedAt) : undefined;
+}
+
+function sentence(text) {
+  const trimmed = text.trim();
+  const end = /[.!?]$/.test(trimmed) ? "" : ".";
+  return trimmed.charAt(0).toUpperCase() + trimmed.slice(1) + end;
+}
+
+/** What a page gets: its place, its parameters, and ways to ask that end with the page. */
+function contextOf(path, parameters) {
+  let told = null;
+  const onStatus = (document) => {
+    // The console's clock may differ from the browser's: only the time since the arrival counts.
+    const isNew = meta === null || meta.taken_ms !== document.meta.taken_ms;
+    meta = { ...document.meta, age_ms: isNew ? 0 : (meta.age_ms ?? 0) };
+    if (isNew) receivedAt = Date.now();
+    showStatus();
+    const news = document.news ?? [];
+    if (told !== null) {
+      const fresh = news.filter((item) => item.at_ms > told).map((item) => item.text);
+      if (fresh.length) say(fresh.slice(0, 4).join(". "));
+    }
+    told = Math.max(told ?? 0, ...news.map((item) => item.at_ms));
+  };
+  return {
+    main,
+    path,
+    parameters,
+    session,
+    say,
+    go,
+    watch(view, query, onDocument) {
+      const stop = watch(view, query, {
+        onDocument(document) {
+          onStatus(document);
+          onDocument(document);
+        },
+        onProblem(text) {
+          meta = { ...(meta ?? { taken_ms: 0, age_ms: 0 }), status: meta?.taken_ms ? "lost" : "waiting", error: text };
+          showStatus();
+        },
+      });
+      stops.push(stop);
+      return stop;
+    },
+    onStop(stop) {
+      stops.push(stop);
+    },
+    problem(error) {
+      if (error.name !== "AbortError") setProblem(sentence(error.message));
+    },
+    clearProblem() {
+      setProblem("");
+    },
+  };
+}
+
+async function show({ isFirst = false } = {}) {
+  for (const stop of stops) stop();
+  stops = [];
+  meta = null;
+  trouble = "";
+  setProblem("");
+  status.textContent = "connecting";
+  status.className = "chip";
+  const path = location.pathname;
+  const page = PAGES[path] ?? PAGES["/"];
+  const parameters = new URLSearchParams(location.search);
+  document.title = `${page.name} – Kvorum console`;
+  drawMenu(page.under ?? path);
+  main.replaceChildren();
+  main.dataset.page = path;
+  const turn = (turns += 1);
+  let start;
+  try {
+    start = await page.load();
+  } catch {
+    setProblem("This page cannot be loaded: the console does not answer. Load the page again.");
+    return;
+  }
+  if (turn !== turns) return; // another page was opened meanwhile
+  start(contextOf(path, parameters));
+  if (!isFirst) {
+    window.scrollTo(0, 0);
+    main.focus({ preventScroll: true });
+    say(page.name);
+  }
+}
+
+function drawMenu(current) {
+  const links = Object.entries(PAGES)
+    .filter(([, page]) => !page.under && (!page.needs || session[page.needs]))
+    .map(([path, page]) => h("a", { href: path, "aria-current": path === current && "page" }, page.name));
+  menu.replaceChildren(...links);
+  // On a narrow screen the menu is a row that scrolls.
+  const here = menu.querySelector("[aria-current]");
+  if (here) menu.scrollLeft = here.offsetLeft - menu.offsetLeft - 12;
+}
+
+/** Opens an address of this console. isSilent: the page itself goes on; only the address changes. */
+function go(address, { isSilent = false, replaces = false } = {}) {
+  history[replaces ? "replaceState" : "pushState"](null, "", address);
+  if (!isSilent) show();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href]");
+  if (!link || event.defaultPrevented || event.button !== 0) return;
+  if (event.metaKey || event.ctrlKey || event.shiftKey || link.target) return;
+  const address = new URL(link.href);
+  if (address.origin !== location.origin || !(address.pathname in PAGES)) return;
+  event.preventDefault();
+  go(address.href);
+});
+
+window.addEventListener("popstate", () => show());
+
+function nameTheme() {
+  const isDark = window.kvorumTheme.current() === "dark";
+  themeButton.textContent = isDark ? "Light" : "Dark";
+  themeButton.setAttribute("aria-label", `Switch to the ${isDark ? "light" : "dark"} theme`);
+}
+
+themeButton.addEventListener("click", () => {
+  window.kvorumTheme.toggle();
+  nameTheme();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", nameTheme);
+nameTheme();
+drawMenu(location.pathname);
+setInterval(showStatus, 1000);
+
+show({ isFirst: true });

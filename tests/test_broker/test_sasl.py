@@ -1,0 +1,312 @@
+"""SASL of one connection: PLAIN, SCRAM, and the handshake around them. No sockets."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvorum.broker.sasl.authentication import Authentication
+from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
+from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
+from kvorum.broker.sasl.plain import PlainExchange
+from kvorum.broker.sasl.scram import Credential, ScramExchange
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.records import ScramCredential
+from kvorum.runtime.errors import ErrorCode, WireError
+
+SHA_256 = "SCRAM-SHA-256"
+#: The example of RFC 7677, section 3.
+SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+CLIENT_FIRST = "n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+NONCE = f"rOprNGfwEbeRWgbNEkqO{SERVER_NONCE}"
+SERVER_FIRST = f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+CLIENT_FINAL = f"c=biws,r={NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+SERVER_FINAL = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def credential_of(password: str, *, name: str = "sha256", iterations: int = 4_096) -> Credential:
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), SALT, iterations)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    return Credential(
+        salt=SALT,
+        iterations=iterations,
+        stored_key=hashlib.new(name, client_key).digest(),
+        server_key=hmac.digest(salted, b"Server Key", name),
+    )
+
+
+CREDENTIAL = credential_of("pencil")
+
+
+def scram(mechanism: str = SHA_256, credential: Credential = CREDENTIAL) -> ScramExchange:
+    def find(user: str) -> Credential | None:
+        return credential if user in ("user", "a,b=c") else None
+
+    return ScramExchange(mechanism, find, SERVER_NONCE)
+
+
+def test_scram_has_the_messages_of_the_rfcs_example():
+    exchange = scram()
+    assert exchange.step(CLIENT_FIRST.encode()) == Step(SERVER_FIRST.encode())
+    assert exchange.step(CLIENT_FINAL.encode()) == Step(SERVER_FINAL.encode(), "user")
+
+
+def proof_of(password: str, bare: str, first: str, without_proof: str, name: str) -> str:
+    """The client's side of RFC 5802, section 3, for CREDENTIAL's salt."""
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), SALT, 4_096)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    stored_key = hashlib.new(name, client_key).digest()
+    signature = hmac.digest(stored_key, f"{bare},{first},{without_proof}".encode(), name)
+    return base64.b64encode(
+        bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    ).decode()
+
+
+def login(exchange, password, *, bare="n=user,r=abc", header="n,,", name="sha256", binding=None):
+    """Runs a client; returns the server's last step."""
+    first = exchange.step(f"{header}{bare}".encode()).answer.decode()
+    nonce = first.split(",")[0]
+    bound = base64.b64encode((binding or header).encode()).decode()
+    without_proof = f"c={bound},{nonce}"
+    proof = proof_of(password, bare, first, without_proof, name)
+    return exchange.step(f"{without_proof},p={proof}".encode())
+
+
+def test_the_other_hash_the_escapes_and_the_extensions_of_clients():
+    strong = scram("SCRAM-SHA-512", credential_of("pencil", name="sha512"))
+    assert login(strong, "pencil", name="sha512").user == "user"
+    assert login(scram(), "pencil", bare="n=a=2Cb=3Dc,r=abc").user == "a,b=c"
+    assert login(scram(), "pencil", bare="n=user,r=abc,tokenauth=true").user == "user"
+    assert login(scram(), "pencil", header="y,,").user == "user"
+    assert login(scram(), "pencil", header="n,a=user,").user == "user"
+
+
+@pytest.mark.parametrize("password", ["", "Pencil", "pencil "])
+def test_a_wrong_password_fails(password):
+    with pytest.raises(AuthenticationFailed):
+        login(scram(), password)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "n,,n=nobody,r=abc",
+        "n,,n=user,r=",
+        "n,,n=,r=abc",
+        "n,,n=user",
+        "n,,r=abc,n=user",
+        "p=tls-unique,,n=user,r=abc",
+        "n,,m=ext,n=user,r=abc",
+        "n,a=admin,n=user,r=abc",
+        "n,,n=us=2er,r=abc",
+        "n,,n=user=,r=abc",
+        "n,,n=user,r=a b",
+        "n,,n=user,r=" + "a" * 1_025,
+        "",
+        "\xff",
+    ],
+)
+def test_a_strange_first_message_fails_in_the_same_words_as_an_unknown_user(first):
+    with pytest.raises(AuthenticationFailed) as failed:
+        scram().step(first.encode("latin-1"))
+    assert str(failed.value) == (
+        "Authentication failed during authentication due to invalid credentials with SASL "
+        "mechanism SCRAM-SHA-256"
+    )
+
+
+@pytest.mark.parametrize(
+    "final",
+    [
+        CLIENT_FINAL.replace("c=biws", "c=eSws"),  # "y,,": the header was another
+        CLIENT_FINAL.replace("c=biws", "c=*"),
+        CLIENT_FINAL.replace(SERVER_NONCE, ""),
+        CLIENT_FINAL.replace("p=dHzb", "p=AAAA"),
+        CLIENT_FINAL.partition(",p=")[0],
+        CLIENT_FINAL.partition(",p=")[0] + ",p=",
+        CLIENT_FINAL.partition(",p=")[0] + ",p=AAAA",
+        CLIENT_FINAL + ",x=y",
+        CLIENT_FIRST,
+    ],
+)
+def test_a_changed_final_message_fails_and_ends_the_exchange(final):
+    exchange = scram()
+    exchange.step(CLIENT_FIRST.encode())
+    with pytest.raises(AuthenticationFailed):
+        exchange.step(final.encode())
+    with pytest.raises(AuthenticationFailed):
+        exchange.step(CLIENT_FINAL.encode())
+
+
+def test_a_final_message_is_good_for_its_own_exchange_alone():
+    replayed = ScramExchange(SHA_256, lambda _: CREDENTIAL, "another")
+    replayed.step(CLIENT_FIRST.encode())
+    with pytest.raises(AuthenticationFailed):
+        replayed.step(CLIENT_FINAL.encode())
+
+
+def test_a_credential_of_too_few_iterations_is_not_used():
+    weak = credential_of("pencil", iterations=4_095)
+    with pytest.raises(AuthenticationFailed):
+        scram(credential=weak).step(CLIENT_FIRST.encode())
+
+
+@given(st.lists(st.binary(max_size=200), max_size=3))
+def test_no_bytes_authenticate_or_break_the_server(tokens):
+    exchange = scram()
+    for token in tokens:
+        try:
+            step = exchange.step(token)
+        except AuthenticationFailed:
+            break
+        assert step.user is None
+
+
+def plain(token: bytes) -> Step:
+    return PlainExchange({"user": "pencil", "Ünal": "pässword"}).step(token)
+
+
+def test_plain_takes_the_right_password():
+    assert plain(b"\0user\0pencil") == Step(b"", "user")
+    assert plain(b"user\0user\0pencil").user == "user"
+    assert plain("\0Ünal\0pässword".encode()).user == "Ünal"
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        (b"\0user\0Pencil", "Authentication failed: Invalid username or password"),
+        (b"\0nobody\0pencil", "Authentication failed: Invalid username or password"),
+        (b"\0\0pencil", "Authentication failed: username not specified"),
+        (b"\0user\0", "Authentication failed: password not specified"),
+        (b"root\0user\0pencil", "an authorization id that is different from username"),
+        (b"user\0pencil", "expected 3 tokens, got 2"),
+        (b"\0user\0pencil\0", "expected 3 tokens, got 4"),
+        (b"\0\xff\0pencil", "no UTF-8"),
+        (b"", "expected 3 tokens, got 1"),
+    ],
+)
+def test_plain_refuses_in_kafkas_words(token, said):
+    with pytest.raises(AuthenticationFailed) as failed:
+        plain(token)
+    assert said in str(failed.value)
+
+
+# --- the connection -------------------------------------------------------------------------------
+
+NOW_MS = 1_000
+GOOD, BAD = b"\0user\0pencil", b"\0user\0wrong"
+
+
+def connection(session_ms: int = 0) -> Authentication:
+    users = {"user": "pencil", "other": "pen"}
+    settings = SaslSettings(
+        mechanisms=("PLAIN", SHA_256), plain_users=users, session_ms={"PLAIN": session_ms}
+    )
+    return authenticator(settings, lambda: EMPTY_IMAGE, random.Random(1))()
+
+
+def authenticated(session_ms: int = 0) -> Authentication:
+    made = connection(session_ms)
+    assert made.handshake("PLAIN", 1).error == ErrorCode.NONE
+    assert made.token(GOOD, NOW_MS).session_lifetime_ms == session_ms
+    return made
+
+
+@pytest.mark.parametrize("key", [0, 1, 3, 10, 22, 50])
+def test_before_the_client_is_authenticated_other_requests_close_the_connection(key):
+    made = connection()
+    for step in (lambda: None, lambda: made.handshake("PLAIN", 1)):
+        step()
+        with pytest.raises(WireError):
+            made.check(key, NOW_MS)
+        for allowed in (17, 18, 36):
+            made.check(allowed, NOW_MS)
+    made.token(GOOD, NOW_MS)
+    made.check(key, NOW_MS)
+    assert (made.is_done, made.user) == (True, "user")
+
+
+def test_after_a_failure_nothing_is_served():
+    made = connection()
+    made.handshake("PLAIN", 1)
+    answer = made.token(BAD, NOW_MS)
+    assert answer.error == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert not made.is_done
+    for key in (0, 17, 18, 36):
+        with pytest.raises(WireError):
+            made.check(key, NOW_MS)
+
+
+def test_an_unknown_mechanism_gets_the_list_of_the_enabled_ones():
+    answer = connection().handshake("GSSAPI", 1)
+    assert answer.error == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert answer.mechanisms == ("PLAIN", SHA_256)
+
+
+def test_a_token_needs_a_handshake_and_one_handshake_is_enough():
+    assert connection().token(GOOD, NOW_MS).error == ErrorCode.ILLEGAL_SASL_STATE
+    made = connection()
+    made.handshake("PLAIN", 1)
+    assert made.handshake("PLAIN", 1).error == ErrorCode.ILLEGAL_SASL_STATE
+    made = authenticated()
+    assert made.handshake("PLAIN", 1).error == ErrorCode.ILLEGAL_SASL_STATE
+    assert made.token(GOOD, NOW_MS).error == ErrorCode.ILLEGAL_SASL_STATE
+    # The client is who it was.
+    made.check(0, NOW_MS)
+
+
+def test_only_a_handshake_of_version_0_is_followed_by_bare_tokens():
+    for version, is_bare in ((0, True), (1, False)):
+        made = connection()
+        made.handshake("PLAIN", version)
+        assert made.takes_bare_token is is_bare
+    made.handshake("PLAIN", 0)
+    made.token(GOOD, NOW_MS)
+    assert not made.takes_bare_token
+
+
+def test_a_session_ends_unless_the_client_authenticates_again_as_the_same_user():
+    made = authenticated(session_ms=500)
+    made.check(0, NOW_MS + 499)
+    with pytest.raises(WireError):
+        made.check(0, NOW_MS + 500)
+    made.check(17, NOW_MS + 500)
+    assert made.handshake("PLAIN", 1).error == ErrorCode.NONE
+    assert made.token(GOOD, NOW_MS + 500).error == ErrorCode.NONE
+    made.check(0, NOW_MS + 999)
+
+    assert made.handshake(SHA_256, 1).error == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert made.handshake("PLAIN", 1).error == ErrorCode.NONE
+    refused = made.token(b"\0other\0pen", NOW_MS)
+    assert refused.message is not None and "Cannot change principals" in refused.message
+    with pytest.raises(WireError):
+        made.check(0, NOW_MS)
+
+
+def test_scram_takes_the_credentials_of_the_metadata():
+    record = ScramCredential("user", 1, 4_096, SALT, CREDENTIAL.stored_key, CREDENTIAL.server_key)
+    delta = Delta(EMPTY_IMAGE)
+    delta.replay_all([record])
+    image = delta.apply(end_offset=1, epoch=1)
+    settings = SaslSettings(mechanisms=(SHA_256, "SCRAM-SHA-512"))
+    make = authenticator(settings, lambda: image, random.Random(1))
+    made = make()
+    made.handshake(SHA_256, 1)
+    first = made.token(b"n,,n=user,r=abc", NOW_MS).token.decode()
+    assert first.startswith("r=abc") and first.endswith(",i=4096")
+    other = make()
+    other.handshake(SHA_256, 1)
+    assert other.token(b"n,,n=user,r=abc", NOW_MS).token.decode() != first, "a nonce came twice"
+    # The credential is of the other mechanism.
+    strong = make()
+    strong.handshake("SCRAM-SHA-512", 1)
+    assert strong.token(b"n,,n=user,r=abc", NOW_MS).error == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -1,0 +1,218 @@
+"""What each page shows, of a sample; and the patches that bring it there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvorum.console.patch import difference, without_nulls
+from kvorum.console.topics_summary import TopicBook, state_of, summary_of, totals_of
+from kvorum.console.views import BadParameter, NotThere, document_of, whole, window
+from kvorum.metadata.image.image import RESOURCE_TOPIC
+from kvorum.metadata.image.records import Config, PartitionChange, Topic
+from tests.test_console.samples import (
+    ORDERS,
+    cluster_records,
+    facts_with,
+    image_with,
+    sample_with,
+    topic_records,
+)
+
+documents = st.recursive(
+    st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(st.text(max_size=2), inner, max_size=4),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.text(max_size=2), documents, max_size=4)
+
+
+def merged(target, patch):
+    """RFC 7396's own procedure, MergePatch(Target, Patch)."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+@given(objects, objects)
+def test_patch_makes_the_second_document_of_the_first(before, after):
+    assert merged(before, difference(before, after)) == after
+
+
+@given(objects)
+def test_equal_documents_have_an_empty_patch(document):
+    assert difference(document, document) == {}
+
+
+def test_patch_tells_true_from_one():
+    assert difference({"a": 1}, {"a": True}) == {"a": True}
+
+
+def test_nulls_are_left_out_at_any_depth():
+    assert without_nulls({"a": None, "b": [{"c": None}], "d": {"e": None}}) == {"b": [{}], "d": {}}
+
+
+def test_quorum_shows_roles_epochs_and_lag():
+    view = document_of("quorum", facts_with(), {})
+    nodes = view["nodes"]
+    assert view["leader_id"] == 2
+    assert [nodes[key]["role"] for key in view["order"]] == [
+        "follower", "leader", "unreachable", "observer", "silent",
+    ]  # fmt: skip
+    assert (nodes["1"]["lag"], nodes["3"]["lag"], nodes["101"]["lag"]) == (0, 40, 1)
+    assert nodes["1"]["epoch"] == 5
+    assert "epoch" not in nodes["3"]
+    assert nodes["3"]["fetch_age_ms"] == 9_000
+    assert "caught_up_age_ms" not in nodes["3"]
+    assert nodes["101"]["address"] == "127.0.0.1:9092"
+    assert view["totals"] == {
+        "topics": 1, "partitions": 3, "offline": 0, "under_min_isr": 0, "under_replicated": 0,
+    }  # fmt: skip
+
+
+def test_quorum_without_a_leader_says_why_and_knows_no_lag():
+    sample = sample_with(leader_id=-1, no_quorum="no quorum: 1 of 3 voters reachable")
+    view = document_of("quorum", facts_with(sample), {})
+    assert "leader_id" not in view
+    assert view["no_quorum"].startswith("no quorum")
+    assert all("lag" not in row for row in view["nodes"].values())
+
+
+def test_brokers_show_what_they_lead_and_what_is_out_of_sync():
+    change = PartitionChange(topic_id=ORDERS, partition_id=1, isr=(101, 103))
+    image = image_with(change, base=image_with(*cluster_records()))
+    rows = document_of("brokers", facts_with(sample_with(image)), {})["rows"]
+    assert [rows[key]["state"] for key in ("101", "102", "103")] == ["active"] * 3
+    assert (rows["101"]["leaders"], rows["101"]["replicas"]) == (3, 3)
+    assert [rows[key]["out_of_sync"] for key in ("101", "102", "103")] == [0, 1, 0]
+
+
+def many_topics(count):
+    for number in range(count):
+        yield from topic_records(
+            name=f"t{number:03}", topic_id=number.to_bytes(16, "big"), partitions=number % 4 + 1
+        )
+
+
+def test_topics_come_a_page_at_a_time():
+    facts = facts_with(sample_with(image_with(*cluster_records(), *many_topics(120))))
+    view = document_of("topics", facts, {"start": "100", "limit": "15"})
+    assert (view["total"], view["matched"]) == (121, 121)
+    assert view["order"] == [f"t{n:03}" for n in range(99, 114)]
+    assert list(view["rows"]) == view["order"]
+    assert len(document_of("topics", facts, {"limit": "999999"})["order"]) == 121
+    assert document_of("topics", facts, {"q": "T01"})["order"] == [f"t01{n}" for n in range(10)]
+    assert document_of("topics", facts, {"sort": "partitions"})["order"][0] == "t003"
+
+
+def test_topics_with_problems_come_first_or_alone():
+    offline = topic_records(name="down", topic_id=bytes([9] * 16), isr=(101,), leader=-1)
+    thin = topic_records(name="thin", topic_id=bytes([8] * 16), isr=(101, 102))
+    facts = facts_with(sample_with(image_with(*cluster_records(), *thin, *offline)))
+    assert document_of("topics", facts, {"sort": "problems"})["order"] == ["down", "thin", "orders"]
+    assert document_of("topics", facts, {"only": "problems"})["order"] == ["down", "thin"]
+
+
+def test_internal_topics_show_when_they_are_asked_for():
+    internal = topic_records(name="__consumer_offsets", topic_id=bytes([9] * 16))
+    facts = facts_with(sample_with(image_with(*cluster_records(), *internal)))
+    assert document_of("topics", facts, {})["order"] == ["orders"]
+    assert "__consumer_offsets" in document_of("topics", facts, {"internal": "1"})["order"]
+    assert document_of("topics", facts, {"q": "consumer"})["order"] == ["__consumer_offsets"]
+
+
+def test_topic_shows_each_partition_with_its_isr():
+    change = PartitionChange(topic_id=ORDERS, partition_id=2, isr=(101,))
+    config = Config(RESOURCE_TOPIC, "orders", "min.insync.replicas", "2")
+    image = image_with(change, config, base=image_with(*cluster_records()))
+    facts = facts_with(sample_with(image))
+    view = document_of("topic", facts, {"name": "orders"})
+    assert [view["rows"][key]["state"] for key in view["order"]] == ["ok", "ok", "under-min-isr"]
+    assert view["rows"]["2"]["isr"] == [101]
+    only = document_of("topic", facts, {"name": "orders", "only": "problems"})
+    assert only["order"] == ["2"]
+
+
+@pytest.mark.parametrize("name", ["", "nothing", "../etc/passwd", "<b>", "x" * 5_000])
+def test_topic_that_does_not_exist_is_named(name):
+    with pytest.raises(NotThere, match="no topic"):
+        document_of("topic", facts_with(), {"name": name})
+
+
+def test_groups_are_waiting_until_they_were_read():
+    assert document_of("groups", facts_with(), {})["is_waiting"]
+    offsets = [
+        {"topic": "orders", "partition": n, "committed_offset": 5, "end_offset": 5 + n, "lag": n}
+        for n in range(3)
+    ]
+    group = {
+        "group": "g/1", "state": "Stable", "type": "classic", "protocol": "range",
+        "coordinator": 101, "members": [{"member_id": "m"}], "offsets": offsets,
+    }  # fmt: skip
+    facts = facts_with(groups={"g/1": group})
+    assert document_of("groups", facts, {})["rows"]["g/1"]["lag"] == 3
+    one = document_of("group", facts, {"name": "g/1", "limit": "2"})
+    assert one["order"] == ["orders-0", "orders-1"]
+    assert one["matched"] == 3
+    with pytest.raises(NotThere, match="no group 'g/2'"):
+        document_of("group", facts, {"name": "g/2"})
+
+
+@pytest.mark.parametrize("text", ["-1", "1e3", "²", "9" * 30, "9" * 5_000, "1 ", "0x1"])
+def test_number_that_is_none_is_refused(text):
+    with pytest.raises(BadParameter, match="start="):
+        window({"start": text})
+
+
+def test_numbers_have_defaults_and_bounds():
+    assert whole({}, "at", 7) == 7
+    assert window({"limit": "0"}) == (0, 1)
+    assert window({"limit": "100000"}) == (0, 200)
+
+
+def test_unknown_view_and_sort_are_refused():
+    with pytest.raises(NotThere, match="no view 'cluster'"):
+        document_of("cluster", facts_with(), {})
+    with pytest.raises(BadParameter, match="sort=size"):
+        document_of("topics", facts_with(), {"sort": "size"})
+
+
+def test_book_counts_as_a_count_from_nothing_does():
+    image = image_with(*cluster_records(), *many_topics(20))
+    book = TopicBook()
+    before = book.read(image)
+    changed = image_with(PartitionChange(topic_id=ORDERS, partition_id=0, isr=(101,)), base=image)
+    after = book.read(changed)
+    afresh = {topic.name: summary_of(topic, 1) for topic in changed.topics.values()}
+    assert after.topics == afresh
+    assert after.totals == totals_of(afresh.values())
+    # Only the topic that changed was counted again.
+    assert [name for name in afresh if after.topics[name] is not before.topics[name]] == ["orders"]
+    assert book.read(changed) is after
+
+
+def test_book_sees_a_changed_min_isr():
+    image = image_with(*cluster_records())
+    book = TopicBook()
+    book.read(image)
+    config = Config(RESOURCE_TOPIC, "orders", "min.insync.replicas", "3")
+    shrunk = PartitionChange(topic_id=ORDERS, partition_id=0, isr=(101, 102))
+    assert book.read(image_with(shrunk, base=image)).totals.under_min_isr == 0
+    assert book.read(image_with(shrunk, config, base=image)).totals.under_min_isr == 1
+
+
+def test_state_is_the_worst():
+    image = image_with(
+        *cluster_records(), Topic("one", bytes([7] * 16)),
+        *list(topic_records(name="x", topic_id=bytes([6] * 16), isr=(101,), leader=-1)),
+    )  # fmt: skip
+    down = image.topics[bytes([6] * 16)].partitions[0]
+    well = image.topics[ORDERS].partitions[0]
+    assert (state_of(down, 2), state_of(well, 2), state_of(well, 5)) == ("offline", "ok", "ok")
