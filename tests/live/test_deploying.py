@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kvorum.launch.node_file import load_node_file
+from tests.live.by_hand import HandMade
 from tests.live.cluster import is_alive, run_kvorum
 from tests.polling import DEADLINE_S, eventually
 from tests.tree import ROOT
@@ -152,3 +154,26 @@ def test_a_unit_is_stopped_in_good_order_and_started_again(services: dict[str, S
     back = ("health", "--wait", "60", "-b", "127.0.0.14:9092")
     assert run_kvorum(*back, timeout_s=2 * DEADLINE_S).returncode == 0
     eventually(lambda: "unfenced" in broker.log(), "the log says so")
+
+
+def test_the_probe_of_the_compose_file_passes_once_a_broker_serves(tmp_path: Path) -> None:
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+    kind, program, *arguments = compose["services"]["broker-101"]["healthcheck"]["test"]
+    assert (kind, program) == ("CMD", "python")
+    made = HandMade(tmp_path, controllers=1)
+    port = made.ports.broker + 7
+    probe = [sys.executable, *(word.replace(":9404", f":{port}") for word in arguments)]
+
+    def is_ready() -> bool:
+        return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+    try:
+        made.change("broker-101", metrics_listener=f"HTTP://127.0.0.1:{port}")
+        made.start("broker-101")
+        assert not is_ready()
+        made.start("controller-1")
+        eventually(is_ready, "the broker is ready")
+        made.kill("controller-1")
+        eventually(lambda: not is_ready(), "a broker without a quorum is not ready")
+    finally:
+        made.close()

@@ -17,6 +17,13 @@ QUORUM = "raft/quorum.py"
 REPLICA = "raft/replica_log.py"
 
 MUTANTS = (
+    Mutant(
+        "leader-of-the-same-id-followed",
+        "a node whose id another process has is refused with a sentence",
+        FOLLOWER,
+        "response.error is ErrorCode.NONE and leader_id == state.config.node_id:",
+        "response.error is ErrorCode.NONE and leader_id == NO_NODE:",
+    ),
     # Votes.
     Mutant(
         "vote-not-persisted",

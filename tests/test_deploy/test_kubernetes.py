@@ -77,7 +77,7 @@ def test_the_manifests_are_what_the_chart_makes():
 @pytest.mark.parametrize("version", ["1.31.0", "1.34.0", "1.37.0"])
 def test_kubernetes_schemas_take_what_the_chart_makes(values, version, tmp_path):
     kubeconform = tool("kubeconform")
-    schemas = TOOLS / "python" / "kubernetes_validate" / "kubernetes-json-schema"
+    schemas = TOOLS / "schemas" / "kubernetes_validate" / "kubernetes-json-schema"
     if not schemas.is_dir():
         pytest.skip("no schemas of Kubernetes; make deploy-check fetches them")
     made = run(tool("helm"), "template", *RELEASE, *values)

@@ -1,4 +1,7 @@
-"""The tools that check the deployment files; `make deploy-check` fetches those that are missing."""
+"""The tools that check the deployment files.
+
+hadolint comes with `make setup`; the others, which take minutes to build, with `make deploy-check`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ TOOLS = ROOT / ".tools" / "deploy"
 def tool(name: str) -> str:
     """Path of a tool; skips the test where it cannot be had."""
     own = [
-        path for path in (TOOLS / "bin" / name, TOOLS / "python" / "bin" / name) if path.exists()
+        path for path in (TOOLS / "bin" / name, TOOLS / "hadolint" / "bin" / name) if path.exists()
     ]
     found = str(own[0]) if own else shutil.which(name)
     if found is None:

@@ -171,3 +171,32 @@ def test_an_added_broker_may_have_a_rack_and_the_port_of_another_host(tmp_path):
     run(folder, "--add", "broker", "--host", "h5", "--port", "9092", "--rack", "b")
     added = properties(folder, "broker-102")
     assert (added["listeners"], added["broker.rack"]) == ("PLAINTEXT://h5:9092", "b")
+
+
+def test_nodes_bind_apart_from_what_they_advertise(tmp_path):
+    folder = tmp_path / "c"
+    places = ("--controller", "1@h1", "--broker", "101@h4", "--broker", "102@h5")
+    run(folder, *places, "--bind", "0.0.0.0")
+    for name, listener, host, port in (
+        ("controller-1", "CONTROLLER", "h1", 9192), ("broker-102", "PLAINTEXT", "h5", 9092),
+    ):  # fmt: skip
+        found = properties(folder, name)
+        assert found["listeners"] == f"{listener}://0.0.0.0:{port}"
+        assert found["advertised.listeners"] == f"{listener}://{host}:{port}"
+    # An additional node does the same.
+    said = run(folder, "--add", "broker", "--host", "h6")
+    added = properties(folder, "broker-103")
+    assert added["listeners"] == "PLAINTEXT://0.0.0.0:9092"
+    assert added["advertised.listeners"] == "PLAINTEXT://h6:9092"
+    assert "advertised.listeners" not in said
+
+
+def test_a_preset_is_in_every_file(tmp_path):
+    run(tmp_path / "c", "--controllers", "1", "--brokers", "1", "--preset", "relaxed")
+    for name in ("controller-1", "broker-101"):
+        assert properties(tmp_path / "c", name)["kvorum.preset"] == "relaxed"
+
+
+def test_folders_are_below_the_file(tmp_path):
+    run(tmp_path / "c", "--controllers", "1", "--brokers", "1")
+    assert properties(tmp_path / "c", "broker-101")["log.dirs"] == "data/broker-101"
