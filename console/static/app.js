@@ -71,6 +71,7 @@ function showStatus() {
   // Not part of what a screen reader hears: it changes every second.
   ageOfState.textContent = text === "stale" ? `, ${age(staleMs())} old` : "";
   status.className = `chip ${kind}`;
+  main.classList.toggle("stale", text === "stale");
   const waiting = "No answer from the cluster yet; the console keeps trying. ";
   const prefix = { waiting, stale: "The page shows the last state. ", lost: "The page shows the last state. " };
   trouble = meta.error ? (prefix[meta.status] ?? "") + sentence(meta.error) : "";
