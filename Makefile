@@ -6,7 +6,7 @@ SEEDS ?= 1000
 # Plots keep their font cache in the checkout.
 export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
-.PHONY: help setup demo test lint bench clients-vs-kafka sim soak mutants rpc clean
+.PHONY: help setup demo test lint deploy-check bench clients-vs-kafka sim soak mutants rpc clean
 
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
@@ -16,6 +16,7 @@ help:
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
 	@echo "make soak    ten minutes of kill -9 of brokers, then two hundred kills and pauses of any node"
 	@echo "make mutants break the rules one by one; the tests must object; WORLD=partitions: only those"
+	@echo "make deploy-check  the deployment files, by hadolint, kubeconform, helm, compose and systemd-analyze"
 	@echo "make lint    ruff, mypy, import-linter alone"
 	@echo "make setup   what the others do first: .venv, toxiproxy, a Java check"
 
@@ -37,6 +38,10 @@ lint: setup
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports
+
+deploy-check: setup
+	@bash deploy/setup.sh deploy
+	$(PYTHON) -m pytest -rs tests/test_deploy
 
 bench: setup
 	$(PYTHON) -m bench.run

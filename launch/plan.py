@@ -118,6 +118,7 @@ def plan_cluster(
     port: int,
     controller_port: int | None = None,
     voters: int | None = None,
+    racks: int = 0,
     settings: Mapping[str, str] | None = None,
     links: Links = NO_LINKS,
     free_ports: Sequence[int] = (),
@@ -130,6 +131,7 @@ def plan_cluster(
     voters: so many controllers, the first ones, vote at the start, in a set that can change
         (KIP-853); 0 for a static voter set of all controllers. None: as the cluster was made, and 0
         for a new one.
+    racks: the brokers are dealt to so many, in turn; 0 for none.
     settings: properties for every node that knows them. A property that no node knows, or that the
         plan sets itself, is an error.
 
@@ -139,6 +141,8 @@ def plan_cluster(
     _check_counts(controllers, brokers)
     if voters is not None and not 0 <= voters <= controllers:
         raise ConfigError(f"--voters={voters} must lie between 0 and --controllers={controllers}")
+    if racks and "broker.rack" in settings:
+        raise ConfigError("give racks or broker.rack, not both")
     _check_settings(settings)
     data_dir = os.path.abspath(data_dir)
     known = check_directory(data_dir)
@@ -158,7 +162,7 @@ def plan_cluster(
             name = f"{role}-{id_base + at + 1}"
             ids[name] = id_base + at + 1
             ports[name] = first_ports[role] + at if first_ports[role] else next(free)
-    layout = _Layout(data_dir=data_dir, ports=ports, links=links, ids=ids)
+    layout = _Layout(data_dir=data_dir, ports=ports, links=links, ids=ids, racks=racks)
     common = {
         "cluster.id": cluster_id,
         **({} if voters else {"controller.quorum.voters": layout.voters()}),
@@ -387,6 +391,7 @@ class _Layout:
     ports: Mapping[str, int]
     links: Links
     ids: Mapping[str, int]
+    racks: int = 0
 
     def voters(self) -> str:
         """The static voter set of all controllers."""
@@ -416,6 +421,8 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
         "listeners": f"{listener}://{address}",
         "log.dirs": directory,
     }
+    if role == "broker" and layout.racks:
+        own["broker.rack"] = f"rack-{(node_id - BROKER_ID_BASE - 1) % layout.racks + 1}"
     if "controller.quorum.voters" not in properties:
         own["controller.quorum.bootstrap.servers"] = layout.bootstrap_servers(name)
     advertised = layout.links.advertised.get(name, address)

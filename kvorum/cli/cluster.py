@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from kvorum.cli.common import CommandFailed, cluster_options, refused, show
-from kvorum.cli.health import findings_until, read_view, show_findings
+from kvorum.cli.health import read_view, show_findings
 from kvorum.cli.watch import watchable
 from kvorum.metadata.inspect.health import ClusterView, Finding, health_of, restart_hazards
+from kvorum.metadata.inspect.roll import clock_of
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.text import whole_number
 
@@ -32,14 +33,16 @@ def cluster() -> None:
 @watchable
 @cluster_options
 def check(node: str | None, **options: Any) -> None:
-    """Check the health of the cluster, or if a node may be restarted.
+    """Check the health and the clock of the cluster, or if a node may be restarted.
 
     With --restart-safe only hazards of that restart count: a majority of the voters must stay level
     with the leader, no other broker may be down, and each partition must keep min.insync.replicas.
     Exit code 4 if not.
     """
     if node is None:
-        show_findings(options["output"], findings_until(options, time.monotonic()))
+        view = read_view(options)
+        clock = clock_of(view, time.time_ns() // 1_000_000)
+        show_findings(options["output"], [*health_of(view), clock])
         return
     node_id = _node_id(node)
     view = read_view(options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -106,8 +106,12 @@ plain_output_option = click.option(
 
 def cluster_options(command: CommandT) -> CommandT:
     """How a command finds its cluster, and how it answers."""
+    return connection_options(output_option(command))
+
+
+def connection_options(command: CommandT) -> CommandT:
+    """How a command finds its cluster."""
     for option in (
-        output_option,
         click.option(
             "--timeout",
             type=click.FloatRange(min=0.1),
@@ -149,6 +153,14 @@ def bootstrap_of(
         return "controller", _addresses(bootstrap_controller)
     text = bootstrap_server or os.environ.get(ENVIRONMENT_BOOTSTRAP) or DEFAULT_BOOTSTRAP
     return "broker", _addresses(text)
+
+
+def broker_addresses(options: Mapping[str, Any], why: str) -> list[tuple[str, int]]:
+    """The brokers of a command that controllers cannot serve. why: a clause that says so. Raises
+    click.UsageError."""
+    if options["bootstrap_controller"]:
+        raise click.UsageError(f"{why}: give --bootstrap-server")
+    return bootstrap_of(options["bootstrap_server"], None)[1]
 
 
 def _addresses(text: str) -> list[tuple[str, int]]:

@@ -20,6 +20,7 @@ from kvorum.cli.common import (
     refused,
     warn,
 )
+from kvorum.cli.dev_commands import logs, status, stop
 
 if TYPE_CHECKING:
     from kvorum.launch.plan import ClusterPlan
@@ -65,6 +66,17 @@ DEFAULT_DATA_DIR = "./kvorum-data"
     help="A property with Kafka's name, for every node that has it. Repeatable.",
 )
 @click.option(
+    "--racks",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Deal the brokers to so many racks: rack-1, rack-2, ...; 0: no racks.",
+)
+@click.option(
+    "--background",
+    is_flag=True,
+    help="Return once the cluster is usable; it runs on until kvorum dev stop.",
+)
+@click.option(
     "--links",
     type=click.Path(dir_okay=False, exists=True),
     help="JSON file of proxies' addresses, which replace the nodes' own.",
@@ -85,6 +97,9 @@ def dev(ctx: click.Context, /, **options: Any) -> None:
     cluster that is started again on the same directory has its data.
     """
     if ctx.invoked_subcommand is not None:
+        return
+    if options["background"]:
+        _start_in_background(options)
         return
     begun = time.monotonic()
     from kvorum.launch.identity import DirectoryLock
@@ -120,6 +135,29 @@ def dev(ctx: click.Context, /, **options: Any) -> None:
     say("stopped")
 
 
+def _start_in_background(options: dict[str, Any]) -> None:
+    """Refuse here what would be refused there, before a file is written."""
+    from kvorum.cli.dev_background import start_in_background
+    from kvorum.launch.identity import is_locked
+    from kvorum.runtime.errors import ConfigError, CorruptData
+
+    try:
+        with ExitStack() as held:
+            plan = _plan(options, held)
+            if is_locked(plan.data_dir):
+                raise ConfigError(
+                    f"{plan.data_dir} is in use by another process; stop it (kvorum dev stop) or "
+                    "choose another directory"
+                )
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
+    fields = start_in_background(options)
+    if options["output"] == "json":
+        _say(json.dumps(fields))
+    else:
+        _say(f"bootstrap: {fields['bootstrap']}")
+
+
 def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     """The validated plan of the cluster. held: receives the sockets that reserve its free ports.
 
@@ -140,6 +178,7 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     plan = plan_cluster(
         **shape,
         voters=options["voters"],
+        racks=options["racks"],
         data_dir=options["data_dir"],
         settings=dict(parse_assignment(text) for text in options["settings"]),
         links=read_links(options["links"]) if options["links"] else NO_LINKS,
@@ -241,6 +280,10 @@ def restart(
         warn(str(failure))
     if failures:
         raise failures[-1]
+
+
+for _command in (status, stop, logs):
+    dev.add_command(_command)
 
 
 def _say(line: str, *, err: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""`kvorum groups`: list, describe, delete."""
+"""`kvorum groups`: list, describe, delete; changes of offsets have a module of their own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kvorum.cli.common import (
     show_outcomes,
 )
 from kvorum.cli.completion import group_names
+from kvorum.cli.group_offsets import delete_offsets, reset_offsets
 from kvorum.cli.watch import watchable
 
 if TYPE_CHECKING:
@@ -31,7 +32,11 @@ _STATES = (
 
 @click.group()
 def groups() -> None:
-    """List, describe, delete consumer groups."""
+    """List, describe, delete consumer groups; reset or delete their offsets."""
+
+
+groups.add_command(reset_offsets)
+groups.add_command(delete_offsets)
 
 
 @groups.command("list")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
-from kvorum.runtime.errors import required
+from kvorum.runtime.errors import invariant, required
 from kvorum.runtime.text import address_text
 
 CLIENT_ID = b"kvorum-cli"
@@ -27,11 +27,18 @@ ALIVE_WITHIN_S = 1.0
 """A broker that does not answer ApiVersions within this time hangs, and the next one is asked."""
 
 
+class BrokerGone(CommandFailed):
+    """A broker that cannot be reached, went away or does not answer; another one may do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_UNREACHABLE)
+
+
 class KafkaConnection:
     """Connects to the first address at which a broker answers; the last address need only accept
     the connection.
 
-    Raises CommandFailed (unreachable) if none does. A broker that hangs is skipped before a request
+    Raises BrokerGone if none does. A broker that hangs is skipped before a request
     is sent to it, since it might still carry out a change later.
     """
 
@@ -40,6 +47,8 @@ class KafkaConnection:
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
         self._correlation_id = 0
+        self._address = ""
+        self._owed = 0
         for at, (host, port) in enumerate(addresses):
             try:
                 self._socket = socket.create_connection((host, port), timeout=timeout_s)
@@ -52,7 +61,7 @@ class KafkaConnection:
             except OSError as error:
                 self.close()
                 problems.append(f"{address_text(host, port)} ({error.strerror or error})")
-        raise CommandFailed(f"no broker reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
+        raise BrokerGone(f"no broker reachable at {', '.join(problems)}")
 
     def call(
         self,
@@ -68,24 +77,25 @@ class KafkaConnection:
 
         is_header_flexible: False for ApiVersions, whose response header never has tagged fields.
 
-        Raises CommandFailed (unreachable) if no answer comes within the timeout or the connection
-        is closed.
+        Raises BrokerGone if no answer comes within the timeout or the connection is closed.
         """
-        from kio.serial import entity_reader
-
-        from kvorum.wire.kio_codec import message_class
-
-        # Skip the header's empty tagged fields, if it has any.
-        start = int(flexible and is_header_flexible)
         answer = self.ask(name, key, version, values, flexible=flexible)
-        entity, _ = entity_reader(message_class(name, version, "response"))(answer, start)
-        return entity
+        # Skip the header's empty tagged fields, if it has any.
+        return _entity(name, version, answer, int(flexible and is_header_flexible))
 
     def ask(
         self, name: str, key: int, version: int, values: Mapping[str, Any], *, flexible: bool
     ) -> bytes:
         """Send one request; returns the bytes of the answer after the correlation id. Raises
         CommandFailed."""
+        invariant(self._owed == 0, "an answer to an earlier request has not been collected")
+        self.post(name, key, version, values, flexible=flexible)
+        return self._answer()
+
+    def post(
+        self, name: str, key: int, version: int, values: Mapping[str, Any], *, flexible: bool
+    ) -> None:
+        """Send one request, whose answer `collect` returns. Raises CommandFailed."""
         from kvorum.wire.kio_codec import encode_request
 
         self._correlation_id += 1
@@ -98,19 +108,37 @@ class KafkaConnection:
             # Every number of a user that no option limits ends here if it does not fit its field.
             raise CommandFailed(f"a number is too large for Kafka's protocol: {error}") from error
         try:
-            return self._send(head + body)[4:]
-        except TimeoutError as error:
-            waited_s = self._timeout_s + ANSWER_SLACK_S
-            raise CommandFailed(
-                f"broker {self._address} did not answer within {waited_s:g} s; its log says "
-                "whether it waits for a quorum; kvorum quorum status --bootstrap-controller "
-                "HOST:PORT asks the controllers",
-                EXIT_UNREACHABLE,
-            ) from error
+            self._write(head + body)
         except OSError as error:
-            raise CommandFailed(
-                f"broker {self._address} went away: {error.strerror or error}", EXIT_UNREACHABLE
-            ) from error
+            raise self._gone(error) from error
+        self._owed += 1
+
+    def collect(self, name: str, version: int) -> Any:
+        """The answer to the oldest posted request of a flexible version, as kio's entity. Raises
+        BrokerGone."""
+        return _entity(name, version, self._answer(), 1)
+
+    def fileno(self) -> int:
+        """The socket's number, for select."""
+        return required(self._socket, "the connection is closed").fileno()
+
+    def _answer(self) -> bytes:
+        try:
+            answer = self._read()
+        except OSError as error:
+            raise self._gone(error) from error
+        self._owed -= 1
+        return answer[4:]
+
+    def _gone(self, error: OSError) -> BrokerGone:
+        if not isinstance(error, TimeoutError):
+            return BrokerGone(f"broker {self._address} went away: {error.strerror or error}")
+        waited_s = self._timeout_s + ANSWER_SLACK_S
+        return BrokerGone(
+            f"broker {self._address} did not answer within {waited_s:g} s; its log says "
+            "whether it waits for a quorum; kvorum quorum status --bootstrap-controller "
+            "HOST:PORT asks the controllers"
+        )
 
     def close(self) -> None:
         if self._socket is not None:
@@ -119,8 +147,15 @@ class KafkaConnection:
 
     def _send(self, request: bytes) -> bytes:
         """The answer to a request. Raises OSError."""
+        self._write(request)
+        return self._read()
+
+    def _write(self, request: bytes) -> None:
         connection = required(self._socket, "the connection is closed")
         connection.sendall(struct.pack(">i", len(request)) + request)
+
+    def _read(self) -> bytes:
+        connection = required(self._socket, "the connection is closed")
         (size,) = struct.unpack(">i", self._receive(connection, 4))
         return self._receive(connection, size)
 
@@ -132,3 +167,19 @@ class KafkaConnection:
                 raise ConnectionError("it closed the connection")
             parts += part
         return bytes(parts)
+
+
+def _entity(name: str, version: int, answer: bytes, start: int) -> Any:
+    from kio.serial import entity_reader
+    from kio.serial.errors import SerialError
+
+    from kvorum.wire.kio_codec import message_class, read_response
+
+    try:
+        entity, _ = entity_reader(message_class(name, version, "response"))(answer, start)
+    except KeyError:
+        # A tagged field that is newer than kio's schemas, or a null structure in front of the tags.
+        return read_response(name, version, memoryview(answer)[start:])
+    except SerialError as error:
+        raise CommandFailed(f"the answer to {name} cannot be read: {error}") from error
+    return entity

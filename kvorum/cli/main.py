@@ -24,7 +24,10 @@ _NOUNS = {
         "kvorum.cli.cluster:cluster",
         "May a node be restarted? Restart all, one after the other.",
     ),
-    "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
+    "top": ("kvorum.cli.top:top", "Live view: quorum, brokers, topics and groups by rate."),
+    "produce": ("kvorum.cli.produce:produce", "Send records: lines, files, arguments, JSON."),
+    "consume": ("kvorum.cli.consume:consume", "Print records, by offset, time or group."),
+    "topics": ("kvorum.cli.topics:topics", "Create, list, describe, trim, delete topics."),
     "partitions": (
         "kvorum.cli.partitions:partitions",
         "Add partitions, elect leaders, move or restore replicas.",
@@ -33,7 +36,14 @@ _NOUNS = {
         "kvorum.cli.brokers:brokers",
         "List, describe, unregister brokers; their log dirs.",
     ),
-    "groups": ("kvorum.cli.groups:groups", "List, describe, delete consumer groups."),
+    "groups": (
+        "kvorum.cli.groups:groups",
+        "Consumer groups, and their offsets.",
+    ),
+    "transactions": (
+        "kvorum.cli.transactions:transactions",
+        "List, describe, abort transactions; find those that hang.",
+    ),
     "configs": ("kvorum.cli.configs:configs", "Dynamic configs and client quotas."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),
     "quorum": ("kvorum.cli.quorum:quorum", "Status and voters of the metadata quorum."),

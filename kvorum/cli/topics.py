@@ -1,4 +1,4 @@
-"""`kvorum topics`: create, list, describe, delete."""
+"""`kvorum topics`: create, list, describe, delete; trim has a module of its own."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from kvorum.cli.common import (
     show_outcomes,
 )
 from kvorum.cli.completion import topic_names
+from kvorum.cli.trim import trim
 from kvorum.cli.watch import watchable
 
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe, delete topics."""
+    """Create, list, describe, trim, delete topics."""
+
+
+topics.add_command(trim)
 
 
 @topics.command()

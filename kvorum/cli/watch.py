@@ -31,18 +31,38 @@ def watchable(command: CommandT) -> CommandT:
             return command(*args, **options)
         return _watch(functools.partial(command, *args, **options), options, interval)
 
-    for option in (
-        click.option(
-            "--interval",
-            type=click.FloatRange(min=0.1),
-            default=2.0,
-            show_default=True,
-            help="Seconds between two answers of --watch.",
-        ),
-        click.option("-w", "--watch", is_flag=True, help="Ask again and again, until Ctrl-C."),
-    ):
-        run = option(run)
-    return run  # type: ignore[return-value]
+    watch = click.option("-w", "--watch", is_flag=True, help="Ask again and again, until Ctrl-C.")
+    return watch(_interval_option(run))  # type: ignore[return-value]
+
+
+def live(command: CommandT) -> CommandT:
+    """As `watchable`, for a view that is renewed unless told otherwise: a table on a terminal is
+    watched, and anything else is asked for once."""
+
+    @functools.wraps(command)
+    def run(*args: Any, watch: bool | None, interval: float, **options: Any) -> Any:
+        if watch is None:
+            watch = sys.stdout.isatty() and options.get("output") in ("table", "wide")
+        if not watch:
+            return command(*args, **options)
+        return _watch(functools.partial(command, *args, **options), options, interval)
+
+    watch = click.option(
+        "-w/-1",
+        "--watch/--once",
+        default=None,
+        help="Ask again and again, until Ctrl-C; the default on a terminal.",
+    )
+    return watch(_interval_option(run))  # type: ignore[return-value]
+
+
+_interval_option = click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two answers of --watch.",
+)
 
 
 def _watch(ask: Callable[[], Any], options: dict[str, Any], interval_s: float) -> None:

@@ -11,7 +11,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.inspect.health import ClusterView, Row, health_of, restart_hazards
+from kvorum.metadata.inspect.health import (
+    ClusterView,
+    Finding,
+    Row,
+    health_of,
+    restart_hazards,
+)
+
+CLOCK_MS_MAX = 10_000
+"""Clocks further apart than this are reported; the answer itself takes a second at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +111,26 @@ def not_back(view: ClusterView, image: ClusterImage, before: RollNode) -> str | 
                 f"needs {image.end_offset}"
             )
     return next((f"{f.check}: {f.detail}" for f in health_of(view) if not f.is_healthy), None)
+
+
+def clock_of(view: ClusterView, now_ms: int) -> Finding:
+    """The leader's clock beside the one of the machine that asks. now_ms: milliseconds since 1970.
+
+    Records get the brokers' times, and retention, transactions and groups go by them. The leader
+    stands for the others, whose clocks no request shows.
+    """
+    leader = None if view.quorum is None else _replica(view.quorum, view.quorum["leader_id"])
+    if view.quorum is None or leader is None or leader["last_caught_up_timestamp"] < 0:
+        return Finding(check="clock", is_healthy=True, detail="unknown without a leader")
+    ahead_ms = int(leader["last_caught_up_timestamp"]) - now_ms
+    way = "ahead of" if ahead_ms > 0 else "behind"
+    detail = (
+        f"controller {view.quorum['leader_id']} is {abs(ahead_ms) / 1000:,.1f} s {way} this machine"
+    )
+    is_healthy = abs(ahead_ms) <= CLOCK_MS_MAX
+    if not is_healthy:
+        detail += "; let NTP set both clocks"
+    return Finding(check="clock", is_healthy=is_healthy, detail=detail)
 
 
 def is_registered_again(image: ClusterImage, before: RollNode) -> bool:

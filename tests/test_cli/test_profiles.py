@@ -153,5 +153,5 @@ def test_a_damaged_file_is_named_in_one_sentence(file, text, said):
 
 
 def test_completion_offers_nouns_without_importing_them():
-    items = cli.shell_complete(click.Context(cli), "pro")
+    items = cli.shell_complete(click.Context(cli), "prof")
     assert [item.value for item in items] == ["profile"]

@@ -12,7 +12,9 @@ from kvorum.metadata.image.image import ControllerImage
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.inspect.health import ClusterView
 from kvorum.metadata.inspect.roll import (
+    CLOCK_MS_MAX,
     RollNode,
+    clock_of,
     hazards_of_start,
     nodes_of,
     not_back,
@@ -161,3 +163,23 @@ def test_a_node_is_restarted_only_in_a_healthy_cluster(image):
     assert hazards_of_start(view(end, isr=(101, 102)), node(103)) == [
         "under-replicated: 1 of 1 partition: t-0"
     ]
+
+
+@pytest.mark.parametrize(
+    ("off_ms", "is_healthy", "words"),
+    [
+        (0, True, "controller 1 is 0.0 s behind this machine"),
+        (CLOCK_MS_MAX, True, "10.0 s ahead of this machine"),
+        (-3_600_000, False, "3,600.0 s behind this machine; let NTP set both clocks"),
+        (CLOCK_MS_MAX + 1, False, "ahead of this machine; let NTP set both clocks"),
+    ],
+)
+def test_a_clock_that_is_off_is_told_with_the_way_out(image, off_ms, is_healthy, words):
+    found = clock_of(view(image.end_offset), NOW_MS - off_ms)
+    assert found.is_healthy is is_healthy
+    assert words in found.detail
+
+
+def test_without_a_leader_no_clock_is_judged(image):
+    nobody = dataclasses.replace(view(image.end_offset), quorum=None, no_quorum="none")
+    assert clock_of(nobody, 0).is_healthy

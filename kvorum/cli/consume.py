@@ -1,0 +1,177 @@
+"""`kvorum consume`: records of topics as text or JSON lines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvorum.cli.common import (
+    INT32_MAX,
+    INT64_MAX,
+    broker_addresses,
+    connection_options,
+)
+from kvorum.cli.completion import group_names, topic_names
+
+if TYPE_CHECKING:
+    from kvorum.cli.records.offsets import Position
+    from kvorum.cli.records.reading import Reading
+
+_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, shell_complete=topic_names)
+@click.option(
+    "-p", "--partition", "partitions", multiple=True, type=click.IntRange(0, INT32_MAX),
+    help="Only this partition. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "-o", "--offset", "offsets", default="start", show_default=True, metavar="FROM[:TO]",
+    help="start, end, N, +N (after the start), -N (before the end), @TIME or @-1h.",
+)  # fmt: skip
+@click.option("-n", "--num", type=click.IntRange(1, INT64_MAX), help="Stop after so many records.")
+@click.option("-F", "--follow", is_flag=True, help="Wait for new records; else stop at the end.")
+@click.option(
+    "-g",
+    "--group",
+    shell_complete=group_names,
+    help="Read as a member of this group, and commit what was printed.",
+)
+@click.option(
+    "--isolation", type=click.Choice([*_ISOLATION]), default="read_committed", show_default=True,
+    help="Whether records of open and aborted transactions are shown.",
+)  # fmt: skip
+@click.option(
+    "-f", "--format", "form", default="text", show_default=True, metavar="FORMAT",
+    help="text, json (a line a record), or %t %p %o %k %v %h %T \\n.",
+)  # fmt: skip
+@click.option("--print-key", is_flag=True, help="The key and a tab before each value.")
+@click.option("--null", "null", default="null", show_default=True, help="Text for a null.")
+@connection_options
+def consume(topics: tuple[str, ...], **options: Any) -> None:
+    """Print the records of TOPICS, from the start to the end that they have now.
+
+    FORMAT has %t topic, %p partition, %o offset, %k key, %v value, %h headers, %T timestamp (ms);
+    %K and %V lengths (-1: null), %H number of headers, %%. Bytes that are no UTF-8 are as they are
+    in text, and in JSON under key_base64 and value_base64. TIME is ISO (UTC without a zone) or
+    milliseconds.
+    """
+    addresses = broker_addresses(options, "controllers have no records")
+    first, end = _range(options)
+    print_record = _formatter(options)
+
+    from kvorum.cli.records.brokers import Brokers
+    from kvorum.cli.records.reading import GroupReading, PlainReading, Wanted
+
+    wanted = Wanted(
+        topics=tuple(dict.fromkeys(topics)),
+        partitions=frozenset(options["partitions"]),
+        first=first,
+        end=end,
+        is_endless=options["follow"],
+        isolation=_ISOLATION[options["isolation"]],
+    )
+    brokers = Brokers(addresses, options["timeout"])
+    click.get_current_context().call_on_close(brokers.close)
+    reading: Reading
+    if options["group"] is None:
+        reading = PlainReading(brokers, wanted)
+    else:
+        reading = GroupReading(brokers, wanted, options["group"])
+    printer = _Printer(print_record, options["num"])
+    # A member that is told to stop leaves its group, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    is_quiet = False
+    try:
+        printer.run(reading)
+    except BrokenPipeError:
+        is_quiet = True  # `| head` has what it wanted
+        raise
+    finally:
+        if not is_quiet:
+            printer.end()
+        reading.close()
+
+
+def _range(options: dict[str, Any]) -> tuple[Position, Position | None]:
+    from kvorum.cli.records.offsets import parse_range
+
+    text = options["offsets"]
+    if text in ("json", "yaml", "table", "wide"):
+        raise click.UsageError(f"-o is the offset here; for the form of the records give -f {text}")
+    try:
+        first, end = parse_range(text, now_ms=time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise click.UsageError(f"--offset {error}") from error
+    if options["group"] is not None and options["partitions"]:
+        raise click.UsageError("a group assigns the partitions: give --group or --partition")
+    if options["group"] == "":
+        raise click.UsageError("--group is empty")
+    if options["group"] is not None and end is not None:
+        raise click.UsageError("a group reads on from its commits: an end of --offset cannot be")
+    if end is not None and options["follow"]:
+        raise click.UsageError("--follow has no end: give it or the end of --offset")
+    if first.kind == "end" and first.number == 0 and not options["follow"]:
+        raise click.UsageError("there is nothing behind the end yet: add --follow")
+    return first, end
+
+
+def _formatter(options: dict[str, Any]) -> Any:
+    from kvorum.cli.records.text_output import DEFAULT, WITH_KEY, formatter
+
+    form = options["form"]
+    if options["print_key"] and form != "text":
+        raise click.UsageError("--print-key is for -f text; a format string has %k")
+    if form == "text":
+        form = WITH_KEY if options["print_key"] else DEFAULT
+    elif form != "json" and "%" not in form and "\\" not in form:
+        raise click.UsageError(f"--format {form!r} is no text, no json and has no %")
+    try:
+        return formatter(form, os.fsencode(options["null"]))
+    except ValueError as error:
+        raise click.UsageError(f"--format {error}") from error
+
+
+class _Printer:
+    """Writes records to stdout, at most `limit` of them, and their count to stderr."""
+
+    def __init__(self, print_record: Any, limit: int | None) -> None:
+        self._print = print_record
+        self._left = limit
+        self._count = 0
+        self._out = sys.stdout.buffer
+
+    def run(self, reading: Reading) -> None:
+        """Until the reading ends, or the limit is reached."""
+        for fetched in reading.answers():
+            next_offset = self._write(fetched)
+            self._out.flush()
+            # Committed only now: a record that was not printed is printed by the next member.
+            reading.done(fetched.partition, next_offset)
+            if self._left == 0:
+                return
+
+    def _write(self, fetched: Any) -> int:
+        topic, number = fetched.partition
+        lines: list[bytes] = []
+        next_offset: int = fetched.next_offset
+        for record in fetched.records:
+            lines.append(self._print(topic, number, record))
+            if self._left is not None:
+                self._left -= 1
+                if self._left == 0:
+                    next_offset = record.offset + 1
+                    break
+        self._out.write(b"".join(lines))
+        self._count += len(lines)
+        return next_offset
+
+    def end(self) -> None:
+        """The count, also after Ctrl-C or a failure."""
+        click.echo(f"{self._count} records", err=True)

@@ -1,0 +1,261 @@
+"""`kvorum produce`: records from lines, files or arguments to a topic.
+
+The client is Kvorum's own codec over blocking sockets, so that the core installation has it;
+librdkafka comes only with the extra chaos.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvorum.cli.common import (
+    INT32_MAX,
+    CommandFailed,
+    broker_addresses,
+    cluster_options,
+    show,
+)
+from kvorum.cli.completion import topic_names
+
+if TYPE_CHECKING:
+    from kvorum.cli.records.outgoing import Headers, NewRecord
+    from kvorum.cli.records.producer import Producer, ProducerSettings
+    from kvorum.cli.records.text_input import Template
+
+_ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_LINGER_S = 0.005
+_PROGRESS_S = 0.5
+_COLUMNS = ["topic", "partition", "records", "first_offset", "last_offset"]
+
+#: (where a record is from, its bytes); None: nothing more for now.
+Entry = tuple[str, bytes] | None
+
+
+@click.command()
+@click.argument("topic", shell_complete=topic_names)
+@click.argument("values", nargs=-1)
+@click.option(
+    "-i", "--file", "files", multiple=True, metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+    help="Read lines of this file; - is stdin. Repeatable.",
+)  # fmt: skip
+@click.option("--whole-file", is_flag=True, help="Each file is one record, not one a line.")
+@click.option(
+    "-f", "--format", "form", type=click.Choice(["text", "json"]), default="text",
+    help="json: an object a line with key, value, headers, partition, timestamp.",
+)  # fmt: skip
+@click.option("-k", "--key", help="Key of every record.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Splits a line into key and value.")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE",
+    help="A header of every record. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "-p", "--partition", type=click.IntRange(0, INT32_MAX), help="In place of the key's partition."
+)
+@click.option("--timestamp", metavar="TIME", help="ISO time or milliseconds; else now.")
+@click.option("-Z", "--tombstone", is_flag=True, help="An empty value is a tombstone (null).")
+@click.option(
+    "-z", "--compression", type=click.Choice(_CODECS), default="none", help="Codec of the batches."
+)
+@click.option(
+    "--acks", type=click.Choice([*_ACKS]), default="all", help="Acknowledgements to wait for."
+)
+@click.option(
+    "--idempotence/--no-idempotence", default=None,
+    help="Retries make no duplicates; the default with --acks all.",
+)  # fmt: skip
+@click.option(
+    "--delivery-timeout", type=click.FloatRange(min=0.1), default=120.0, show_default=True,
+    metavar="SECONDS", help="Time for the retries of a record.",
+)  # fmt: skip
+@cluster_options
+def produce(topic: str, values: tuple[str, ...], files: tuple[str, ...], **options: Any) -> None:
+    """Send records to TOPIC: the VALUES, the lines of files, or those of stdin.
+
+    A key goes to the partition that Kafka's own clients give it.
+    """
+    addresses = broker_addresses(options, "controllers have no records")
+    if values and files:
+        raise click.UsageError("give values or --file, not both")
+    if options["whole_file"] and not files:
+        raise click.UsageError("--whole-file needs --file")
+    template, settings = _template(options), _settings(options)
+
+    from kvorum.cli.records.brokers import Brokers
+    from kvorum.cli.records.producer import Producer
+
+    brokers = Brokers(addresses, options["timeout"])
+    click.get_current_context().call_on_close(brokers.close)
+    producer = Producer(brokers, topic, settings)
+    progress = _Progress(producer, topic)
+    try:
+        _run(producer, template, _entries(values, files, options["whole_file"]), options, progress)
+    finally:
+        progress.end()
+    rows = [
+        {
+            "topic": topic,
+            "partition": number,
+            "records": row.records,
+            "first_offset": row.first_offset,
+            "last_offset": row.last_offset,
+        }
+        for number, row in sorted(producer.delivered.items())
+    ]
+    show(options["output"], rows, _COLUMNS)
+
+
+def _run(
+    producer: Producer,
+    template: Template,
+    entries: Iterator[Entry],
+    options: dict[str, Any],
+    progress: _Progress,
+) -> None:
+    from kvorum.cli.records.text_input import BadRecord, parser
+
+    parse = parser(template, options["form"])
+    for entry in entries:
+        if entry is None:
+            producer.send()
+        else:
+            where, data = entry
+            try:
+                record: NewRecord = parse(data)
+            except BadRecord as error:
+                # The records before it are sent all the same.
+                producer.finish()
+                raise CommandFailed(f"{where}: {error}") from error
+            producer.add(record)
+        progress.show()
+    producer.finish()
+
+
+def _entries(values: tuple[str, ...], files: tuple[str, ...], is_whole: bool) -> Iterator[Entry]:
+    for number, value in enumerate(values, 1):
+        yield f"value {number}", os.fsencode(value)
+    if values:
+        return
+    for name in files or ("-",):
+        shown = "stdin" if name == "-" else name
+        if name == "-":
+            yield from (
+                _whole(sys.stdin.fileno(), shown) if is_whole else _lines(sys.stdin.fileno(), shown)
+            )
+            continue
+        with open(name, "rb") as file:
+            yield from _whole(file.fileno(), shown) if is_whole else _lines(file.fileno(), shown)
+
+
+def _whole(number: int, name: str) -> Iterator[Entry]:
+    with open(number, "rb", closefd=False) as file:
+        yield name, file.read()
+
+
+def _lines(number: int, name: str) -> Iterator[Entry]:
+    """The lines of a file; None when those that came should be sent, for no more come now."""
+    from kvorum.cli.records.source import LineSource
+
+    source = LineSource(number, name)
+    count, has_news = 0, False
+    while not source.is_at_end:
+        lines = source.read(_LINGER_S if has_news else None)
+        for line in lines:
+            count += 1
+            yield f"{name}, line {count}", line
+        if not lines and has_news:
+            yield None
+        has_news = bool(lines)
+
+
+def _template(options: dict[str, Any]) -> Template:
+    from kvorum.cli.records.text_input import Template
+    from kvorum.cli.records.times import time_ms
+
+    if options["key"] is not None and options["key_separator"] is not None:
+        raise click.UsageError("give --key or --key-separator, not both")
+    if options["key_separator"] is not None and options["form"] == "json":
+        raise click.UsageError("--key-separator is for lines of text; JSON has its key")
+    if options["key_separator"] == "":
+        raise click.UsageError("--key-separator is empty")
+    timestamp_ms = None
+    if options["timestamp"] is not None:
+        try:
+            timestamp_ms = time_ms(options["timestamp"])
+        except ValueError as error:
+            raise click.UsageError(f"--timestamp {error}") from error
+    return Template(
+        key=_bytes(options["key"]),
+        key_separator=_bytes(options["key_separator"]),
+        headers=_headers(options["headers"]),
+        partition=options["partition"],
+        timestamp_ms=timestamp_ms,
+        empty_is_null=options["tombstone"],
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else os.fsencode(text)
+
+
+def _headers(texts: tuple[str, ...]) -> Headers:
+    headers = []
+    for text in texts:
+        name, found, value = text.partition("=")
+        if not found or not name:
+            raise click.UsageError(f"--header {text!r} is not NAME=VALUE")
+        headers.append((os.fsencode(name), os.fsencode(value)))
+    return tuple(headers)
+
+
+def _settings(options: dict[str, Any]) -> ProducerSettings:
+    from kvorum.cli.records.producer import ACKS_ALL, ProducerSettings
+    from kvorum.storage.format.compression import Codec
+
+    acks = _ACKS[options["acks"]]
+    is_idempotent = options["idempotence"]
+    if is_idempotent is None:
+        is_idempotent = acks == ACKS_ALL
+    elif is_idempotent and acks != ACKS_ALL:
+        raise click.UsageError(f"--idempotence needs --acks all, not {options['acks']}")
+    return ProducerSettings(
+        acks=acks,
+        codec=Codec[options["compression"].upper()],
+        is_idempotent=is_idempotent,
+        delivery_timeout_s=options["delivery_timeout"],
+    )
+
+
+class _Progress:
+    """The count on stderr: as it grows on a terminal, at the end everywhere."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._began_s = self._shown_s = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+
+    def show(self) -> None:
+        """Renew the line of a terminal, at most twice a second."""
+        if self._is_terminal and time.monotonic() - self._shown_s > _PROGRESS_S:
+            self._shown_s = time.monotonic()
+            click.echo(f"\r{self._text()}", err=True, nl=False)
+
+    def end(self) -> None:
+        """The line that stays."""
+        click.echo(f"\r{self._text()}" if self._is_terminal else self._text(), err=True)
+
+    def _text(self) -> str:
+        taken_s = max(time.monotonic() - self._began_s, 1e-9)
+        count = self._producer.records
+        return (
+            f"{count} records to {self._topic} in {taken_s:.1f} s, {count / taken_s:.0f} a second"
+        )

@@ -1,0 +1,100 @@
+"""Requests to the coordinator of a group or of a transactional id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kvorum.cli.common import check
+from kvorum.cli.kafka_client import BrokerGone
+from kvorum.cli.records.brokers import RETRY_PAUSE_S, Brokers
+from kvorum.runtime.errors import ErrorCode
+
+GROUP, TRANSACTION = 0, 1
+_KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
+MOVING = frozenset(
+    (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+"""Errors of a coordinator that is being created or is moving: the request is sent again."""
+
+
+class Coordinator:
+    """The coordinator of one key, looked up again when it moves. kind: GROUP or TRANSACTION."""
+
+    def __init__(self, brokers: Brokers, kind: int, key: str) -> None:
+        self._brokers = brokers
+        self._kind = kind
+        self._key = key
+        self._broker_id: int | None = None
+
+    @property
+    def broker_id(self) -> int | None:
+        """The broker that answered last."""
+        return self._broker_id
+
+    def call(
+        self,
+        name: str,
+        key: int,
+        version: int,
+        values: Mapping[str, Any],
+        *,
+        error_of: Callable[[Any], int],
+        flexible: bool = True,
+        read: Callable[[bytes], Any] | None = None,
+    ) -> Any:
+        """The coordinator's answer. Raises CommandFailed after the brokers' timeout.
+
+        error_of: the code in an answer that says whether the coordinator has moved. read: parses an
+        answer, tagged fields of its header included, that kio's schema cannot.
+        """
+        deadline_s = time.monotonic() + self._brokers.timeout_s
+        while True:
+            is_last = time.monotonic() > deadline_s
+            broker_id = self._find(deadline_s)
+            try:
+                connection = self._brokers.to(broker_id)
+                if read is None:
+                    reply = connection.call(name, key, version, values, flexible=flexible)
+                else:
+                    reply = read(connection.ask(name, key, version, values, flexible=flexible))
+            except BrokerGone:
+                self._lose()
+                if is_last:
+                    raise
+            else:
+                error = error_of(reply)
+                if error not in MOVING:
+                    return reply
+                self._broker_id = None
+                if is_last:
+                    check(error, None, self._subject)
+            time.sleep(RETRY_PAUSE_S)
+
+    def _lose(self) -> None:
+        if self._broker_id is not None:
+            self._brokers.forget(self._broker_id)
+            self._broker_id = None
+
+    @property
+    def _subject(self) -> str:
+        return f"coordinator of {_KINDS[self._kind]} {self._key}"
+
+    def _find(self, deadline_s: float) -> int:
+        values = {"key_type": self._kind, "coordinator_keys": [self._key]}
+        while self._broker_id is None:
+            reply = self._brokers.call("find_coordinator", 10, 4, values)
+            found = reply.coordinators[0]
+            if found.error_code not in MOVING or time.monotonic() > deadline_s:
+                check(found.error_code, found.error_message, self._subject)
+                self._broker_id = int(found.node_id)
+                if self._brokers.address(self._broker_id) is None:
+                    self._brokers.topics([])  # learns every broker's address
+            else:
+                time.sleep(RETRY_PAUSE_S)
+        return self._broker_id

@@ -1,0 +1,164 @@
+"""Offsets as options name them, and the leaders' answers to them.
+
+A range is START:END; each side is start, end, N, +N (after the start), -N (before the end), or
+@TIME. `rpk topic consume --offset` has the same form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvorum.cli.common import INT64_MAX, CommandFailed
+from kvorum.cli.records.brokers import (
+    Brokers,
+    LeaderRequest,
+    Partition,
+    ask_leaders,
+    by_topic,
+)
+from kvorum.cli.records.times import duration_ms, time_ms
+from kvorum.runtime.errors import ErrorCode
+
+EARLIEST, LATEST = -2, -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+_NUMBER = re.compile(r"[+-]?\d+")
+_WORDS = {
+    "start": "start",
+    "earliest": "start",
+    "beginning": "start",
+    "end": "end",
+    "latest": "end",
+}
+_EXPECTED = "write start, end, N, +N, -N, @TIME, or a range of them with a colon"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A place in every partition. kind: start, end, offset, or time; number: the offset, what is
+    added to the start or the end, or milliseconds since 1970."""
+
+    kind: str
+    number: int = 0
+
+
+START, END = Position(kind="start"), Position(kind="end")
+
+
+def parse_position(text: str, *, now_ms: int) -> Position:
+    """One side of a range. Raises ValueError."""
+    if text.lower() in _WORDS:
+        return Position(kind=_WORDS[text.lower()])
+    if text.startswith("@"):
+        return Position(kind="time", number=_time(text[1:], now_ms))
+    if not _NUMBER.fullmatch(text) or abs(int(text)) > INT64_MAX:
+        raise ValueError(f"{text!r} is no offset; {_EXPECTED}")
+    number = int(text)
+    if text[0] == "+":
+        return Position(kind="start", number=number)
+    if text[0] == "-":
+        return Position(kind="end", number=number)
+    return Position(kind="offset", number=number)
+
+
+def parse_range(text: str, *, now_ms: int) -> tuple[Position, Position | None]:
+    """(first, end) of an option; the end is exclusive, None if the text has none. Raises
+    ValueError."""
+    # An ISO time has colons of its own; after one a second side begins with @ or is end.
+    separator = re.search(r":(?=@|end$|$)" if text.startswith("@") else ":", text)
+    if separator is None:
+        return parse_position(text, now_ms=now_ms), None
+    first, last = text[: separator.start()], text[separator.end() :]
+    return (
+        parse_position(first, now_ms=now_ms) if first else START,
+        parse_position(last, now_ms=now_ms) if last else None,
+    )
+
+
+def _time(text: str, now_ms: int) -> int:
+    if text.startswith("-"):
+        return max(now_ms - duration_ms(text[1:]), 0)
+    return time_ms(text)
+
+
+def list_offsets(
+    brokers: Brokers, timestamps: Mapping[Partition, int], *, isolation: int = READ_UNCOMMITTED
+) -> dict[Partition, int]:
+    """The first offset at or after each timestamp in ms, -1 if there is none; EARLIEST and LATEST
+    give log start and end (the last stable offset under READ_COMMITTED). Raises CommandFailed."""
+
+    def values(partitions: list[Partition]) -> dict[str, Any]:
+        return {
+            "replica_id": -1,
+            "isolation_level": isolation,
+            "topics": [
+                {
+                    "name": topic,
+                    "partitions": [
+                        {
+                            "partition_index": number,
+                            "current_leader_epoch": -1,
+                            "timestamp": timestamps[topic, number],
+                        }
+                        for number in numbers
+                    ],
+                }
+                for topic, numbers in by_topic(partitions).items()
+            ],
+        }
+
+    request = LeaderRequest(
+        name="list_offsets",
+        key=2,
+        version=7,
+        values=values,
+        rows=lambda reply: [
+            ((topic.name, row.partition_index), row.error_code, row)
+            for topic in reply.topics
+            for row in topic.partitions
+        ],
+    )
+    found = ask_leaders(brokers, list(timestamps), request)
+    for (topic, number), row in found.items():
+        if row.error_code != ErrorCode.NONE:
+            raise CommandFailed(f"{topic}-{number}: {ErrorCode(row.error_code).name}")
+    return {partition: row.offset for partition, row in found.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Log start and end of a partition."""
+
+    start: int
+    end: int
+
+
+def bounds_of(
+    brokers: Brokers, partitions: list[Partition], *, isolation: int = READ_UNCOMMITTED
+) -> dict[Partition, Bounds]:
+    """Log start and end of each partition. Raises CommandFailed."""
+    starts = list_offsets(brokers, dict.fromkeys(partitions, EARLIEST))
+    ends = list_offsets(brokers, dict.fromkeys(partitions, LATEST), isolation=isolation)
+    return {p: Bounds(start=starts[p], end=ends[p]) for p in partitions}
+
+
+def resolve(
+    brokers: Brokers, position: Position, bounds: Mapping[Partition, Bounds]
+) -> dict[Partition, int]:
+    """The offset of a position in each partition; +N and -N stay within the bounds, an offset may
+    lie outside. A time after the last record is the end. Raises CommandFailed."""
+    if position.kind == "time":
+        found = list_offsets(brokers, dict.fromkeys(bounds, position.number))
+        return {p: bounds[p].end if at < 0 else at for p, at in found.items()}
+    resolved = {}
+    for partition, of_log in bounds.items():
+        match position.kind:
+            case "offset":
+                resolved[partition] = position.number
+            case "start":
+                resolved[partition] = min(of_log.start + position.number, of_log.end)
+            case _:
+                resolved[partition] = max(of_log.end + position.number, of_log.start)
+    return resolved

@@ -1,0 +1,174 @@
+"""The answers of `kvorum consume`: of partitions that it chose, or that a group assigns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvorum.cli.common import CommandFailed, warn
+from kvorum.cli.records.brokers import Brokers, Partition
+from kvorum.cli.records.consumer import Consumer, Fetched
+from kvorum.cli.records.member import GroupMember
+from kvorum.cli.records.offsets import Position, bounds_of, resolve
+from kvorum.cli.records.visible import Range
+
+POLL_S = 0.5
+COMMIT_EACH_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be read. partitions: empty for all. end: None for the end that the partitions have
+    now. is_endless: wait for new records."""
+
+    topics: tuple[str, ...]
+    partitions: frozenset[int]
+    first: Position
+    end: Position | None
+    is_endless: bool
+    isolation: int
+
+
+class Reading(Protocol):
+    """Answers until all is read."""
+
+    def answers(self) -> Iterator[Fetched]: ...
+
+    def done(self, partition: Partition, next_offset: int) -> None:
+        """The records of an answer were printed, up to this offset."""
+
+    def close(self) -> None: ...
+
+
+def ranges_of(
+    brokers: Brokers, wanted: Wanted, partitions: list[Partition]
+) -> dict[Partition, Range]:
+    """The offsets to read. Raises CommandFailed for an offset beyond a partition's end."""
+    bounds = bounds_of(brokers, partitions, isolation=wanted.isolation)
+    firsts = resolve(brokers, wanted.first, bounds)
+    ends: dict[Partition, int | None] = dict.fromkeys(partitions)
+    if not wanted.is_endless:
+        ends = {p: of_log.end for p, of_log in bounds.items()}
+        if wanted.end is not None:
+            limits = resolve(brokers, wanted.end, bounds)
+            ends = {p: min(limits[p], of_log.end) for p, of_log in bounds.items()}
+    found = {}
+    for partition, first in firsts.items():
+        name = f"{partition[0]}-{partition[1]}"
+        of_log = bounds[partition]
+        if first > of_log.end:
+            raise CommandFailed(f"{name}: offset {first} is beyond its end, {of_log.end}")
+        if first < of_log.start:
+            warn(f"{name}: begins at offset {of_log.start}; older records were deleted")
+            first = of_log.start
+        found[partition] = Range(first=first, end=ends[partition])
+    return found
+
+
+class PlainReading:
+    """Partitions of the topics, without a group."""
+
+    def __init__(self, brokers: Brokers, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._consumer = Consumer(brokers, isolation=wanted.isolation)
+        topics = brokers.existing(list(wanted.topics))
+        chosen = []
+        for name in wanted.topics:
+            leaders = topics[name].leaders
+            for number in sorted(wanted.partitions or leaders):
+                if number not in leaders:
+                    raise CommandFailed(
+                        f"{name}-{number}: there is no such partition; {name} has {len(leaders)}"
+                    )
+                chosen.append((name, number))
+        self._consumer.assign(ranges_of(brokers, wanted, chosen))
+
+    def answers(self) -> Iterator[Fetched]:
+        """Those of the brokers, until every partition is at its end."""
+        while self._consumer.partitions:
+            yield from self._consumer.poll(POLL_S)
+
+    def done(self, partition: Partition, next_offset: int) -> None:
+        """Nothing: no group counts what is read."""
+
+    def close(self) -> None:
+        """Nothing: the connections are the command's."""
+
+
+class GroupReading:
+    """As a member of a group: assigned partitions, from their committed offsets on."""
+
+    def __init__(self, brokers: Brokers, wanted: Wanted, group: str) -> None:
+        self._brokers = brokers
+        self._wanted = wanted
+        self._consumer = Consumer(brokers, isolation=wanted.isolation)
+        self._member = GroupMember(brokers, group, list(wanted.topics))
+        self._owned: set[Partition] = set()
+        self._printed: dict[Partition, int] = {}
+        self._commit_s = time.monotonic() + COMMIT_EACH_S
+
+    def answers(self) -> Iterator[Fetched]:
+        """Those of the assigned partitions. Without --follow they end when each of those is at its
+        end; a member without a partition waits until others could have given some up."""
+        began_s = time.monotonic()
+        while True:
+            self._keep_membership()
+            # Another member hears of its loss with one heartbeat, and tells of it with the next.
+            wait_s = self._brokers.timeout_s + 2 * self._member.interval_s
+            is_late = time.monotonic() > began_s + wait_s
+            if not self._owned and not self._wanted.is_endless and is_late:
+                warn(f"group {self._member.group} has no partition left for this member")
+                return
+            if self._owned and not self._wanted.is_endless and not self._consumer.partitions:
+                return
+            if self._consumer.partitions:
+                for fetched in self._consumer.poll(POLL_S):
+                    if fetched.partition in self._owned:
+                        yield fetched
+                        self._keep_membership()
+            else:
+                time.sleep(0.05)
+
+    def done(self, partition: Partition, next_offset: int) -> None:
+        """Commit it soon."""
+        if partition in self._owned:
+            self._printed[partition] = next_offset
+
+    def close(self) -> None:
+        """Commit what was printed, and leave the group."""
+        # Ctrl-C may have struck between a request and its answer, which is no answer to the next.
+        self._brokers.close()
+        self._commit()
+        self._member.leave()
+
+    def _keep_membership(self) -> None:
+        if time.monotonic() > self._commit_s:
+            self._commit()
+        self._member.heartbeat()
+        while self._member.assigned is not None and self._member.assigned != self._owned:
+            assigned = set(self._member.assigned)
+            lost, new = self._owned - assigned, assigned - self._owned
+            if lost:
+                self._commit()
+                self._consumer.revoke(lost)
+            self._owned = assigned
+            self._member.acknowledge()
+            new &= self._member.assigned
+            if new:
+                self._consumer.assign(self._ranges(new, self._member.committed(new)))
+
+    def _ranges(
+        self, partitions: set[Partition], committed: dict[Partition, int]
+    ) -> dict[Partition, Range]:
+        ranges = ranges_of(self._brokers, self._wanted, sorted(partitions))
+        return {
+            partition: Range(first=committed.get(partition, wanted.first), end=wanted.end)
+            for partition, wanted in ranges.items()
+        }
+
+    def _commit(self) -> None:
+        printed, self._printed = self._printed, {}
+        self._commit_s = time.monotonic() + COMMIT_EACH_S
+        self._member.commit(printed)
