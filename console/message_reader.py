@@ -30,7 +30,7 @@ FETCH_BYTES_MAX = 1 << 20
 """Of one fetch. A larger batch arrives whole all the same, as in Kafka."""
 SCAN_BYTES_MAX = 64 << 20
 SCAN_S_MAX = 5.0
-"""A search for a key ends after so many bytes or seconds, and says where it stands."""
+"""A page, or a search for a key, ends after so many bytes or seconds, and says where it stands."""
 
 FROM = ("latest", "earliest", "offset", "time")
 _EARLIEST, _LATEST = -2, -1
@@ -85,6 +85,21 @@ def _key_of(text: str) -> bytes:
     return text.encode()
 
 
+class _Budget:
+    """What one answer may cost."""
+
+    def __init__(self) -> None:
+        self._deadline_s = time.monotonic() + SCAN_S_MAX
+        self._bytes_left = SCAN_BYTES_MAX
+
+    def take(self, data: bytes) -> bytes:
+        self._bytes_left -= len(data)
+        return data
+
+    def is_spent(self) -> bool:
+        return self._bytes_left <= 0 or time.monotonic() > self._deadline_s
+
+
 class MessageReader:
     """One reading. Close it after its answer."""
 
@@ -137,9 +152,13 @@ class MessageReader:
             return {**answer, "start": end, "next": end, "rows": [], "note": note}
         stop = end if question.before is None else min(question.before, end)
         rows: list[Document] = []
+        budget = _Budget()
         at = start
         while at < stop and len(rows) < question.limit:
-            data = self._fetch(topic, partition, at)
+            if budget.is_spent():
+                answer["note"] = f"the messages are large: the page ends at offset {at}"
+                break
+            data = budget.take(self._fetch(topic, partition, at))
             reached = at
             for found in self._records(data, at):
                 if found.record.offset >= stop or len(rows) >= question.limit:
@@ -171,8 +190,7 @@ class MessageReader:
 
     def _search(self, question: Question, partitions: list[int]) -> Document:
         """Messages with the key, partition by partition, until a limit is reached."""
-        deadline_s = time.monotonic() + SCAN_S_MAX
-        bytes_left = SCAN_BYTES_MAX
+        budget = _Budget()
         rows: list[Document] = []
         scanned, is_whole = 0, True
         ends: Document = {}
@@ -181,10 +199,9 @@ class MessageReader:
             start = self._start(question, partition, first, end) if question.start else first
             at = first if question.start == "latest" else end if start is None else start
             while at < end and len(rows) < question.limit:
-                if bytes_left <= 0 or time.monotonic() > deadline_s:
+                if budget.is_spent():
                     break
-                data = self._fetch(question.topic, partition, at)
-                bytes_left -= len(data)
+                data = budget.take(self._fetch(question.topic, partition, at))
                 reached = at
                 for found in self._records(data, at):
                     if len(rows) >= question.limit:

@@ -72,6 +72,7 @@ def serve(make: Callable[[], Console], listener: socket.socket) -> None:
             console.app,
             log_level="warning",
             access_log=False,
+            ws="none",
             server_header=False,
             timeout_graceful_shutdown=GRACE_S,
             timeout_keep_alive=30,

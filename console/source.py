@@ -19,7 +19,6 @@ from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.history import MetadataHistory, history_of
 from kvorum.runtime.clock import wall_ms
-from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.text import address_text
 
 NAME = "the cluster"
@@ -193,8 +192,3 @@ def open_broker(source: ClusterSource, timeout_s: float) -> BrokerBackend:
     if not addresses:
         raise CommandFailed("no broker is registered in the cluster")
     return BrokerBackend(addresses, timeout_s)
-
-
-def sentence_of(error: Exception) -> str:
-    """The sentence of a failure that a page shows."""
-    return str(error) if isinstance(error, CommandFailed | KvorumError) else repr(error)

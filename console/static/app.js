@@ -20,6 +20,8 @@ const PAGES = {
 
 const main = document.getElementById("main");
 const status = document.getElementById("status");
+const state = document.getElementById("state");
+const ageOfState = document.getElementById("age");
 const banner = document.getElementById("banner");
 const announcer = document.getElementById("announcer");
 const menu = document.getElementById("menu");
@@ -61,15 +63,19 @@ function showStatus() {
   const states = {
     live: ["live", "good"],
     waiting: ["no cluster", "bad"],
-    stale: [`stale, ${age(staleMs())} old`, "warn"],
-    lost: [`stale, ${age(staleMs())} old`, "warn"],
+    stale: ["stale", "warn"],
+    lost: ["stale", "warn"],
   };
   const [text, kind] = states[meta.status];
-  if (status.textContent !== text) status.textContent = text;
+  if (state.textContent !== text) state.textContent = text;
+  // Not part of what a screen reader hears: it changes every second.
+  ageOfState.textContent = text === "stale" ? `, ${age(staleMs())} old` : "";
   status.className = `chip ${kind}`;
+  main.classList.toggle("stale", text === "stale");
   const waiting = "No answer from the cluster yet; the console keeps trying. ";
   const prefix = { waiting, stale: "The page shows the last state. ", lost: "The page shows the last state. " };
   trouble = meta.error ? (prefix[meta.status] ?? "") + sentence(meta.error) : "";
+  if (meta.lab_error) trouble = `${trouble} ${sentence(meta.lab_error)}`.trim();
   drawBanner();
 }
 
@@ -138,7 +144,8 @@ async function show({ isFirst = false } = {}) {
   meta = null;
   trouble = "";
   setProblem("");
-  status.textContent = "connecting";
+  state.textContent = "connecting";
+  ageOfState.textContent = "";
   status.className = "chip";
   const path = location.pathname;
   const page = PAGES[path] ?? PAGES["/"];

@@ -284,4 +284,7 @@ class BlockingControllerClient:
 
 
 def _details(error: Any) -> str:
-    return f"{error.code().name}: {error.details()}"
+    # gRPC tells of every attempt; the last one has the reason.
+    text = str(error.details())
+    reason = text.rpartition(": ")[2] if "last error: " in text else text
+    return f"{error.code().name}: {reason}"

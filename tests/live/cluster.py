@@ -169,7 +169,10 @@ class Command:
 
 
 class Cluster:
-    """A whole cluster in `folder`/data. As a context manager it is started and always ended."""
+    """A whole cluster in `folder`/data. As a context manager it is started and always ended.
+
+    links: a file for `kvorum dev --links`, which is read at the start.
+    """
 
     def __init__(
         self,
@@ -178,6 +181,7 @@ class Cluster:
         controllers: int = 3,
         brokers: int = 3,
         settings: Sequence[str] = (),
+        links: Path | None = None,
     ) -> None:
         self.ports = Ports()
         self.data_dir = folder / "data"
@@ -187,6 +191,8 @@ class Cluster:
         self._arguments += ["--controller-port", str(self.ports.controller)]
         for setting in settings:
             self._arguments += ["--set", setting]
+        if links is not None:
+            self._arguments += ["--links", str(links)]
         self._seen_pids: set[int] = set()
         self.bootstrap = ",".join(f"127.0.0.1:{self.ports.broker + i}" for i in range(brokers))
         self.bootstrap_controller = ",".join(
