@@ -28,7 +28,7 @@ ALLOWED_S = 60.0
 
 FOLDERS = (
     *("runtime", "storage", "snapshots", "raft", "wire", "metadata", "broker", "launch"),
-    *("chaos", "kvorum", "tests", "docs", "bench", "analytics"),
+    *("chaos", "kvorum", "tests", "docs", "bench", "analytics", "console", "deploy"),
 )
 DEADLINE_S = 15
 """Of a wait in a test: one that waits in vain fails before the time of its mutant is over."""
