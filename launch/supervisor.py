@@ -19,6 +19,7 @@ from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, write_
 from kvorum.launch.control import finish_restart, take_restart_requests
 from kvorum.launch.first_voters import format_planned
 from kvorum.launch.forking import READY, Child, preload_brokers, preload_controllers, spawn
+from kvorum.launch.log_files import rotate
 from kvorum.launch.plan import HOST, ClusterPlan, NodePlan
 from kvorum.runtime.errors import KvorumError
 
@@ -26,6 +27,8 @@ STOP_TIMEOUT_MS = 8_000
 """A node that takes longer to stop is killed; it recovers from disk at its next start."""
 
 STARTUP_TIMEOUT_MS = 60_000
+_LOGS_LOOK_S = 10.0
+"""Pause between two looks at the sizes of the log files."""
 _TELL_AGAIN_S = 1.0
 _LAST_WORDS = "kvorum: "
 _CRITICAL = " CRITICAL "
@@ -111,8 +114,22 @@ class Supervisor:
 
     def run(self) -> None:
         """Watch the processes until SIGTERM or SIGINT."""
+        next_look_s = time.monotonic() + _LOGS_LOOK_S
         while not self._stop_asked:
-            self._turn(self._patience_s())
+            patience_s = self._patience_s()
+            until_look_s = max(next_look_s - time.monotonic(), 0.0)
+            self._turn(until_look_s if patience_s is None else min(patience_s, until_look_s))
+            if time.monotonic() >= next_look_s:
+                self._rotate_logs()
+                next_look_s = time.monotonic() + _LOGS_LOOK_S
+
+    def _rotate_logs(self) -> None:
+        for process in self._processes.values():
+            try:
+                if rotate(process.node.log_file):
+                    process.log_position = 0
+            except OSError as failure:
+                self._print_line(f"{process.node.log_file} cannot be put aside: {failure}")
 
     def stop(self) -> None:
         """Stop brokers, then controllers, in good order; kill those that take too long."""
