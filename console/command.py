@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvorum.cli.client_security import NONE, current_security
 from kvorum.cli.common import CommandFailed, bootstrap_of, cluster_options
 from kvorum.console.guard import Rules, is_loopback
 from kvorum.runtime.errors import ConfigError, KvorumError
@@ -79,7 +80,9 @@ def console(**options: Any) -> None:
 
     listener = listen(options["host"], options["port"])
     port = listener.getsockname()[1]
-    needs_token = options["allow_changes"] or not is_loopback(options["host"])
+    # With credentials the console may read what others on this machine may not.
+    has_credentials = current_security() is not NONE
+    needs_token = options["allow_changes"] or has_credentials or not is_loopback(options["host"])
     rules = Rules(
         token=secrets.token_urlsafe(TOKEN_BYTES) if needs_token else "",
         # Cookies know no ports: two consoles of one machine must not share one.

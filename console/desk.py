@@ -26,7 +26,8 @@ from kvorum.console.sample import Sample
 from kvorum.console.source import ClusterSource, open_broker
 from kvorum.console.topics_summary import Summaries, TopicBook
 from kvorum.console.travel import Travel
-from kvorum.console.views import OF_GROUPS, Facts, Parameters, document_of
+from kvorum.console.views import OF_GROUPS, Facts, NoSuchTopic, Parameters, document_of
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.tasks import TaskGroup
 
 SAMPLE_INTERVAL_S = 1.0
@@ -176,17 +177,22 @@ class Desk:
         )
 
     async def _reading(self, read: Callable[[MessageReader], Document]) -> Document:
-        sample = await self._sample()
-
-        def act() -> Document:
-            reader = MessageReader(sample.image, self._timeout_s)
+        def act(image: ClusterImage) -> Document:
+            reader = MessageReader(image, self._timeout_s)
             try:
                 return read(reader)
             finally:
                 reader.close()
 
-        document: Document = without_nulls(await asyncio.to_thread(act))
-        return document
+        sample, version = await self._sample(), self.cluster.version
+        try:
+            document = await asyncio.to_thread(act, sample.image)
+        except NoSuchTopic:
+            # A topic may be younger than the sample.
+            await self.cluster.next(version, FIRST_WAIT_S)
+            document = await asyncio.to_thread(act, (await self._sample()).image)
+        stripped: Document = without_nulls(document)
+        return stripped
 
     async def configs(self, kind: str, name: str) -> Document:
         """The configs of a topic, of a broker, or ("") of all brokers, with defaults."""

@@ -21,7 +21,7 @@ from kvorum.console.message_rows import (
     row_of,
 )
 from kvorum.console.patch import Document
-from kvorum.console.views import BadParameter, NotThere, Parameters, whole
+from kvorum.console.views import BadParameter, NoSuchTopic, NotThere, Parameters, whole
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.storage.format.batch import BatchError
 
@@ -116,11 +116,11 @@ class MessageReader:
         """The messages of a page. Raises NotThere, BadParameter, CommandFailed."""
         topic = self._image.topic(question.topic)
         if topic is None:
-            raise NotThere(f"the cluster has no topic {question.topic!r}")
+            raise NoSuchTopic(f"the cluster has no topic {question.topic!r}")
         numbers = sorted(topic.partitions)
         if question.partition is not None:
             if question.partition not in topic.partitions:
-                raise NotThere(
+                raise NoSuchTopic(
                     f"topic {question.topic} has no partition {question.partition}; it has 0 to "
                     f"{numbers[-1]}"
                 )
@@ -238,7 +238,7 @@ class MessageReader:
         found = self._image.topic(topic)
         state = None if found is None else found.partitions.get(partition)
         if state is None:
-            raise NotThere(f"the cluster has no partition {topic}-{partition}")
+            raise NoSuchTopic(f"the cluster has no partition {topic}-{partition}")
         broker = self._image.brokers.get(state.leader)
         if broker is None:
             raise CommandFailed(f"{topic}-{partition} has no leader now, so nothing can be read")

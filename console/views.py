@@ -35,6 +35,10 @@ class NotThere(KvorumError):
     """The thing that a page is about does not exist."""
 
 
+class NoSuchTopic(NotThere):
+    """The sample has no such topic or partition; it may be too young for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Everything that views are made from. processes: of a lab's nodes by id. groups: by name, or

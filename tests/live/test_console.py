@@ -325,6 +325,20 @@ def test_host_that_others_reach_needs_a_token(cluster: Cluster, tmp_path: Path) 
         assert console.ask("/api/view/quorum")[0] == 401
 
 
+def test_console_with_credentials_needs_a_token(cluster: Cluster, tmp_path: Path) -> None:
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="ann" password="sesame";\n'
+    )
+    arguments = ["-b", cluster.bootstrap, "--command-config", str(properties)]
+    with Console(tmp_path, *arguments) as console:
+        assert console.token
+        console.address = console.address.partition("?")[0]
+        assert console.ask("/api/view/quorum")[0] == 401
+
+
 def has_toxiproxy() -> bool:
     try:
         find_server()

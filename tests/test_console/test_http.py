@@ -19,7 +19,14 @@ from kvorum.console.static_files import FOLDER
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
 from tests.test_console.run_folders import write_run
-from tests.test_console.samples import StandingSource, history_with, password, sample_with
+from tests.test_console.samples import (
+    StandingSource,
+    cluster_records,
+    history_with,
+    image_with,
+    password,
+    sample_with,
+)
 
 READS = Rules()
 OWN = "http://127.0.0.1:9900"
@@ -178,6 +185,18 @@ def test_cluster_that_dies_is_shown_as_it_was_and_as_stale():
     assert view["leader_id"] == 2
     assert view["meta"]["error"] == "no controller reachable"
     assert view["meta"]["taken_ms"] > 0
+
+
+def test_topic_that_is_younger_than_the_sample_is_found():
+    old = sample_with(image_with(*list(cluster_records())[:6]))
+    source = StandingSource(old)
+    with opened(source) as client:
+        assert client.get("/api/view/quorum").json()["totals"]["topics"] == 0
+        source.sample = sample_with()
+        answer = client.get("/api/messages?topic=orders")
+    # Its leader is not there in this test; the topic is.
+    assert answer.status_code == 503
+    assert "no broker reachable" in answer.json()["error"]
 
 
 def test_names_that_no_address_allows_are_refused():
