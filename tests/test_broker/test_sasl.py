@@ -71,10 +71,19 @@ def proof_of(password: str, bare: str, first: str, without_proof: str, name: str
     ).decode()
 
 
-def login(exchange, password, *, bare="n=user,r=abc", header="n,,", name="sha256", binding=None):
-    """Runs a client; returns the server's last step."""
+def login(
+    exchange,
+    password,
+    *,
+    bare="n=user,r=abc",
+    header="n,,",
+    name="sha256",
+    binding=None,
+    nonce=None,
+):
+    """Runs a client; returns the server's last step. binding, nonce: others than it should send."""
     first = exchange.step(f"{header}{bare}".encode()).answer.decode()
-    nonce = first.split(",")[0]
+    nonce = nonce or first.split(",")[0]
     bound = base64.b64encode((binding or header).encode()).decode()
     without_proof = f"c={bound},{nonce}"
     proof = proof_of(password, bare, first, without_proof, name)
@@ -88,6 +97,13 @@ def test_the_other_hash_the_escapes_and_the_extensions_of_clients():
     assert login(scram(), "pencil", bare="n=user,r=abc,tokenauth=true").user == "user"
     assert login(scram(), "pencil", header="y,,").user == "user"
     assert login(scram(), "pencil", header="n,a=user,").user == "user"
+
+
+def test_a_proof_over_another_header_or_nonce_is_refused():
+    """Whoever stood between would have changed the first message, and not what the proof covers."""
+    for changed in ({"header": "n,,", "binding": "y,,"}, {"nonce": "r=abc"}, {"nonce": "r=x"}):
+        with pytest.raises(AuthenticationFailed):
+            login(scram(), "pencil", **changed)
 
 
 @pytest.mark.parametrize("password", ["", "Pencil", "pencil "])
