@@ -151,7 +151,8 @@ def test_a_key_of_a_newer_version_is_sensitive_and_its_value_hidden(
         (TOPIC, "a/b", KioError.invalid_topic_exception),
         (BROKER, "2", KioError.invalid_request),
         (BROKER, "x", KioError.invalid_request),
-        (8, "1", KioError.invalid_request),
+        (8, "2", KioError.invalid_request),
+        (64, "1", KioError.invalid_request),
         (16, "", KioError.invalid_request),
         (32, "", KioError.invalid_request),
     ],
@@ -206,7 +207,9 @@ def test_a_dry_run_checks_and_changes_nothing(client: RawClient, topic: str) -> 
         (BROKER, "1", "num.partitions", SET, KioError.invalid_request),
         (BROKER, "1", "max.connections", 9, KioError.invalid_request),
         (BROKER, "1", "max.connections", APPEND, KioError.invalid_config),
-        (8, "1", "kafka", SET, KioError.invalid_request),
+        (8, "2", "kvorum", SET, KioError.invalid_request),
+        (8, "1", "kafka", SET, KioError.invalid_config),
+        (64, "1", "kafka", SET, KioError.invalid_request),
     ],
 )
 def test_what_cannot_be_altered(
