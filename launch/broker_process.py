@@ -217,7 +217,8 @@ class BrokerProcess:
             )
         except OSError as error:
             raise ConfigError(
-                f"cannot listen on {address_text(host, port)}: {error.strerror}"
+                f"cannot listen on {address_text(host, port)}, the listener {listener.name}: "
+                f"{error.strerror}; give listeners a free port and an address of this machine"
             ) from error
 
     async def _register(self, own: OwnDirectories) -> None:

@@ -17,6 +17,8 @@ from kvorum.runtime.config import Properties, load_properties, parse_assignment
 from kvorum.runtime.errors import ConfigError
 
 PREFIX = "KVORUM_"
+_OWN = "kvorum."
+"""Begin of properties that Kafka does not have; their variables do not repeat it."""
 FOLDERS = ("log.dirs", "log.dir", "metadata.log.dir")
 _NEAR = 0.85
 """Likeness of a variable to a property that makes it a mistake. Kubernetes sets variables such as
@@ -51,8 +53,9 @@ def node_properties(
 
 
 def variable_of(name: str) -> str:
-    """The variable for a property: KVORUM_LOG_DIRS for log.dirs."""
-    return PREFIX + name.upper().replace(".", "_")
+    """The variable for a property: KVORUM_LOG_DIRS for log.dirs, KVORUM_PRESET for
+    kvorum.preset."""
+    return PREFIX + name.removeprefix(_OWN).upper().replace(".", "_")
 
 
 def _of_environment(environment: Mapping[str, str]) -> Properties:
@@ -62,6 +65,8 @@ def _of_environment(environment: Mapping[str, str]) -> Properties:
         if not variable.startswith(PREFIX):
             continue
         name = variable.removeprefix(PREFIX).lower().replace("_", ".")
+        if f"{_OWN}{name}" in known:
+            name = f"{_OWN}{name}"
         if name in known or broker_key(name) is not None:
             found[name] = value
         elif near := _near(name, known):

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kvorum.cli.common import CommandFailed, cluster_options, refused, show
+from kvorum.cli.completion import node_ids
 from kvorum.cli.health import read_view, show_findings
 from kvorum.cli.watch import watchable
 from kvorum.metadata.inspect.health import ClusterView, Finding, health_of, restart_hazards
@@ -28,6 +29,7 @@ def cluster() -> None:
     "--restart-safe",
     "node",
     metavar="NODE",
+    shell_complete=node_ids,
     help="May this node (101, or broker-101) be restarted now?",
 )
 @watchable
@@ -73,7 +75,7 @@ def _known(view: ClusterView) -> list[int]:
 
 
 @cluster.command()
-@click.argument("nodes", metavar="[NODE]...", nargs=-1)
+@click.argument("nodes", metavar="[NODE]...", nargs=-1, shell_complete=node_ids)
 @click.option(
     "--restart-command",
     "template",

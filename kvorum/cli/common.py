@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -76,7 +77,27 @@ def refusal(code: int, message: str | None, subject: str) -> CommandFailed:
 
 def warn(text: str) -> None:
     """Print a line on stderr; the command continues."""
+    if _said is not None:
+        kind = re.sub(r"[0-9.]+", "", text)
+        if kind in _said:
+            return
+        _said.add(kind)
     click.echo(f"kvorum: {text}", err=True)
+
+
+_said: set[str] | None = None
+
+
+@contextlib.contextmanager
+def each_warning_once() -> Iterator[None]:
+    """For a command that looks again and again: a warning that differs only in its numbers is not
+    repeated."""
+    global _said
+    _said = set()
+    try:
+        yield
+    finally:
+        _said = None
 
 
 #: The forms of an answer that a program reads; the others are for people.

@@ -51,6 +51,26 @@ def controller_ids(context: click.Context, _: click.Parameter, incomplete: str) 
     )
 
 
+def node_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of voters and brokers that begin with the word."""
+    return [
+        *controller_ids(context, parameter, incomplete),
+        *broker_ids(context, parameter, incomplete),
+    ]
+
+
+def lab_nodes(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The nodes of the cluster of `kvorum dev` in the data directory."""
+    from kvorum.launch.cluster_file import read_cluster_file
+    from kvorum.runtime.errors import ConfigError
+
+    try:
+        found = read_cluster_file(context.params.get("data_dir") or "./kvorum-data")
+    except ConfigError:
+        return []
+    return [] if found is None else [n.name for n in found.nodes if n.name.startswith(incomplete)]
+
+
 def group_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The cluster's groups that begin with the word."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvorum.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
+from kvorum.broker.config.broker_loggers import SOURCE as LOGGER_SOURCE
 from kvorum.cli.common import Row
 from kvorum.metadata.configs.effective import Source
 from kvorum.metadata.configs.model import ConfigType
@@ -114,6 +115,8 @@ def quota_rows(entity: QuotaEntity, quotas: Any) -> list[Row]:
 
 
 def _source_name(number: int) -> str:
-    # Sources that only Apache Kafka has, such as loggers, client metrics and groups.
+    if number == LOGGER_SOURCE:
+        return "DYNAMIC_BROKER_LOGGER_CONFIG"
+    # Sources that only Apache Kafka has, such as client metrics and groups.
     known = number in set(Source)
     return f"{Source(number).name}_CONFIG" if known else str(number)

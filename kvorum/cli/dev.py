@@ -20,6 +20,7 @@ from kvorum.cli.common import (
     refused,
     warn,
 )
+from kvorum.cli.completion import lab_nodes
 from kvorum.cli.dev_commands import logs, status, stop
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def _forget(ready_file: str | None) -> None:
 
 
 @dev.command()
-@click.argument("nodes", metavar="NODE...", nargs=-1, required=True)
+@click.argument("nodes", metavar="NODE...", nargs=-1, required=True, shell_complete=lab_nodes)
 @click.option(
     "--data-dir",
     type=click.Path(readable=False),

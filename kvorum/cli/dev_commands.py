@@ -21,6 +21,7 @@ from kvorum.cli.common import (
     refused,
     show,
 )
+from kvorum.cli.completion import lab_nodes
 from kvorum.cli.dev_background import launcher_log
 from kvorum.cli.watch import watchable
 
@@ -142,7 +143,7 @@ def stop(data_dir: str | None, timeout_s: float) -> None:
 
 
 @click.command()
-@click.argument("nodes", metavar="[NODE]...", nargs=-1)
+@click.argument("nodes", metavar="[NODE]...", nargs=-1, shell_complete=lab_nodes)
 @click.option("-f", "--follow", is_flag=True, help="Print further lines as they come.")
 @click.option(
     "-n",

@@ -13,6 +13,7 @@ from kvorum.cli.common import (
     EXIT_NO_QUORUM,
     CommandFailed,
     cluster_options,
+    each_warning_once,
     is_structured,
     show,
 )
@@ -63,6 +64,11 @@ def show_findings(
 def findings_until(options: dict[str, Any], until_s: float) -> list[Finding]:
     """The checks as soon as the cluster is healthy, or at that time. Raises CommandFailed if no
     node can be reached then."""
+    with each_warning_once():
+        return _looked(options, until_s)
+
+
+def _looked(options: dict[str, Any], until_s: float) -> list[Finding]:
     while True:
         is_last = time.monotonic() >= until_s
         try:

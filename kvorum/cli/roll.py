@@ -16,6 +16,7 @@ from kvorum.cli.common import (
     CommandFailed,
     Row,
     bootstrap_of,
+    each_warning_once,
     warn,
 )
 from kvorum.cli.health import read_view
@@ -213,15 +214,17 @@ class Roll:
 
     def _until(self, look: Callable[[], str | None], deadline: float) -> str | None:
         """None as soon as a look finds nothing; else what it finds at the deadline."""
-        while True:
-            try:
-                with one_answer():
-                    found = look()
-            except CommandFailed as error:
-                found = str(error)
-            if found is None or time.monotonic() >= deadline:
-                return found
-            time.sleep(PAUSE_S)
+        with each_warning_once():
+            while True:
+                try:
+                    with one_answer():
+                        found = look()
+                except CommandFailed as error:
+                    found = str(error)
+                if found is None or time.monotonic() >= deadline:
+                    return found
+                warn(f"waiting: {found}")
+                time.sleep(PAUSE_S)
 
     def _not_safe(self, node: RollNode) -> str | None:
         return "; ".join(hazards_of_start(read_view(self._options), node)) or None

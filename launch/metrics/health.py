@@ -29,9 +29,10 @@ class Check(NamedTuple):
 class Facts(NamedTuple):
     """What a node knows of itself.
 
-    role: of the quorum, as `raft_view.role_of`. leader_age_ms: since a leader was heard of, None
-    for never; 0 on the leader. stuck_ms: for how long nothing was applied although something was
-    committed. is_fenced: None on a controller. offline_directories: of a broker.
+    role: of the quorum, as `raft_view.role_of`. leader_age_ms: since a leader was heard of, or the
+    node started; None for never; 0 on the leader. stuck_ms: for how long nothing was applied
+    although something was committed. is_fenced: None on a controller. offline_directories: of a
+    broker.
     """
 
     role: str
@@ -65,7 +66,8 @@ def _leader(facts: Facts) -> Check:
     if facts.leader_age_ms is None:
         return Check("quorum", False, f"{where}; no leader was ever heard of")
     is_heard = facts.leader_age_ms <= LEADER_SILENCE_MS_MAX
-    age = f"a leader was heard of {facts.leader_age_ms} ms ago"
+    age = f"no leader for {facts.leader_age_ms} ms" if facts.leader_id < 0 else "a leader was "
+    age += "" if facts.leader_id < 0 else f"heard of {facts.leader_age_ms} ms ago"
     if not is_heard:
         age += f", more than {LEADER_SILENCE_MS_MAX} ms"
     return Check("quorum", is_heard, f"{where}; {age}")
@@ -73,6 +75,9 @@ def _leader(facts: Facts) -> Check:
 
 def _applied(facts: Facts) -> Check:
     at = f"applied={facts.applied_offset} committed={facts.high_watermark}"
+    if facts.high_watermark < 0:
+        # The node has just started, and heard of no leader yet, whatever its age says.
+        return Check("metadata", False, f"{at}; no leader has told yet what is committed")
     is_moving = facts.applied_offset >= facts.high_watermark or facts.stuck_ms <= STUCK_MS_MAX
     if not is_moving:
         at += f"; nothing was applied for {facts.stuck_ms} ms"

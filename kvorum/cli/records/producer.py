@@ -290,6 +290,11 @@ class Producer:
             if reply.error_code not in _RETRIED or time.monotonic() > deadline_s:
                 break
             time.sleep(RETRY_PAUSE_S)
+        if reply.error_code in _RETRIED:
+            # A broker without controllers has no ids to give; they say better what is wrong.
+            metadata = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+            told = self._brokers.call("describe_quorum", 55, 2, {"topics": [metadata]})
+            check(told.error_code, told.error_message, "no quorum")
         check(reply.error_code, None, "producer id")
         return ProducerIdentity(producer_id=reply.producer_id, producer_epoch=reply.producer_epoch)
 
