@@ -69,9 +69,9 @@ def test_a_controllers_id_is_refused_to_a_broker(made: HandMade, tmp_path: Path)
 
 def test_an_address_of_nobody_and_one_in_use_are_refused(made: HandMade, tmp_path: Path) -> None:
     foreign = last_line(broker_file(made, tmp_path, listeners="PLAINTEXT://192.0.2.1:9092"))
-    assert foreign.startswith("kvorum: cannot listen on 192.0.2.1:9092: ")
+    assert foreign.startswith("kvorum: cannot listen on 192.0.2.1:9092, ")
     taken = last_line(broker_file(made, tmp_path, listeners=f"PLAINTEXT://{made.bootstrap}"))
-    assert taken.startswith(f"kvorum: cannot listen on {made.bootstrap}: ")
+    assert taken.startswith(f"kvorum: cannot listen on {made.bootstrap}, ")
 
 
 def test_a_metrics_port_in_use_is_refused(made: HandMade, tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ def test_broker_whose_port_is_taken_does_not_join_the_cluster(hand: Hand) -> Non
     topics.create("held", replicas=1)
     other = hand.file("broker", node_id=102, directory=hand.folder / "elsewhere")
     said = refused(hand, "broker", other)
-    assert f"cannot listen on 127.0.0.1:{hand.ports.broker}: Address already in use" in said
+    assert f"cannot listen on 127.0.0.1:{hand.ports.broker}, " in said
+    assert "Address already in use" in said
     done = run_kvorum("brokers", "list", "-b", hand.bootstrap)
     assert "101" in done.stdout, done.stderr
     assert "102" not in done.stdout
