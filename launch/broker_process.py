@@ -18,7 +18,6 @@ from kvorum.broker.controller.forwarding import ForwardingManager
 from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, RegistrationFailed
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
-from kvorum.broker.network.principals import PrincipalRules
 from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.network.tls_listener import TlsListener
 from kvorum.broker.sasl.mechanisms import authenticator
@@ -210,7 +209,10 @@ class BrokerProcess:
             authenticate = authenticator(listener.sasl, lambda: self._publisher.image, rng)
         tls = None
         if listener.tls is not None:
-            tls = TlsListener(listener.tls, PrincipalRules(listener.principal_rules))
+            # From here on SIGHUP means the certificates, and does not end the process.
+            refresh = partial(self._server.refresh_certificates, is_asked=True)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, refresh)
+            tls = TlsListener(listener.tls, listener.principals)
         try:
             await self._server.bind(
                 host, port, listener_name=listener.name, authenticate=authenticate, tls=tls
@@ -350,10 +352,7 @@ class BrokerProcess:
             logger.exception("not all logs could be closed cleanly")
 
     async def _watch_certificates(self) -> None:
-        """Read certificates again when their files change, and at SIGHUP."""
-        loop = asyncio.get_running_loop()
-        refresh = partial(self._server.refresh_certificates, is_asked=True)
-        loop.add_signal_handler(signal.SIGHUP, refresh)
+        """Read certificates again when their files change."""
         while True:
             await asyncio.sleep(CERTIFICATES_CHECK_S)
             self._server.refresh_certificates()

@@ -10,7 +10,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
@@ -51,8 +51,8 @@ _OF_TLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One listener of a broker. sasl, tls: None for a protocol without it. principal_rules: of
-    `ssl.principal.mapping.rules`."""
+    """One listener of a broker. sasl, tls: None for a protocol without it. principals: the rules
+    from a client's certificate to its user."""
 
     name: str
     protocol: str
@@ -60,7 +60,7 @@ class Listener:
     advertised: Address
     sasl: SaslSettings | None = None
     tls: TlsSettings | None = None
-    principal_rules: str = "DEFAULT"
+    principals: PrincipalRules = field(default_factory=PrincipalRules)
 
 
 def parse_address(what: str, text: str, *, may_be_any: bool = False) -> Address:
@@ -120,7 +120,7 @@ def broker_listeners(
                 advertised=_advertised(name, address, advertised.get(name)),
                 sasl=_sasl(own) if protocol in (SASL_PLAINTEXT, SASL_SSL) else None,
                 tls=_tls(own) if protocol in (SSL, SASL_SSL) else None,
-                principal_rules=own.get("ssl.principal.mapping.rules"),
+                principals=PrincipalRules(own.get("ssl.principal.mapping.rules")),
             )
         )
     return tuple(sorted(found, key=lambda listener: listener.name != first))
@@ -314,7 +314,6 @@ def _tls(own: OwnProperties) -> TlsSettings:
             f"{what}: ssl.enabled.protocols={','.join(versions)!r} must have some of "
             f"{', '.join(VERSIONS)}, and no other"
         )
-    PrincipalRules(own.get("ssl.principal.mapping.rules"))
     return TlsSettings(
         what=what,
         keystore=own.get("ssl.keystore.location"),

@@ -1,4 +1,4 @@
-"""How a node logs: text or JSON, and the level of each logger (`kvorum.logging.*`)."""
+"""The log of a node: text or JSON lines, and the level of each logger (`kvorum.logging.*`)."""
 
 from __future__ import annotations
 
@@ -49,11 +49,7 @@ def set_up_logging(
     level: of everything that `kvorum.logging.levels` does not name. node: for JSON lines. Raises
     ConfigError for a bad property.
     """
-    given = properties or {}
-    shape = str(given.get(FORMAT, TEXT))
-    if shape not in (TEXT, JSON):
-        raise ConfigError(f"{FORMAT}={shape!r} must be {TEXT} or {JSON}")
-    levels = _levels(str(given.get(LEVEL_OF, "")))
+    shape, levels = log_settings(properties or {})
     logging.basicConfig(
         level=levels.pop(_ROOT, LEVELS[level]),
         stream=sys.stderr,
@@ -67,6 +63,14 @@ def set_up_logging(
     logging.getLogger("kvorum.raft").filters[:] = [RepeatedLines()]
     for name, number in levels.items():
         logging.getLogger(name).setLevel(number)
+
+
+def log_settings(properties: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
+    """The format, and Python's number of each logger's level. Raises ConfigError."""
+    shape = str(properties.get(FORMAT, TEXT))
+    if shape not in (TEXT, JSON):
+        raise ConfigError(f"{FORMAT}={shape!r} must be {TEXT} or {JSON}")
+    return shape, _levels(str(properties.get(LEVEL_OF, "")))
 
 
 def _levels(text: str) -> dict[str, int]:

@@ -21,6 +21,7 @@ from kvorum.launch.listeners import (
     of_listeners,
     parse_address,
 )
+from kvorum.launch.logs import log_settings
 from kvorum.launch.metrics.row import KAFKA, NAME_SETS, OWN
 from kvorum.launch.presets import with_preset
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
@@ -298,6 +299,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     node = bind(NodeProperties, properties)
     quorum = bind(QuorumProperties, properties)
     _check_values(properties)
+    log_settings(properties)
     if not min(RELEASES) <= node.metadata_version_max <= max(RELEASES):
         raise ConfigError(
             f"metadata.version.max={node.metadata_version_max} must lie in {min(RELEASES)} to "

@@ -48,7 +48,7 @@ COLD_REQUESTS_MAX = 100
 """Cold requests of one connection that may run at a time; further ones stay unread, so that no
 client takes all that the server allows."""
 ANONYMOUS = "ANONYMOUS"
-"""The user of a connection without authentication."""
+"""The user of a connection that is not authenticated."""
 JOIN_BYTES_MAX = 64 * 1024
 """Answers up to this size are joined into one send."""
 
@@ -193,7 +193,7 @@ class Connection:
     @property
     def user(self) -> str:
         """The client's user, as quotas name it."""
-        return ANONYMOUS if self.authentication is None else self.authentication.user
+        return ANONYMOUS if self.authentication is None else self.authentication.user or ANONYMOUS
 
     def allow_whole_requests(self) -> None:
         """Read requests of any size from now on: the client is authenticated."""

@@ -1,8 +1,8 @@
 """A connection over TLS: the same requests and answers through an `ssl.SSLSocket`.
 
-What differs from a plain socket: the handshake comes first; received bytes may be decrypted and
-wait where `select` does not see them; a send that did not go out must be repeated with the same
-bytes; a file's bytes pass through this process, for sendfile would send them in clear.
+Four things differ from a plain socket. The handshake comes first. Received bytes may be decrypted
+and wait where `select` does not see them. A send that did not go out must be repeated with the same
+bytes. A file's bytes pass through this process, for sendfile would send them in clear.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every mechanism's exchange has in common."""
+"""The parts that the exchanges of all mechanisms share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Protocol
 
 
 class AuthenticationFailed(Exception):
-    """The client has not proved who it is. The message is for the client, in Kafka's words: it
-    tells nobody whether the user exists."""
+    """The client has not proved who it is. The message is for the client, in Kafka's words, which
+    are the same for an unknown user and a wrong password."""
 
 
 @dataclass(frozen=True, slots=True)

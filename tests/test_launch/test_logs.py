@@ -1,4 +1,4 @@
-"""How a node logs: text or JSON lines, and the level of each logger."""
+"""The log of a node: text or JSON lines, and the level of each logger."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from kvorum.launch.logs import set_up_logging
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.log_levels import level_name
+from tests.command import kvorum
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +73,13 @@ def test_a_bad_property_is_refused(capsys, properties, said):
     with pytest.raises(ConfigError) as refused:
         lines_of(capsys, **properties)
     assert said in str(refused.value)
+
+
+def test_a_plan_refuses_it_before_anything_is_written(tmp_path):
+    for command in (("dev", "--data-dir"), ("init",)):
+        code, _, err = kvorum(*command, tmp_path / "x", "--set", "kvorum.logging.format=xml")
+        assert code == 2 and "kvorum.logging.format='xml' must be text or json" in err
+        assert not [*tmp_path.glob("x/*")]
 
 
 def test_a_node_refuses_it_before_it_starts(tmp_path):
