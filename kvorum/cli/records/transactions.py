@@ -21,6 +21,7 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.primitives import Reader
 
 ONGOING = "Ongoing"
+_PREPARED = ("PrepareCommit", "PrepareAbort")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,18 +190,24 @@ def hanging(candidates: Iterable[OpenTransaction], held: Iterable[Row]) -> list[
 
     held: what coordinators say of these producers (`describe_transaction`).
     """
-    ends = {
-        (row["producer_id"], row["producer_epoch"], partition)
-        for row in held
-        if row["state"] in (ONGOING, "PrepareCommit", "PrepareAbort")
-        for partition in row["partitions"]
-    }
-    return [
-        found
-        for found in candidates
-        if (found.producer_id, found.producer_epoch, f"{found.partition[0]}-{found.partition[1]}")
-        not in ends
-    ]
+    known = list(held)
+    return [found for found in candidates if not any(_will_end(row, found) for row in known)]
+
+
+def _will_end(row: Row, found: OpenTransaction) -> bool:
+    """True if the coordinator that said this ends the transaction in its partition.
+
+    A coordinator raises the epoch as it decides (KIP-890, and its own aborts), and the partition
+    keeps the old one until the marker comes. Bad sequence with equal epochs alone: 1. The commit is
+    decided. 2. The partition's leader is away, and its marker waits. 3. The leader returns, its
+    transaction is reported as hanging, and an operator aborts committed records.
+    """
+    name = f"{found.partition[0]}-{found.partition[1]}"
+    if row["producer_id"] != found.producer_id or name not in row["partitions"]:
+        return False
+    if row["state"] == ONGOING:
+        return bool(row["producer_epoch"] == found.producer_epoch)
+    return row["state"] in _PREPARED and row["producer_epoch"] >= found.producer_epoch
 
 
 def write_abort(brokers: Brokers, found: OpenTransaction) -> None:
