@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from kvorum.cli.records.brokers import (
     ask_leaders,
     by_topic,
 )
-from kvorum.cli.records.coordinator import MOVING, TRANSACTION, Coordinator
+from kvorum.cli.records.coordinator import TRANSACTION, Coordinator, ask_loaded
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.primitives import Reader
 
@@ -53,7 +53,8 @@ def list_transactions(
     brokers.topics([])
     rows: list[Row] = []
     for broker_id in brokers.ids():
-        reply = _asked(brokers, broker_id, values)
+        reply = ask_loaded(brokers, broker_id, ("list_transactions", 66, 1), values)
+        check(reply.error_code, None, f"transactions of broker {broker_id}")
         rows += [
             {
                 "transactional_id": row.transactional_id,
@@ -64,18 +65,6 @@ def list_transactions(
             for row in reply.transaction_states
         ]
     return sorted(rows, key=lambda row: str(row["transactional_id"]))
-
-
-def _asked(brokers: Brokers, broker_id: int, values: Mapping[str, Any]) -> Any:
-    deadline_s = time.monotonic() + brokers.timeout_s
-    while True:
-        connection = brokers.to(broker_id)
-        reply = connection.call("list_transactions", 66, 1, values, flexible=True)
-        if reply.error_code not in MOVING or time.monotonic() > deadline_s:
-            break
-        time.sleep(RETRY_PAUSE_S)
-    check(reply.error_code, None, f"transactions of broker {broker_id}")
-    return reply
 
 
 def describe_transaction(brokers: Brokers, transactional_id: str) -> Row:
