@@ -22,12 +22,14 @@ BROKER_SHARE = 0.8
 class BrokerBackend:
     """Requests through any broker.
 
-    timeout_ms: the time that the broker has for a request that it forwards.
+    addresses: the brokers that it was given. timeout_ms: the time that the broker has for a request
+    that it forwards.
     """
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         from kvorum.cli.kafka_client import KafkaConnection
 
+        self.addresses = addresses
         self.connection = KafkaConnection(addresses, timeout_s)
         # The broker must time out, and report why, before the command does.
         self.timeout_ms = int(timeout_s * 1000 * BROKER_SHARE)

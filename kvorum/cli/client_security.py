@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.profiles import ProfileOption
+from kvorum.cli.profiles import ProfileOption, profile_value
 from kvorum.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class ClientSecurity:
 
 
 NONE = ClientSecurity()
+_GIVEN = "kvorum.command_config"
 _current = NONE
 
 
@@ -137,9 +138,25 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def _use(context: click.Context, _: click.Parameter, path: Any) -> None:
-    global _current
-    if not path or context.resilient_parsing:
+    if not path:
         return
+    if context.resilient_parsing:
+        # A completion connects only if it needs names.
+        context.meta[_GIVEN] = path
+    else:
+        _use_file(context, path)
+
+
+def use_for_completion(context: click.Context) -> None:
+    """Use the security of a command line that is being completed, until the context is closed.
+    Raises click.UsageError."""
+    path = context.meta.get(_GIVEN) or profile_value(context, "command_config")
+    if path:
+        _use_file(context, path)
+
+
+def _use_file(context: click.Context, path: str) -> None:
+    global _current
     try:
         _current = security_of(read_properties(path), path)
     except ConfigError as error:

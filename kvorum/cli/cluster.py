@@ -11,7 +11,7 @@ from kvorum.cli.common import CommandFailed, cluster_options, refused, show
 from kvorum.cli.completion import node_ids
 from kvorum.cli.health import read_view, show_findings
 from kvorum.cli.watch import watchable
-from kvorum.metadata.inspect.health import ClusterView, Finding, health_of, restart_hazards
+from kvorum.metadata.inspect.health import Finding, health_of, known_nodes, restart_hazards
 from kvorum.metadata.inspect.roll import clock_of
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.text import whole_number
@@ -48,9 +48,10 @@ def check(node: str | None, **options: Any) -> None:
         return
     node_id = _node_id(node)
     view = read_view(options)
-    if node_id not in _known(view):
-        known = ", ".join(map(str, _known(view)))
-        raise CommandFailed(f"the cluster has no node {node}; it has {known}")
+    known = known_nodes(view)
+    if known is not None and node_id not in known:
+        listed = ", ".join(map(str, known))
+        raise CommandFailed(f"the cluster has no node {node}; it has {listed}")
     hazards = restart_hazards(view, node_id)
     finding = Finding(
         check=f"restart of {node}",
@@ -66,12 +67,6 @@ def _node_id(text: str) -> int:
     if node_id is None:
         raise click.UsageError(f"{text!r} is no node: give an id, or a name like broker-101")
     return node_id
-
-
-def _known(view: ClusterView) -> list[int]:
-    quorum = view.quorum or {"voters": [], "observers": []}
-    ids = {int(node["node_id"]) for node in (*quorum["voters"], *quorum["observers"])}
-    return sorted(ids | {int(broker["broker_id"]) for broker in view.brokers})
 
 
 @cluster.command()

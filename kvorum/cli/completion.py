@@ -12,8 +12,10 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
+from kvorum.cli.client_security import use_for_completion
 from kvorum.cli.common import CommandFailed
-from kvorum.cli.profiles import options_of
+from kvorum.cli.data_dir import chosen_data_dir
+from kvorum.cli.profiles import profile_value
 
 _TIMEOUT_S = 1.0
 SHELLS = ("bash", "zsh", "fish")
@@ -60,12 +62,12 @@ def node_ids(context: click.Context, parameter: click.Parameter, incomplete: str
 
 
 def lab_nodes(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The nodes of the cluster of `kvorum dev` in the data directory."""
+    """The nodes of the cluster of `kvorum dev` whose data directory the command uses."""
     from kvorum.launch.cluster_file import read_cluster_file
     from kvorum.runtime.errors import ConfigError
 
     try:
-        found = read_cluster_file(context.params.get("data_dir") or "./kvorum-data")
+        found = read_cluster_file(chosen_data_dir(context))
     except ConfigError:
         return []
     return [] if found is None else [n.name for n in found.nodes if n.name.startswith(incomplete)]
@@ -90,18 +92,14 @@ def _names(context: click.Context, incomplete: str, ask: Callable[[Any], list[st
     from kvorum.cli.backends import open_backend
 
     try:
-        profile = options_of(None)
-        given = {
-            key: context.params.get(key) or profile.get(key)
+        server, controller = (
+            context.params.get(key) or profile_value(context, key)
             for key in ("bootstrap_server", "bootstrap_controller")
-        }
-        if context.params.get("bootstrap_server"):
-            given["bootstrap_controller"] = None
+        )
         # The context closes what is opened within it.
         with context:
-            backend = open_backend(
-                given["bootstrap_server"], given["bootstrap_controller"], _TIMEOUT_S
-            )
+            use_for_completion(context)
+            backend = open_backend(server, controller, _TIMEOUT_S)
             return sorted(name for name in ask(backend) if name.startswith(incomplete))
     except (CommandFailed, click.UsageError):
         return []

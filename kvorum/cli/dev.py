@@ -21,12 +21,11 @@ from kvorum.cli.common import (
     warn,
 )
 from kvorum.cli.completion import lab_nodes
+from kvorum.cli.data_dir import DEFAULT_DATA_DIR, chosen_data_dir, data_dir_option
 from kvorum.cli.dev_commands import logs, status, stop
 
 if TYPE_CHECKING:
     from kvorum.launch.plan import ClusterPlan
-
-DEFAULT_DATA_DIR = "./kvorum-data"
 
 
 @click.group(invoke_without_command=True)
@@ -219,12 +218,7 @@ def _forget(ready_file: str | None) -> None:
 
 @dev.command()
 @click.argument("nodes", metavar="NODE...", nargs=-1, required=True, shell_complete=lab_nodes)
-@click.option(
-    "--data-dir",
-    type=click.Path(readable=False),
-    default=None,
-    help=f"Where the cluster keeps its data.  [default: {DEFAULT_DATA_DIR}]",
-)
+@data_dir_option
 @click.option(
     "--timeout-ms",
     type=click.IntRange(min=0),
@@ -238,10 +232,11 @@ def _forget(ready_file: str | None) -> None:
 @click.pass_context
 def restart(
     ctx: click.Context,
+    /,
     nodes: tuple[str, ...],
-    data_dir: str | None,
     timeout_ms: int,
     stop_running: bool,
+    **_: Any,
 ) -> None:
     """Start each dead NODE (a name like broker-101, or its id) again, on its data.
 
@@ -254,11 +249,9 @@ def restart(
         request_restart,
         wait_restarted,
     )
-    from kvorum.runtime.errors import ConfigError, required
+    from kvorum.runtime.errors import ConfigError
 
-    if data_dir is None:
-        # `kvorum dev --data-dir X restart NODE` means the same.
-        data_dir = required(ctx.parent, "a command of a group").params["data_dir"]
+    data_dir = chosen_data_dir(ctx)
     deadline_ms = int(time.monotonic() * 1000) + timeout_ms
     failures: list[CommandFailed] = []
     try:

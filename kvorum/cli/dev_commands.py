@@ -22,6 +22,7 @@ from kvorum.cli.common import (
     show,
 )
 from kvorum.cli.completion import lab_nodes
+from kvorum.cli.data_dir import chosen_data_dir, data_dir_option
 from kvorum.cli.dev_background import launcher_log
 from kvorum.cli.watch import watchable
 
@@ -31,26 +32,6 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.1
 LAUNCHER = "launcher"
-
-
-def data_dir_option(command: Any) -> Any:
-    """--data-dir of a subcommand; `kvorum dev --data-dir X status` means the same."""
-    return click.option(
-        "--data-dir",
-        type=click.Path(readable=False),
-        default=None,
-        help="Where the cluster keeps its data.  [default: that of kvorum dev]",
-    )(command)
-
-
-def chosen_data_dir(data_dir: str | None) -> str:
-    """The option of the subcommand, else the group's."""
-    if data_dir is not None:
-        return data_dir
-    parent = click.get_current_context().parent
-    while parent is not None and "data_dir" not in parent.params:
-        parent = parent.parent
-    return str((parent.params if parent is not None else {}).get("data_dir"))
 
 
 def _cluster(data_dir: str) -> ClusterFile:
@@ -77,12 +58,12 @@ def _is_running(data_dir: str) -> bool:
 @data_dir_option
 @watchable
 @output_option
-def status(data_dir: str | None, output: str) -> None:
+def status(output: str, **_: Any) -> None:
     """Show the nodes of the cluster, as its launcher sees them.
 
     Exit code 3 if no launcher runs, 4 if a node is not ready.
     """
-    folder = chosen_data_dir(data_dir)
+    folder = chosen_data_dir(click.get_current_context())
     cluster = _cluster(folder)
     is_running = _is_running(folder)
     rows = [asdict(node) for node in cluster.nodes]
@@ -119,12 +100,12 @@ def status(data_dir: str | None, output: str) -> None:
     show_default=True,
     help="Seconds that the nodes have to end.",
 )
-def stop(data_dir: str | None, timeout_s: float) -> None:
+def stop(timeout_s: float, **_: Any) -> None:
     """Stop all nodes in good order; returns when they have ended.
 
     A cluster that does not run is left as it is.
     """
-    folder = chosen_data_dir(data_dir)
+    folder = chosen_data_dir(click.get_current_context())
     cluster = _cluster(folder)
     if cluster.launcher_pid is None or not _is_running(folder):
         click.echo(f"no cluster runs in {folder}")
@@ -154,9 +135,9 @@ def stop(data_dir: str | None, timeout_s: float) -> None:
     help="Last lines of each file.",
 )
 @data_dir_option
-def logs(nodes: tuple[str, ...], follow: bool, lines: int, data_dir: str | None) -> None:
+def logs(nodes: tuple[str, ...], follow: bool, lines: int, **_: Any) -> None:
     """Print the log of nodes (a name or id; launcher; all by default)."""
-    folder = chosen_data_dir(data_dir)
+    folder = chosen_data_dir(click.get_current_context())
     files = _log_files(folder, nodes)
     tails = [_Tail(path, f"{name}: " if len(files) > 1 else "") for name, path in files.items()]
     for tail in tails:

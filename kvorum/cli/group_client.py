@@ -3,28 +3,15 @@ too."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.common import CommandFailed, Row, check
-from kvorum.cli.kafka_client import KafkaConnection
+from kvorum.cli.common import Row, check
+from kvorum.cli.records.brokers import Brokers, Partition
+from kvorum.cli.records.coordinator import GROUP, Coordinator, ask_loaded
+from kvorum.cli.records.offsets import ends_at
 from kvorum.runtime.errors import ErrorCode
-from kvorum.runtime.text import address_text
-
-_GROUP_KEY = 0
-_LATEST = -1
-_RETRY_PAUSE_S = 0.1
-_MOVING = frozenset(
-    (
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    )
-)
-"""Errors of a coordinator that is being created or is moving: the request is retried until the
-command's timeout."""
 
 
 class GroupClient:
@@ -32,21 +19,19 @@ class GroupClient:
 
     def __init__(self, backend: BrokerBackend, timeout_s: float) -> None:
         self._backend = backend
-        self._timeout_s = timeout_s
-        self._deadline_s = time.monotonic() + timeout_s
-        self._connections: dict[tuple[str, int], KafkaConnection] = {}
+        self._brokers = Brokers(backend.addresses, timeout_s)
+        self._coordinators: dict[str, Coordinator] = {}
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
+        self._brokers.close()
 
     def list_groups(self, states: list[str]) -> list[Row]:
         """group, type, protocol_type, state of the groups of every unfenced broker."""
         rows = []
-        for broker in self._backend.brokers():
-            if broker["is_fenced"]:
-                continue
-            rows += self._list_of(broker["host"], broker["port"], states)
+        active = [row["broker_id"] for row in self._backend.brokers() if not row["is_fenced"]]
+        self._brokers.topics([])  # learns every broker's address
+        for broker_id in active:
+            rows += self._list_of(broker_id, states)
         return sorted(rows, key=lambda row: str(row["group"]))
 
     def describe(self, names: list[str]) -> list[Row]:
@@ -67,22 +52,10 @@ class GroupClient:
             rows.append({"group": name, "error": error.name})
         return rows
 
-    # --- one broker --------------------------------------------------------------------------
-
-    def _connection(self, host: str, port: int) -> KafkaConnection:
-        connection = self._connections.get((host, port))
-        if connection is None:
-            connection = KafkaConnection([(host, port)], self._timeout_s)
-            self._connections[host, port] = connection
-        return connection
-
-    def _list_of(self, host: str, port: int, states: list[str]) -> list[Row]:
-        values = {"states_filter": states, "types_filter": []}
-        while True:
-            reply = self._connection(host, port).call("list_groups", 16, 5, values, flexible=True)
-            if reply.error_code not in _MOVING or not self._has_time():
-                break
-        check(reply.error_code, None, f"groups of {address_text(host, port)}")
+    def _list_of(self, broker_id: int, states: list[str]) -> list[Row]:
+        values: Row = {"states_filter": states, "types_filter": []}
+        reply = ask_loaded(self._brokers, broker_id, ("list_groups", 16, 5), values)
+        check(reply.error_code, None, f"groups of broker {broker_id}")
         return [
             {
                 "group": row.group_id,
@@ -93,38 +66,18 @@ class GroupClient:
             for row in reply.groups
         ]
 
-    def _has_time(self) -> bool:
-        """Pause before the next try. Returns False if there is no time left for one."""
-        if time.monotonic() + _RETRY_PAUSE_S > self._deadline_s:
-            return False
-        time.sleep(_RETRY_PAUSE_S)
-        return True
-
     # --- one coordinator ---------------------------------------------------------------------
 
-    def _ask(self, group: str, name: str, key: int, version: int, values: Row) -> tuple[int, Any]:
+    def _ask(
+        self, group: str, name: str, key: int, version: int, values: Row
+    ) -> tuple[int | None, Any]:
         """(broker id of the coordinator, its answer)."""
-        while True:
-            found = self._coordinator(group)
-            connection = self._connection(found.host, found.port)
-            reply = connection.call(name, key, version, values, flexible=True)
-            rows = reply.results if hasattr(reply, "results") else reply.groups
-            error = ErrorCode(rows[0].error_code)
-            if error not in _MOVING or not self._has_time():
-                break
-        if error in _MOVING:
-            check(error, None, f"group {group}")
-        return found.node_id, reply
-
-    def _coordinator(self, group: str) -> Any:
-        values = {"key_type": _GROUP_KEY, "coordinator_keys": [group]}
-        while True:
-            reply = self._backend.connection.call("find_coordinator", 10, 4, values, flexible=True)
-            found = reply.coordinators[0]
-            if found.error_code not in _MOVING or not self._has_time():
-                break
-        check(found.error_code, found.error_message, f"coordinator of group {group}")
-        return found
+        coordinator = self._coordinators.get(group)
+        if coordinator is None:
+            coordinator = Coordinator(self._brokers, GROUP, group)
+            self._coordinators[group] = coordinator
+        reply = coordinator.call(name, key, version, values, error_of=_error_of)
+        return coordinator.broker_id, reply
 
     def _describe(self, name: str) -> Row:
         values: Row = {"groups": [name], "include_authorized_operations": False}
@@ -200,25 +153,25 @@ class GroupClient:
 
     # --- leaders -----------------------------------------------------------------------------
 
-    def _end_offsets(self, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    def _end_offsets(self, partitions: list[Partition]) -> dict[Partition, int]:
         """High watermarks; partitions without a leader, or deleted ones, are left out."""
-        brokers = {b["broker_id"]: b for b in self._backend.brokers() if not b["is_fenced"]}
-        by_leader: dict[int, dict[str, list[int]]] = {}
-        for topic in sorted({topic for topic, _ in partitions}):
-            try:
-                (described,) = self._backend.topics([topic])
-            except CommandFailed:
-                continue  # the topic was deleted: its offsets will be removed soon
-            for row in described["partitions"]:
-                if (topic, row["partition"]) in partitions and row["leader"] in brokers:
-                    wanted = by_leader.setdefault(row["leader"], {})
-                    wanted.setdefault(topic, []).append(row["partition"])
-        found: dict[tuple[str, int], int] = {}
-        for leader, topics in by_leader.items():
-            broker = brokers[leader]
-            connection = self._connection(broker["host"], broker["port"])
-            found.update(_latest(connection, topics))
+        topics = self._brokers.topics(sorted({topic for topic, _ in partitions}))
+        led: dict[int, list[Partition]] = {}
+        for topic, number in partitions:
+            # The offsets of a deleted topic will be removed soon.
+            leader = topics[topic].leaders.get(number, -1) if topic in topics else -1
+            if leader >= 0:
+                led.setdefault(leader, []).append((topic, number))
+        found: dict[Partition, int] = {}
+        for leader, wanted in led.items():
+            found |= ends_at(self._brokers.to(leader), wanted)
         return found
+
+
+def _error_of(reply: Any) -> int:
+    """The error of an answer about one group."""
+    rows = reply.results if hasattr(reply, "results") else reply.groups
+    return int(rows[0].error_code)
 
 
 def _consumer_member(member: Any) -> Row:
@@ -232,32 +185,6 @@ def _consumer_member(member: Any) -> Row:
             for topic in member.assignment.topic_partitions
             for partition in topic.partitions
         ],
-    }
-
-
-def _latest(
-    connection: KafkaConnection, topics: dict[str, list[int]]
-) -> dict[tuple[str, int], int]:
-    values = {
-        "replica_id": -1,
-        "isolation_level": 0,
-        "topics": [
-            {
-                "name": topic,
-                "partitions": [
-                    {"partition_index": p, "current_leader_epoch": -1, "timestamp": _LATEST}
-                    for p in partitions
-                ],
-            }
-            for topic, partitions in topics.items()
-        ],
-    }
-    reply = connection.call("list_offsets", 2, 7, values, flexible=True)
-    return {
-        (topic.name, row.partition_index): row.offset
-        for topic in reply.topics
-        for row in topic.partitions
-        if row.error_code == ErrorCode.NONE
     }
 
 

@@ -150,7 +150,8 @@ def _fail_on_errors(rows: list[dict[str, Any]], what: str) -> None:
 
 def _way(options: dict[str, Any]) -> str:
     """The one option that says how."""
-    given = [way for way in _WAYS if options[way] not in (None, False)]
+    # Not `in (None, False)`: an offset of 0 equals False.
+    given = [way for way in _WAYS if options[way] is not None and options[way] is not False]
     if len(given) != 1:
         raise click.UsageError(f"give one of {', '.join(_WAYS.values())}")
     return given[0]

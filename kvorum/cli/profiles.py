@@ -162,13 +162,15 @@ class ProfileOption(click.Option):
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:
         """The profile's value, else the option's own default."""
         if self.name in KEYS and not ctx.resilient_parsing:
-            value = _value(ctx, self.name)
+            value = profile_value(ctx, self.name)
             if value is not None:
                 return value
         return super().get_default(ctx, call=call)
 
 
-def _value(context: click.Context, key: str) -> Any:
+def profile_value(context: click.Context, key: str) -> Any:
+    """The profile's value of an option that the command line does not give; None if the environment
+    counts more. Raises click.UsageError."""
     explicit = context.meta.get(_CHOSEN)
     if key in _BOOTSTRAP:
         # The source of an option that was given is known by now: such options are read first.

@@ -110,7 +110,7 @@ def _run_command(words: list[str], node: RollNode, timeout_s: float) -> None:
         )
     except FileNotFoundError as error:
         raise CommandFailed(f"{text}: there is no {error.filename}", EXIT_FAILED) from error
-    except PermissionError as error:
+    except OSError as error:
         raise CommandFailed(f"{text}: {error.strerror}", EXIT_FAILED) from error
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(f"{text}: still running after {timeout_s:g} s", EXIT_FAILED) from error
@@ -241,12 +241,18 @@ class Roll:
 
     def _leader_id(self) -> int:
         """-1 if no controller leads; the nodes are asked again before any is restarted."""
+        from kvorum.cli.backends import open_backend
+
         try:
             with one_answer():
-                quorum = read_view(self._options).quorum
+                backend = open_backend(
+                    self._options["bootstrap_server"],
+                    self._options["bootstrap_controller"],
+                    self._options["timeout"],
+                )
+                return int(backend.quorum()["leader_id"])
         except CommandFailed:
             return -1
-        return -1 if quorum is None else int(quorum["leader_id"])
 
     def _read_image(self) -> ClusterImage:
         from kvorum.cli.backends import open_controllers

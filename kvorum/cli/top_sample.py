@@ -10,9 +10,9 @@ from typing import Any
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.common import EXIT_NO_QUORUM, CommandFailed, Row
 from kvorum.cli.kafka_client import BrokerGone
-from kvorum.cli.records.brokers import Brokers, Partition, by_topic
+from kvorum.cli.records.brokers import Brokers, Partition
 from kvorum.cli.records.coordinator import GROUP
-from kvorum.cli.records.offsets import LATEST
+from kvorum.cli.records.offsets import ends_at
 from kvorum.cli.top_view import Sample
 from kvorum.runtime.errors import ErrorCode
 
@@ -62,27 +62,12 @@ def _ends(brokers: Brokers, topics: Sequence[Row]) -> dict[Partition, int]:
         for row in topic["partitions"]:
             if row["leader"] >= 0:
                 led.setdefault(row["leader"], []).append((topic["topic"], row["partition"]))
-    found = {}
+    found: dict[Partition, int] = {}
     for leader, partitions in led.items():
-        values = {
-            "replica_id": -1,
-            "isolation_level": 0,
-            "topics": [
-                {
-                    "name": name,
-                    "partitions": [
-                        {"partition_index": n, "current_leader_epoch": -1, "timestamp": LATEST}
-                        for n in numbers
-                    ],
-                }
-                for name, numbers in by_topic(partitions).items()
-            ],
-        }
-        reply = _ask(brokers, leader, ("list_offsets", 2, 7), values)
-        for topic in reply.topics if reply is not None else ():
-            for row in topic.partitions:
-                if row.error_code == ErrorCode.NONE:
-                    found[topic.name, row.partition_index] = row.offset
+        try:
+            found |= ends_at(brokers.to(leader), partitions)
+        except BrokerGone:
+            brokers.forget(leader)
     return found
 
 

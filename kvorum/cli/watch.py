@@ -22,7 +22,7 @@ def watchable(command: CommandT) -> CommandT:
 
     On a terminal each answer takes the place of the one before. Elsewhere answers follow one
     another: JSON a line each, YAML a document each. An answer that fails is shown as its sentence,
-    and the next one is asked for.
+    under the key `error` if the output is structured, and the next one is asked for.
     """
 
     @functools.wraps(command)
@@ -66,16 +66,23 @@ _interval_option = click.option(
 
 
 def _watch(ask: Callable[[], Any], options: dict[str, Any], interval_s: float) -> None:
+    from kvorum.cli.common import is_structured
+
     output = options.get("output", "table")
     while True:
-        text = _answer(ask)
+        text, failure = _answer(ask)
+        if not is_structured(output) or not text:
+            text = _with_failure(text, failure, output)
+        elif failure:
+            # The rows are an answer all the same, such as those of `kvorum health`.
+            click.echo(failure, err=True)
         sys.stdout.write(_framed(text, output, sys.stdout.isatty()))
         sys.stdout.flush()
         time.sleep(interval_s)
 
 
-def _answer(ask: Callable[[], Any]) -> str:
-    """What the command prints, or why it failed."""
+def _answer(ask: Callable[[], Any]) -> tuple[str, str]:
+    """The output of the command, and its failure as a sentence; "" for none."""
     from kvorum.cli.common import CommandFailed
 
     printed = io.StringIO()
@@ -83,8 +90,21 @@ def _answer(ask: Callable[[], Any]) -> str:
         with one_answer(), contextlib.redirect_stdout(printed):
             ask()
     except CommandFailed as error:
-        return f"{printed.getvalue()}kvorum: {error}\n"
-    return printed.getvalue()
+        return printed.getvalue(), f"kvorum: {error}"
+    return printed.getvalue(), ""
+
+
+def _with_failure(text: str, failure: str, output: str) -> str:
+    """The text of a table, or of a structured answer without rows, with the failure in it."""
+    if not failure:
+        return text
+    if output == "json":
+        return json.dumps({"error": failure})
+    if output == "yaml":
+        import yaml
+
+        return str(yaml.safe_dump({"error": failure}, allow_unicode=True))
+    return f"{text}{failure}\n"
 
 
 @contextlib.contextmanager
@@ -103,8 +123,5 @@ def _framed(text: str, output: str, is_terminal: bool) -> str:
     if output == "yaml":
         return f"---\n{text}"
     if output == "json":
-        try:
-            return json.dumps(json.loads(text)) + "\n"
-        except ValueError:
-            return json.dumps({"error": text.strip()}) + "\n"
+        return json.dumps(json.loads(text)) + "\n"
     return f"{text}\n"

@@ -66,19 +66,27 @@ def restart_hazards(view: ClusterView, node_id: int) -> list[str]:
     it. Partitions that have no more replicas than that stop with every restart: they count only if
     waiting could help. A node that has the lead hands it over when it stops.
     """
-    if view.quorum is None:
+    known = known_nodes(view)
+    if view.quorum is None or known is None:
         return [f"the quorum has no leader: {view.no_quorum}"]
+    if node_id not in known:
+        return [f"the cluster has no node {node_id}; it has {', '.join(map(str, known))}"]
     voters = [int(voter["node_id"]) for voter in view.quorum["voters"]]
-    observers = [int(node["node_id"]) for node in view.quorum["observers"]]
-    brokers = [int(broker["broker_id"]) for broker in view.brokers]
     if node_id in voters:
         return list(_voter_hazards(view.quorum, voters, node_id))
-    if node_id in brokers:
+    if any(broker["broker_id"] == node_id for broker in view.brokers):
         return list(_broker_hazards(view, node_id))
-    if node_id in observers:
-        return []
-    known = ", ".join(map(str, sorted({*voters, *observers, *brokers})))
-    return [f"the cluster has no node {node_id}; it has {known}"]
+    return []
+
+
+def known_nodes(view: ClusterView) -> list[int] | None:
+    """The ids of all nodes, in order; None without a leader, since only a leader knows the
+    controllers."""
+    if view.quorum is None:
+        return None
+    replicas = (*view.quorum["voters"], *view.quorum["observers"])
+    brokers = {int(broker["broker_id"]) for broker in view.brokers}
+    return sorted({int(node["node_id"]) for node in replicas} | brokers)
 
 
 def level_voters(quorum: Row) -> list[int]:

@@ -230,3 +230,9 @@ def test_a_shift_stays_within_the_log():
     committed = {("t", 0): 5, ("t", 1): 5}
     assert shifted(committed, committed, bounds, -4) == {("t", 0): 3, ("t", 1): 1}
     assert shifted(committed, committed, bounds, 100) == {("t", 0): 9, ("t", 1): 9}
+
+
+@pytest.mark.parametrize("way", [["--to-offset", "0"], ["--shift-by", "0"]])
+def test_a_zero_is_a_number_like_any_other(way):
+    code, _, err = kvorum("groups", "reset-offsets", "g", "--topic", "t", *way, "-b", "127.0.0.1:1")
+    assert (code, "no broker reachable" in err) == (3, True), err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvorum.cli.common import CommandFailed
 from kvorum.cli.roll import command_for, restarter
 from kvorum.metadata.inspect.roll import RollNode
 from tests.command import kvorum
@@ -57,3 +58,15 @@ def test_words_of_a_command_are_filled_in_without_a_shell():
 
 def test_a_dry_run_needs_no_command():
     assert restarter(None, None, is_needed=False) is None
+
+
+def test_a_command_that_the_system_cannot_start_stops_the_roll_with_a_sentence(tmp_path):
+    file = tmp_path / "restart"
+    file.write_bytes(b"\0no program")
+    restart = restarter(f"{file} {{node}}", None, is_needed=True)
+    assert restart is not None
+    with pytest.raises(CommandFailed, match="Permission denied"):
+        restart(NODE, 1.0)
+    file.chmod(0o700)
+    with pytest.raises(CommandFailed, match="Exec format error"):
+        restart(NODE, 1.0)

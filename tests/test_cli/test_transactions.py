@@ -213,6 +213,9 @@ def test_only_what_no_coordinator_will_end_hangs():
         held(3, "CompleteCommit"),
         held(4, "Ongoing", "t-1"),
         held(5, "Ongoing", "t-0", epoch=2),
+        # The epoch is raised with the decision; the partition learns it from the marker.
+        held(7, "PrepareCommit", "t-0", epoch=2),
+        held(8, "PrepareCommit", "t-0", epoch=0),
     ]
-    candidates = [found(number) for number in range(1, 7)]
-    assert [row.producer_id for row in hanging(candidates, known)] == [3, 4, 5, 6]
+    candidates = [found(number) for number in range(1, 9)]
+    assert [row.producer_id for row in hanging(candidates, known)] == [3, 4, 5, 6, 8]

@@ -7,13 +7,15 @@ import time
 
 import click
 import pytest
+import yaml
 
 from kvorum.cli.common import CommandFailed, cluster_options, show
 from kvorum.cli.watch import watchable
 
 
 def watched(monkeypatch, answers, *arguments):
-    """Runs a command with --watch for these answers; an exception among them is raised."""
+    """Runs a command with --watch for these answers; an exception among them, or behind one, is
+    raised."""
     left = list(answers)
     closed = []
 
@@ -23,9 +25,12 @@ def watched(monkeypatch, answers, *arguments):
     def ask(output, **_):
         click.get_current_context().call_on_close(lambda: closed.append(len(left)))
         answer = left.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        show(output, answer)
+        rows, failure = answer if isinstance(answer, tuple) else (answer, None)
+        if isinstance(rows, Exception):
+            raise rows
+        show(output, rows)
+        if failure is not None:
+            raise failure
 
     pauses = []
 
@@ -65,3 +70,21 @@ def test_wide_has_every_key_and_table_the_chosen_ones(capsys):
     assert capsys.readouterr().out == "B  A\n-  1\n"
     show("wide", rows, ["b", "a"])
     assert capsys.readouterr().out == "B  A  C\n-  1  2,3\n"
+
+
+def test_an_answer_that_fails_after_its_rows_keeps_its_form(monkeypatch, capsys):
+    # As `kvorum health` of an ill cluster.
+    ill = ({"is_healthy": False}, CommandFailed("not healthy: brokers"))
+    watched(monkeypatch, [ill], "-o", "json")
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"is_healthy": False}
+    assert printed.err.splitlines()[0] == "kvorum: not healthy: brokers"
+    watched(monkeypatch, [ill], "-o", "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == {"is_healthy": False}
+    watched(monkeypatch, [ill])
+    assert capsys.readouterr().out.endswith("no\nkvorum: not healthy: brokers\n\n")
+
+
+def test_a_failed_answer_is_a_yaml_document_too(monkeypatch, capsys):
+    watched(monkeypatch, [CommandFailed("topic a: UNKNOWN: gone")], "-o", "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == {"error": "kvorum: topic a: UNKNOWN: gone"}

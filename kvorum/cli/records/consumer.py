@@ -83,6 +83,8 @@ class Consumer:
         """Read these no longer; answers under way are dropped."""
         for partition in partitions:
             self._positions.pop(partition, None)
+            # Else the outage would go on in a later assignment, for another member's time too.
+            self._problems.pop(partition, None)
 
     def poll(self, wait_s: float) -> Iterator[Fetched]:
         """Answers that are there, or that come within the time. Raises CommandFailed."""

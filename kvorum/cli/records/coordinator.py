@@ -23,6 +23,19 @@ MOVING = frozenset(
 """Errors of a coordinator that is being created or is moving: the request is sent again."""
 
 
+def ask_loaded(
+    brokers: Brokers, broker_id: int, request: tuple[str, int, int], values: Mapping[str, Any]
+) -> Any:
+    """A broker's answer about all that it coordinates, once that is loaded; an answer with an error
+    at the brokers' timeout. request: name, key and version. Raises BrokerGone."""
+    deadline_s = time.monotonic() + brokers.timeout_s
+    while True:
+        reply = brokers.to(broker_id).call(*request, values, flexible=True)
+        if reply.error_code not in MOVING or time.monotonic() > deadline_s:
+            return reply
+        time.sleep(RETRY_PAUSE_S)
+
+
 class Coordinator:
     """The coordinator of one key, looked up again when it moves. kind: GROUP or TRANSACTION."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvorum.cli.common import INT64_MAX, CommandFailed
+from kvorum.cli.kafka_client import KafkaConnection
 from kvorum.cli.records.brokers import (
     Brokers,
     LeaderRequest,
@@ -89,31 +90,11 @@ def list_offsets(
     """The first offset at or after each timestamp in ms, -1 if there is none; EARLIEST and LATEST
     give log start and end (the last stable offset under READ_COMMITTED). Raises CommandFailed."""
 
-    def values(partitions: list[Partition]) -> dict[str, Any]:
-        return {
-            "replica_id": -1,
-            "isolation_level": isolation,
-            "topics": [
-                {
-                    "name": topic,
-                    "partitions": [
-                        {
-                            "partition_index": number,
-                            "current_leader_epoch": -1,
-                            "timestamp": timestamps[topic, number],
-                        }
-                        for number in numbers
-                    ],
-                }
-                for topic, numbers in by_topic(partitions).items()
-            ],
-        }
-
     request = LeaderRequest(
         name="list_offsets",
         key=2,
         version=7,
-        values=values,
+        values=lambda partitions: _request({p: timestamps[p] for p in partitions}, isolation),
         rows=lambda reply: [
             ((topic.name, row.partition_index), row.error_code, row)
             for topic in reply.topics
@@ -125,6 +106,40 @@ def list_offsets(
         if row.error_code != ErrorCode.NONE:
             raise CommandFailed(f"{topic}-{number}: {ErrorCode(row.error_code).name}")
     return {partition: row.offset for partition, row in found.items()}
+
+
+def ends_at(leader: KafkaConnection, partitions: list[Partition]) -> dict[Partition, int]:
+    """High watermarks of these partitions, without those that the broker does not lead any more.
+    Raises BrokerGone."""
+    values = _request(dict.fromkeys(partitions, LATEST), READ_UNCOMMITTED)
+    reply = leader.call("list_offsets", 2, 7, values, flexible=True)
+    return {
+        (topic.name, row.partition_index): row.offset
+        for topic in reply.topics
+        for row in topic.partitions
+        if row.error_code == ErrorCode.NONE
+    }
+
+
+def _request(timestamps: Mapping[Partition, int], isolation: int) -> dict[str, Any]:
+    return {
+        "replica_id": -1,
+        "isolation_level": isolation,
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": number,
+                        "current_leader_epoch": -1,
+                        "timestamp": timestamps[topic, number],
+                    }
+                    for number in numbers
+                ],
+            }
+            for topic, numbers in by_topic(list(timestamps)).items()
+        ],
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

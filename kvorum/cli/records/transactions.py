@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,12 @@ from kvorum.cli.records.brokers import (
     ask_leaders,
     by_topic,
 )
-from kvorum.cli.records.coordinator import MOVING, TRANSACTION, Coordinator
+from kvorum.cli.records.coordinator import TRANSACTION, Coordinator, ask_loaded
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.primitives import Reader
 
 ONGOING = "Ongoing"
+_PREPARED = ("PrepareCommit", "PrepareAbort")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,8 @@ def list_transactions(
     brokers.topics([])
     rows: list[Row] = []
     for broker_id in brokers.ids():
-        reply = _asked(brokers, broker_id, values)
+        reply = ask_loaded(brokers, broker_id, ("list_transactions", 66, 1), values)
+        check(reply.error_code, None, f"transactions of broker {broker_id}")
         rows += [
             {
                 "transactional_id": row.transactional_id,
@@ -63,18 +65,6 @@ def list_transactions(
             for row in reply.transaction_states
         ]
     return sorted(rows, key=lambda row: str(row["transactional_id"]))
-
-
-def _asked(brokers: Brokers, broker_id: int, values: Mapping[str, Any]) -> Any:
-    deadline_s = time.monotonic() + brokers.timeout_s
-    while True:
-        connection = brokers.to(broker_id)
-        reply = connection.call("list_transactions", 66, 1, values, flexible=True)
-        if reply.error_code not in MOVING or time.monotonic() > deadline_s:
-            break
-        time.sleep(RETRY_PAUSE_S)
-    check(reply.error_code, None, f"transactions of broker {broker_id}")
-    return reply
 
 
 def describe_transaction(brokers: Brokers, transactional_id: str) -> Row:
@@ -189,18 +179,24 @@ def hanging(candidates: Iterable[OpenTransaction], held: Iterable[Row]) -> list[
 
     held: what coordinators say of these producers (`describe_transaction`).
     """
-    ends = {
-        (row["producer_id"], row["producer_epoch"], partition)
-        for row in held
-        if row["state"] in (ONGOING, "PrepareCommit", "PrepareAbort")
-        for partition in row["partitions"]
-    }
-    return [
-        found
-        for found in candidates
-        if (found.producer_id, found.producer_epoch, f"{found.partition[0]}-{found.partition[1]}")
-        not in ends
-    ]
+    known = list(held)
+    return [found for found in candidates if not any(_will_end(row, found) for row in known)]
+
+
+def _will_end(row: Row, found: OpenTransaction) -> bool:
+    """True if the coordinator that said this ends the transaction in its partition.
+
+    A coordinator raises the epoch as it decides (KIP-890, and its own aborts), and the partition
+    keeps the old one until the marker comes. Bad sequence with equal epochs alone: 1. The commit is
+    decided. 2. The partition's leader is away, and its marker waits. 3. The leader returns, its
+    transaction is reported as hanging, and an operator aborts committed records.
+    """
+    name = f"{found.partition[0]}-{found.partition[1]}"
+    if row["producer_id"] != found.producer_id or name not in row["partitions"]:
+        return False
+    if row["state"] == ONGOING:
+        return bool(row["producer_epoch"] == found.producer_epoch)
+    return row["state"] in _PREPARED and row["producer_epoch"] >= found.producer_epoch
 
 
 def write_abort(brokers: Brokers, found: OpenTransaction) -> None:
