@@ -1,4 +1,4 @@
-"""How a node logs: text or JSON, and the level of each logger (`kvorum.logging.*`)."""
+"""A node's log: text or JSON, and the level of each logger (`kvorum.logging.*`)."""
 
 from __future__ import annotations
 

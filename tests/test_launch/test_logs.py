@@ -1,4 +1,4 @@
-"""How a node logs: text or JSON lines, and the level of each logger."""
+"""A node's log: text or JSON lines, and the level of each logger."""
 
 from __future__ import annotations
 
