@@ -295,7 +295,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "duels": Entry(
         meaning="One experiment and seed on two systems, side by side.",
         needs=("history",),
-        question="Who was silent longer?",
+        question="Which system was silent longer?",
         query=("SELECT experiment, first_longest_silence_ms, second_longest_silence_ms FROM duels"),
         columns={
             "experiment": "title of the experiment",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-#: What the job needs, if spark-submit does not say otherwise.
+#: Settings that the job needs, if spark-submit does not say otherwise.
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -30,7 +30,7 @@ CONTROLLER = "CONTROLLER"
 PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT, SSL, SASL_SSL)
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
-_PREFIX = "listener.name."
+PREFIX = "listener.name."
 _MECHANISMS = "sasl.enabled.mechanisms"
 _JAAS = "sasl.jaas.config"
 _REAUTH = "connections.max.reauth.ms"
@@ -47,6 +47,12 @@ _OF_TLS = (
     "ssl.truststore.location",
     "ssl.truststore.type",
 )
+_OF_MECHANISM = (_JAAS, _REAUTH)
+SUFFIXES = frozenset(
+    {_MECHANISMS, _REAUTH, *_OF_TLS}
+    | {f"{mechanism.lower()}.{name}" for mechanism in MECHANISMS for name in _OF_MECHANISM}
+)
+"""The names of a listener's properties behind `listener.name.NAME.`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +144,7 @@ def check_controller_protocol(protocol_map: str) -> None:
 
 def of_listeners(properties: Mapping[str, Any]) -> frozenset[str]:
     """The properties of single listeners among all of a node's."""
-    return frozenset(name for name in properties if name.startswith(_PREFIX))
+    return frozenset(name for name in properties if name.startswith(PREFIX))
 
 
 def _addresses(what: str, text: str, *, may_be_any: bool = False) -> dict[str, Address]:
@@ -231,17 +237,14 @@ def is_unspecified(host: str) -> bool:
 
 def _check_names(properties: Mapping[str, Any], bound: Mapping[str, Address]) -> None:
     """Raise ConfigError for a listener's property that has a name which nothing reads."""
-    suffixes = {_MECHANISMS, _REAUTH, *_OF_TLS}
-    for mechanism in MECHANISMS:
-        suffixes |= {f"{mechanism.lower()}.{_JAAS}", f"{mechanism.lower()}.{_REAUTH}"}
     for name in sorted(of_listeners(properties)):
-        listener, _, suffix = name.removeprefix(_PREFIX).partition(".")
+        listener, _, suffix = name.removeprefix(PREFIX).partition(".")
         if listener.upper() not in bound:
             raise ConfigError(f"{name}: listeners has no {listener.upper()}")
-        if suffix not in suffixes:
+        if suffix not in SUFFIXES:
             raise ConfigError(
                 f"{name}: {suffix} is no property of a listener; there are "
-                f"{', '.join(sorted(suffixes))}"
+                f"{', '.join(sorted(SUFFIXES))}"
             )
 
 
@@ -250,7 +253,7 @@ class OwnProperties:
 
     def __init__(self, name: str, broker: BrokerConfig, properties: Mapping[str, Any]) -> None:
         self.name = name
-        self.prefix = f"{_PREFIX}{name.lower()}."
+        self.prefix = f"{PREFIX}{name.lower()}."
         self._broker = broker
         self._properties = properties
 

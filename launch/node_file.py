@@ -1,7 +1,7 @@
 """The properties of one node: those of its file, of the environment and of the command line.
 
 `--set` goes before the environment, and that before the file. The variable of a property has its
-name in capitals, `_` for `.`, behind KVORUM_: KVORUM_LOG_DIRS is log.dirs.
+name in capitals, `_` for `.` and `-`, behind KVORUM_: KVORUM_LOG_DIRS is log.dirs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 
 from kvorum.launch.kafka_properties import reject_unknown
+from kvorum.launch.listeners import PREFIX as LISTENER_PREFIX
+from kvorum.launch.listeners import SUFFIXES, of_listeners
 from kvorum.launch.properties import BROKER_NAMES, CONTROLLER_NAMES
 from kvorum.metadata.configs.config_keys import broker_key
 from kvorum.runtime.config import Properties, load_properties, parse_assignment
@@ -48,14 +50,14 @@ def node_properties(
     """
     properties = load_node_file(path) if path is not None else {}
     given = dict(parse_assignment(text) for text in settings)
-    reject_unknown(given, BROKER_NAMES | CONTROLLER_NAMES)
+    reject_unknown(given, BROKER_NAMES | CONTROLLER_NAMES | of_listeners(given))
     return {**properties, **_of_environment(environment), **given}
 
 
 def variable_of(name: str) -> str:
     """The variable for a property: KVORUM_LOG_DIRS for log.dirs, KVORUM_PRESET for
     kvorum.preset."""
-    return PREFIX + name.removeprefix(_OWN).upper().replace(".", "_")
+    return PREFIX + name.removeprefix(_OWN).upper().replace(".", "_").replace("-", "_")
 
 
 def _of_environment(environment: Mapping[str, str]) -> Properties:
@@ -63,6 +65,9 @@ def _of_environment(environment: Mapping[str, str]) -> Properties:
     known = BROKER_NAMES | CONTROLLER_NAMES
     for variable, value in sorted(environment.items()):
         if not variable.startswith(PREFIX):
+            continue
+        if variable.startswith(variable_of(LISTENER_PREFIX)):
+            found[_of_listener(variable)] = value
             continue
         name = variable.removeprefix(PREFIX).lower().replace("_", ".")
         if f"{_OWN}{name}" in known:
@@ -74,6 +79,21 @@ def _of_environment(environment: Mapping[str, str]) -> Properties:
                 f"{variable} in the environment is no property; did you mean {variable_of(near)}?"
             )
     return found
+
+
+def _of_listener(variable: str) -> str:
+    """The property of a single listener, whose name may have `_` itself. Raises ConfigError:
+    ignored, a mistyped variable might leave the listener open."""
+    # The longest first: a mechanism's property ends in the name of a listener's.
+    for suffix in sorted(SUFFIXES, key=len, reverse=True):
+        begin, end = variable_of(LISTENER_PREFIX), f"_{variable_of(suffix).removeprefix(PREFIX)}"
+        listener = variable.removeprefix(begin).removesuffix(end)
+        if listener and variable == f"{begin}{listener}{end}":
+            return f"{LISTENER_PREFIX}{listener.lower()}.{suffix}"
+    raise ConfigError(
+        f"{variable} in the environment ends in no property of a listener; there are "
+        f"{', '.join(sorted(SUFFIXES))}"
+    )
 
 
 def _near(name: str, known: Collection[str]) -> str | None:

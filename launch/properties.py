@@ -112,7 +112,7 @@ class QuorumProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatienceProperties:
-    """How long a node waits for another one, in ms.
+    """The times that a node waits for another one, in ms.
 
     controller_socket_timeout_ms: for a controller's answer to a heartbeat or a registration; then
         the next controller is asked. socket_connection_setup_timeout_ms: for a connection.

@@ -41,7 +41,7 @@ class Blame:
 
 
 def blame(faults: DataFrame, silences: DataFrame) -> Blame:
-    """What each fault met, of the lake's faults and the table silences."""
+    """The silences that each fault met. faults: of the lake; silences: the table."""
     struck = windows(faults)
     return Blame(struck, _met(struck, silences))
 

@@ -63,10 +63,10 @@ def _write_run(addition: Addition, source: Path, name: str, _: int) -> Sequence[
     has_metadata = exports.is_export(metadata)
     if has_metadata:
         exports.check_export(metadata)
-    run_rows.write_run(addition, source)
+    milestones_source = run_rows.write_run(addition, source)
     if has_metadata:
         exports.write_metadata(addition, metadata)
-    return run_rows.runs_row(source, name, addition.counts)
+    return run_rows.runs_row(source, name, addition.counts, milestones_source)
 
 
 def _write_export(addition: Addition, source: Path, name: str, wall_ms: int) -> Sequence[Any]:

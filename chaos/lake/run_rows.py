@@ -57,8 +57,8 @@ def run_id_of(folder: Path) -> str:
     return run_id
 
 
-def write_run(addition: Addition, folder: Path) -> None:
-    """Write the tables of a run, but not its row in `runs`.
+def write_run(addition: Addition, folder: Path) -> str:
+    """Write the tables of a run, but not its row in `runs`. Returns the milestones' source.
 
     Raises CorruptData for a damaged file of the run.
     """
@@ -83,6 +83,7 @@ def write_run(addition: Addition, folder: Path) -> None:
     # The observer's are those before the log's first one.
     milestones = [*fold.seen, *decisions.logged]
     addition.write(MILESTONES, milestone_rows(milestones, header.wall_start_ms))
+    return decisions.source
 
 
 def history_rows(event: Event, wall_start_ms: int) -> Iterator[Row]:
@@ -193,11 +194,11 @@ def record_in(folder: Path) -> dict[str, Any]:
     return read_record(str(folder)) if (folder / RUN_FILE).exists() else {}
 
 
-def runs_row(folder: Path, run_id: str, rows: dict[str, int]) -> Row:
-    """The run's row in the table `runs`, in the order of its columns."""
+def runs_row(folder: Path, run_id: str, rows: dict[str, int], milestones_source: str) -> Row:
+    """The run's row in the table `runs`, in the order of its columns. milestones_source: of
+    `write_run`."""
     header = read_header(str(folder / HISTORY_FILE))
     record, report = record_in(folder), _report_in(folder)
-    decisions = RunMilestones(milestones_in(str(folder)), header.wall_start_ms)
     configuration = record.get("configuration", {})
     topic, workload = configuration.get("topic", {}), configuration.get("workload", {})
     promises = configuration.get("promises") or {}
@@ -232,7 +233,7 @@ def runs_row(folder: Path, run_id: str, rows: dict[str, int]) -> Row:
         "started_wall_ms": record.get("started_wall_ms", header.wall_start_ms),
         "ended_wall_ms": record.get("ended_wall_ms"),
         "history_start_wall_ms": header.wall_start_ms,
-        "milestones_source": decisions.source,
+        "milestones_source": milestones_source,
         "report": str(page.absolute()) if page.exists() else None,
         "rows": sorted(rows.items()),
     }

@@ -12,7 +12,6 @@ import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
 from kvorum.chaos.faults import (
@@ -59,6 +58,7 @@ from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.packet_filter import PacketFilter
 from kvorum.chaos.live.systems.protocol import System
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
+from kvorum.chaos.live.undoing import bound_to, take, take_and_raise
 from kvorum.chaos.live.wipe_rules import why_not_wipe
 from kvorum.chaos.roles import roles_of
 from kvorum.chaos.targets import (
@@ -70,8 +70,6 @@ from kvorum.chaos.targets import (
 )
 from kvorum.runtime.errors import KvorumError, required
 from kvorum.runtime.fault_board import Hits
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,7 +132,7 @@ class Injector:
         """
         match fault:
             case HealLinks():
-                _take_and_raise(self._ends_of(lambda injected: injected.is_of_links))
+                take_and_raise(self._ends_of(lambda injected: injected.is_of_links))
                 return None
             case ElectPreferredLeaders() | AddVoter() | RemoveVoter() | Reassign() | Roll():
                 return self._request(name, fault)
@@ -169,7 +167,7 @@ class Injector:
         """
         if injected.fault_id not in self._active:
             return
-        failure = _take(injected.undo)
+        failure = take(injected.undo)
         del self._active[injected.fault_id]
         details: dict[str, object] = {
             "id": injected.fault_id,
@@ -191,12 +189,12 @@ class Injector:
         steps = self._ends_of(lambda _: True)
         if self._toxiproxy is not None:
             steps.append(self._toxiproxy.reset)
-        _take_and_raise(steps)
+        take_and_raise(steps)
 
     def _ends_of(self, chosen: Callable[[Injected], bool]) -> list[Callable[[], None]]:
         # Requests last: the nodes that other faults took down must answer their cancellation.
         in_order = sorted(self.active(), key=lambda one: one.is_over is not None)
-        return [_call(self.end, injected) for injected in in_order if chosen(injected)]
+        return [bound_to(self.end, injected) for injected in in_order if chosen(injected)]
 
     def _reverse(self, fault: RestartNode | ResumeNode) -> None:
         is_for_all = fault.target.kind in (TargetKind.KILLED, TargetKind.PAUSED)
@@ -204,7 +202,7 @@ class Injector:
             return
         names = resolve(fault.target, self._view(), self._rng)
         kind = KillNode | StopNode | WipeDisk if isinstance(fault, RestartNode) else PauseNode
-        _take_and_raise(
+        take_and_raise(
             self._ends_of(
                 lambda one: isinstance(one.fault, kind) and bool(set(one.nodes) & set(names))
             )
@@ -234,12 +232,12 @@ class Injector:
     def _strike(self, injected: Injected, node: str) -> None:
         if isinstance(injected.fault, PauseNode):
             self._system.pause(node)
-            injected.undo.append(_call(self._system.resume, node))
+            injected.undo.append(bound_to(self._system.resume, node))
             return
         is_stop = isinstance(injected.fault, StopNode)
         take_down = self._system.stop_node if is_stop else self._system.kill
         take_down(node)
-        injected.undo.append(_call(self._system.restart, node))
+        injected.undo.append(bound_to(self._system.restart, node))
         if isinstance(injected.fault, WipeDisk):
             # Before the wipe: one that fails half-way has lost the disk all the same.
             self._wiped.add(node)
@@ -263,7 +261,7 @@ class Injector:
         with self._taken_back_on_failure(injected):
             for node in able:
                 self._conditions.begin(node, fault, injected.fault_id)
-                injected.undo.append(_call(end, node))
+                injected.undo.append(bound_to(end, node))
         self._begin(injected, view, begun_ms, links=())
         return injected
 
@@ -351,7 +349,7 @@ class Injector:
         try:
             yield
         except BaseException as error:
-            failure = _take(injected.undo)
+            failure = take(injected.undo)
             del self._active[injected.fault_id]
             if failure is not None and isinstance(error, Exception):
                 # No step may be tried again as if nothing had happened.
@@ -445,28 +443,6 @@ class Injector:
         )
 
 
-def _take(steps: list[Callable[[], None]]) -> KvorumError | OSError | None:
-    """Take every step off the list, also after one that failed; returns the first error."""
-    first: KvorumError | OSError | None = None
-    while steps:
-        step = steps.pop(0)
-        try:
-            step()
-        except (KvorumError, OSError) as error:
-            first = first or error
-        except (KeyboardInterrupt, SystemExit):
-            # Half done: the run's clean-up, which comes next, takes this step once more.
-            steps.insert(0, step)
-            raise
-    return first
-
-
-def _take_and_raise(steps: list[Callable[[], None]]) -> None:
-    failure = _take(steps)
-    if failure is not None:
-        raise failure
-
-
 def _concerned(nodes: Sequence[str], view: ClusterView) -> tuple[list[int], list[int]]:
     """Partitions that the nodes lead, and partitions of which they have a replica."""
     led: list[int] = []
@@ -514,7 +490,3 @@ def _toxic_of(fault: CutLink | NetworkPartition | ShapingFault) -> tuple[str, di
 
 def _remove(toxiproxy: Toxiproxy, link: Link, name: str) -> Callable[[], None]:
     return lambda: toxiproxy.remove_toxic(link, name)
-
-
-def _call(act: Callable[[T], None], argument: T) -> Callable[[], None]:
-    return lambda: act(argument)

@@ -10,23 +10,28 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import platform
 import random
 import shlex
 import shutil
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
 from kvorum.chaos.experiment.report import RUN_FILE, write_report
-from kvorum.chaos.experiment.scenario import Configuration, Experiment
+from kvorum.chaos.experiment.scenario import Experiment
 from kvorum.chaos.experiment.steps import Step
-from kvorum.chaos.experiment.workloads import workload_name
+from kvorum.chaos.live.endings import (
+    BY_SIGNAL,
+    UNENDED,
+    OutputClosed,
+    is_of_toxiproxy,
+    orderly_termination,
+    reason_of,
+    while_open,
+)
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.loads import Loads, prefixed
 from kvorum.chaos.live.nemesis import Nemesis
@@ -39,7 +44,7 @@ from kvorum.chaos.live.observe import (
 )
 from kvorum.chaos.live.probes import Measurement, Probes
 from kvorum.chaos.live.processes import NotReached, wait_until
-from kvorum.chaos.live.systems.kvorum import kvorum_version
+from kvorum.chaos.live.run_record import configuration_dict, load_text, versions_of
 from kvorum.chaos.live.systems.limits import load_for
 from kvorum.chaos.live.systems.opening import (
     CLUSTER,
@@ -57,8 +62,7 @@ from kvorum.chaos.live.systems.protocol import (
     System,
     node_named,
 )
-from kvorum.chaos.live.toxiproxy import ToxiproxyError
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyEnded, find_server
+from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 
@@ -69,33 +73,17 @@ _DEATH_WATCH_MS = 200
 _WAIT_UNCONVERGED_MS = 15_000
 
 
-#: What the report of a run on a warm cluster cannot have.
+#: The part that the report of a run on a warm cluster cannot have.
 WARM_NOTE = (
     "the cluster was warm, other runs used it before: its replicas are not compared in this "
     "report, but once, when it stops"
 )
-
-#: The error of a run whose record has no end: `execute` replaces it when the run ends.
-UNENDED = "the runner left no end: it was killed, or it runs still"
-
-#: The errors of a run that a signal ended.
-INTERRUPTED = "interrupted"
-TERMINATED = "ended by SIGTERM"
-_BY_SIGNAL = (INTERRUPTED, TERMINATED)
 
 #: How often the record of a run in progress is written again.
 _RECORD_INTERVAL_MS = 1_000
 
 #: Carries out the faults of a run; all of them are healed after it.
 CarryOut = Callable[[Nemesis, Probes], None]
-
-
-class Terminated(SystemExit):
-    """SIGTERM ended the run. The exit code is the shell's, 128 and the signal's number."""
-
-
-class OutputClosed(KvorumError):
-    """The reader of the run's progress closed the output, as `| head` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +143,12 @@ def run(
     rerun = f"kvorum chaos run {shlex.quote(experiment_path)} --seed {chosen}{choice.option}"
     if carry_out is not None:
         experiment = dataclasses.replace(experiment, rollbacks=())
-    tell = _no_progress if progress is None else _while_open(progress)
+    tell = _no_progress if progress is None else while_open(progress)
     session = _Session(experiment, choice, run_dir, tell, rerun, carry_out)
     if warm is not None:
         session.use(warm, prefix=f"{Path(experiment_path).stem}-{chosen}.")
     try:
-        with _orderly_termination():
+        with orderly_termination():
             session.execute()
     except KvorumError:
         history = run_dir / HISTORY_FILE
@@ -207,39 +195,6 @@ def _no_progress(_: str) -> None:
     return None
 
 
-def _while_open(progress: Callable[[str], None]) -> Callable[[str], None]:
-    def tell(line: str) -> None:
-        try:
-            progress(line)
-        except BrokenPipeError as error:
-            raise OutputClosed("the output of the run was closed by its reader") from error
-
-    return tell
-
-
-def _reason_of(error: BaseException) -> str:
-    """The words for an exception that ended a run."""
-    match error:
-        case KeyboardInterrupt():
-            return INTERRUPTED
-        case Terminated():
-            return TERMINATED
-        case OutputClosed():
-            return str(error)
-        case _:
-            return f"{type(error).__name__}: {error}"
-
-
-def _is_of_toxiproxy(error: BaseException) -> bool:
-    """True if toxiproxy failed, also if another error followed in the clean-up."""
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, ToxiproxyError | ToxiproxyEnded):
-            return True
-        found = found.__cause__ or found.__context__
-    return False
-
-
 class _Session:
     """The state of one run in progress."""
 
@@ -274,7 +229,7 @@ class _Session:
             "seed": experiment.configuration.seed,
             "cluster": "fresh" if choice.attached is None else "attached",
             "rerun": rerun,
-            "configuration": _as_dict(experiment.configuration),
+            "configuration": configuration_dict(experiment.configuration),
             "steady_state_title": experiment.steady_state_title,
             "started_wall_ms": wall_ms(),
             "steady_state_before": [],
@@ -303,12 +258,12 @@ class _Session:
                 self._run(stack)
             self._record["error"] = None
         except BaseException as error:
-            self._record["error"] = _reason_of(error)
-            self._record["is_lab_failure"] = _is_of_toxiproxy(error)
+            self._record["error"] = reason_of(error)
+            self._record["is_lab_failure"] = is_of_toxiproxy(error)
             raise
         finally:
             self._write_record()
-            if self._record["error"] in _BY_SIGNAL:
+            if self._record["error"] in BY_SIGNAL:
                 # A closed output must not take the signal's place: it would have the run judged.
                 with contextlib.suppress(OutputClosed):
                     self._say_how_it_ended()
@@ -346,7 +301,7 @@ class _Session:
         watch = self._watch_topic(bootstrap, stack)
         stack.callback(loads.abandon)
         loads.start()
-        self._progress(_load_text(configuration))
+        self._progress(load_text(configuration))
         observer = Observer(views=views_of(system, topics=loads.topics), history=history)
         observer.start()
         stack.callback(observer.stop, timeout_ms=_THREAD_TIMEOUT_MS)
@@ -431,7 +386,7 @@ class _Session:
         if self._warm is not None:
             opened = self._warm.open(self._configuration, prefix=self._prefix)
             self._note(WARM_NOTE)
-            self._record["versions"] = _versions(self._choice, opened.toxiproxy_version)
+            self._record["versions"] = versions_of(self._choice, opened.toxiproxy_version)
             return opened
         opened = open_system(
             stack,
@@ -440,7 +395,7 @@ class _Session:
             run_dir=self._run_dir,
             progress=self._progress,
         )
-        self._record["versions"] = _versions(self._choice, opened.toxiproxy_version)
+        self._record["versions"] = versions_of(self._choice, opened.toxiproxy_version)
         return opened
 
     def _watch_topic(self, bootstrap: str, stack: ExitStack) -> TopicWatch:
@@ -540,53 +495,5 @@ def _is_whole(state: TopicState | None, partitions: int) -> bool:
     )
 
 
-def _load_text(configuration: Configuration) -> str:
-    others = [workload_name(plan) for plan in configuration.workloads]
-    text = (
-        f"load: {configuration.workload.records_per_second} records/s, acks=all, idempotent, "
-        f"{configuration.topic.partitions} partitions"
-    )
-    return f"{text}; workloads: {', '.join(others)}" if others else text
-
-
-def _as_dict(configuration: Configuration) -> dict[str, Any]:
-    """The configuration for run.json, its workloads as an experiment writes them."""
-    workloads = [
-        {workload_name(plan): dataclasses.asdict(plan)} for plan in configuration.workloads
-    ]
-    return {**dataclasses.asdict(configuration), "workloads": workloads}
-
-
 def _as_dicts(items: Sequence[Measurement] | Sequence[Any]) -> list[dict[str, Any]]:
     return [dataclasses.asdict(item) for item in items]
-
-
-def _versions(choice: SystemChoice, toxiproxy: str) -> dict[str, str]:
-    import confluent_kafka
-
-    versions = {
-        choice.name: choice.version,
-        "kvorum": kvorum_version(),
-        "python": platform.python_version(),
-        "confluent-kafka": str(confluent_kafka.version()),
-        "librdkafka": str(confluent_kafka.libversion()[0]),
-        "platform": platform.platform(terse=True),
-    }
-    return versions | ({"toxiproxy": toxiproxy} if toxiproxy else {})
-
-
-@contextmanager
-def _orderly_termination() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that the run cleans up; only the main thread can do so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def terminate(number: int, _: object) -> None:
-        raise Terminated(128 + number)
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -25,7 +25,7 @@ STALL_MS = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a peer may be silent, in ms.
+    """The times that a peer may be silent, in ms.
 
     connect_ms: limit of one attempt to connect. time_ms: a connection that was silent for this long
     is pinged. timeout_ms: it is closed if nothing arrives within this time after that. The last two

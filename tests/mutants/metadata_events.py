@@ -55,5 +55,6 @@ MUTANTS = mutants_of(
         "tests/test_metadata/test_events.py",
         "tests/test_broker/test_events_topic.py",
         "tests/test_broker/test_metadata_events.py",
+        "tests/test_broker/test_metadata_events_on_brokers.py",
     ),
 )

@@ -179,7 +179,7 @@ def test_a_run_that_breaks_off_leaves_no_reassignment_and_no_throttle(dev, tmp_p
 def test_the_dead_man_timer_heals_when_the_runner_is_killed_outright(dev, tmp_path):
     (tmp_path / "c.toml").write_text(dev.text)
     code = (
-        "import sys, time; from pathlib import Path; "
+        "import sys; from pathlib import Path; "
         "from kvorum.chaos.live.systems.attached import AttachedSystem, attached_plan; "
         "from kvorum.chaos.live.systems.attached_file import parse_attached_file; "
         "folder = Path(sys.argv[1]); "
@@ -187,15 +187,17 @@ def test_the_dead_man_timer_heals_when_the_runner_is_killed_outright(dev, tmp_pa
         "plan = attached_plan(file, {}); "
         "system = AttachedSystem(file=file, plan=plan, toxiproxy=None, folder=folder / 'a'); "
         "system.start(); system.kill('broker-102'); "
-        "(folder / 'killed').touch(); time.sleep(600)"
+        "(folder / 'killed').touch(); sys.stdin.read()"
     )
-    runner = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT)
+    # Its input ends with this process, and so does the runner.
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    runner = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
     try:
         eventually((tmp_path / "killed").exists, "the runner has killed a broker")
         eventually(lambda: not dev.is_serving("broker-102"), "the broker is dead")
     finally:
         runner.send_signal(signal.SIGKILL)
-        runner.wait()
+        runner.communicate()
     log = tmp_path / "a" / LOG
     eventually(lambda: log.read_text().endswith("done\n"), "the timer is done")
     assert "no heartbeat for 2000 ms: healing; down were broker-102" in log.read_text()

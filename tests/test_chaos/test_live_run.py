@@ -24,8 +24,9 @@ from kvorum.chaos.experiment.observations import (
 from kvorum.chaos.experiment.replay import read_earlier_run
 from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.live import processes
+from kvorum.chaos.live.endings import UNENDED
 from kvorum.chaos.live.links import link_count, plan_links
-from kvorum.chaos.live.runner import UNENDED, finish, run
+from kvorum.chaos.live.runner import finish, run
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from kvorum.cli.common import EXIT_VERDICT_FAILED

@@ -94,7 +94,7 @@ def broker_view(node: Node) -> BrokerView:
 
 
 def looked(view: View) -> list[object]:
-    """What one look shows; the connection is closed afterwards."""
+    """The views of one look; the connection is closed afterwards."""
     with closing(view):
         return list(view.look())
 
@@ -154,7 +154,7 @@ def test_a_node_that_says_nothing_of_the_quorum_does_not_answer():
 
 
 class Nodes:
-    """What `views_of` needs of a system."""
+    """The part of a system that `views_of` needs."""
 
     def __init__(self, name: str, *, witnesses: list[str]) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What a report says of the way back after a fault: the examples in which a first acknowledgement
+"""The way back after a fault, in a report: the examples in which a first acknowledgement
 used to hide the damage."""
 
 from __future__ import annotations

@@ -36,20 +36,14 @@ def test_it_is_over_with_its_command_and_complete_if_that_succeeded(tmp_path):
 def test_a_roll_that_stops_early_fails_with_its_last_line(tmp_path):
     rolling = RollingRestart(Commanded(tmp_path, "print('stopped at 2'); raise SystemExit(4)"))
     rolling.start()
-
-    def stops():
-        with pytest.raises(KvorumError, match="exit code 4: stopped at 2"):
-            while not rolling.is_over():
-                pass
-        return True
-
-    eventually(stops, "the failure is seen")
+    with pytest.raises(KvorumError, match="exit code 4: stopped at 2"):
+        eventually(rolling.is_over, "the failure is seen")
     rolling.finish()
     assert rolling.outcome == {"is_complete": False}
 
 
 def test_the_end_of_its_time_ends_the_command(tmp_path):
-    rolling = RollingRestart(Commanded(tmp_path, "import time; time.sleep(600)"))
+    rolling = RollingRestart(Commanded(tmp_path, "import signal; signal.pause()"))
     rolling.start()
     assert not rolling.is_over()
     rolling.finish()

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from kvorum.chaos.live import runner
-from kvorum.chaos.live.runner import UNENDED, run
+from kvorum.chaos.live.endings import UNENDED
+from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.systems.opening import choose_system
 from kvorum.chaos.live.toxiproxy import ToxiproxyError
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyEnded

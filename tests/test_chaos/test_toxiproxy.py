@@ -23,11 +23,13 @@ from kvorum.chaos.faults import (
     HealLinks,
     KillNode,
     Latency,
+    LimitData,
     LinkDown,
     NetworkPartition,
     PauseNode,
     ResetPeer,
     ResumeNode,
+    SlowClose,
 )
 from kvorum.chaos.live import processes, toxiproxy
 from kvorum.chaos.live.injector import Injector
@@ -297,6 +299,51 @@ def test_shaping_faults_reach_the_proxies_with_their_figures(lab):
     }
     lab.injector.inject("heal", HealLinks())
     assert not any(lab.api.toxics(link) for link in lab.plan.links)
+
+
+def test_bytes_on_a_slow_or_thin_link_come_after_later_ones_on_another(lab):
+    node = lab.nodes["broker-101"]
+    slow, other = lab.open("clients", "broker-101"), lab.open("broker-102", "broker-101")
+    ends = {"source": target(CLIENTS), "destination": target("broker-101")}
+    for fault in (Latency(**ends, latency_ms=20_000), Bandwidth(**ends, kilobytes_per_second=1)):
+        injected = lab.injector.inject("held back", fault)
+        before = node.received.count(b"s")
+        slow.sendall(b"s" * 30_000)
+        for number in range(10):
+            ahead = node.received.count(b"x")
+            other.sendall(b"x")
+            eventually(
+                lambda ahead=ahead: node.received.count(b"x") > ahead, f"byte {number} overtakes"
+            )
+        assert node.received.count(b"s") - before < 30_000, fault
+        lab.injector.end(injected)
+        whole = before + 30_000
+        eventually(lambda whole=whole: node.received.count(b"s") == whole, "all came in the end")
+
+
+def test_a_connection_closes_after_its_limit_of_bytes(lab):
+    node = lab.nodes["broker-101"]
+    ends = {"source": target(CLIENTS), "destination": target("broker-101")}
+    lab.injector.inject("limited", LimitData(**ends, limit_bytes=7))
+    peer = lab.connect(lab.plan.link(CLIENTS, "broker-101").listen)
+    peer.sendall(b"0123456789")
+    eventually(lambda: not is_open(peer), "the connection is closed")
+    eventually(lambda: node.closed == 1, "the node sees the end")
+    assert node.received == b"0123456"
+
+
+def test_a_slow_close_reaches_the_node_after_later_ones_on_another_link(lab):
+    node = lab.nodes["broker-101"]
+    slow = lab.open("clients", "broker-101")
+    others = [lab.open("broker-102", "broker-101") for _ in range(5)]
+    ends = {"source": target(CLIENTS), "destination": target("broker-101")}
+    injected = lab.injector.inject("slow close", SlowClose(**ends, delay_ms=20_000))
+    slow.close()
+    for count, other in enumerate(others, 1):
+        other.close()
+        eventually(lambda count=count: node.closed == count, f"connection {count} is closed")
+    lab.injector.end(injected)
+    eventually(lambda: node.closed == len(others) + 1, "the end of the fault lets the close pass")
 
 
 def test_down_closes_and_refuses_until_it_ends(lab):

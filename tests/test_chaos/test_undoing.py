@@ -123,7 +123,7 @@ def injector(system, packets, proxies, tmp_path):
 
 @pytest.fixture
 def ends(injector, tmp_path):
-    """What the history has of the faults' ends."""
+    """The faults' ends in the history."""
 
     def read() -> list[dict[str, object]]:
         injector._history.flush()

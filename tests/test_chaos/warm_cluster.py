@@ -47,7 +47,7 @@ _WHOLE_WITHIN_MS = 60_000
 _METADATA_TIMEOUT_S = 3.0
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
-#: What makes two experiments able to share a cluster.
+#: Two experiments of one shape can share a cluster.
 Shape = tuple[int, int, int, tuple[tuple[str, str], ...]]
 #: Topic -> partition -> its leader's id, and True if its ISR is full.
 Topics = dict[str, dict[int, tuple[int, bool]]]

@@ -34,7 +34,7 @@ def of(kind):
 
 
 def variables(container, pod, ordinal):
-    """What the kubelet makes of the container's variables."""
+    """The container's variables as the kubelet fills them in."""
     found = {}
     fields = {
         "metadata.name": pod,

@@ -65,6 +65,48 @@ def test_every_property_has_a_variable_of_its_own():
     assert all("_" not in name for name in names)
 
 
+TLS = {
+    "listeners": "PLAINTEXT://h4:9092,CLIENTS_TLS://h4:9093",
+    "listener.security.protocol.map": "CLIENTS_TLS:SASL_SSL",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.name.clients_tls.ssl.keystore.location": "/pem",
+    "listener.name.clients_tls.ssl.keystore.type": "PEM",
+    "listener.name.clients_tls.ssl.client.auth": "required",
+    "listener.name.clients_tls.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "listener.name.clients_tls.scram-sha-512.connections.max.reauth.ms": "7000",
+}
+
+
+@pytest.mark.parametrize("way", ["environment", "settings"])
+def test_a_listeners_properties_come_from_the_environment_and_the_command_line(way):
+    given = {name: str(value) for name, value in (BROKER | TLS).items()}
+    if way == "environment":
+        variables = {variable_of(name): value for name, value in given.items()}
+        assert "KVORUM_LISTENER_NAME_CLIENTS_TLS_SSL_CLIENT_AUTH" in variables
+        properties = node_properties(None, [], variables)
+    else:
+        properties = node_properties(None, [f"{name}={value}" for name, value in given.items()], {})
+    assert properties == given
+    config, _ = broker_config(properties)
+    tls, sasl = config.listeners[1].tls, config.listeners[1].sasl
+    assert tls is not None and tls.client_auth == "required"
+    assert sasl is not None and sasl.session_ms == {"SCRAM-SHA-512": 7000}
+
+
+def test_a_listeners_variable_that_nothing_reads_is_refused():
+    """Ignored, a mistyped one would leave the listener open."""
+    with pytest.raises(ConfigError, match=r"LISTENER_NAME_CLIENTS_SSL_AUTH .*ssl\.client\.auth"):
+        node_properties(None, [], {"KVORUM_LISTENER_NAME_CLIENTS_SSL_AUTH": "required"})
+    with pytest.raises(ConfigError, match=r"ssl\.auth is no property of a listener"):
+        broker_config(
+            BROKER
+            | {
+                "listeners": "PLAINTEXT://h4:9092,SSL://h4:9093",
+                **node_properties(None, ["listener.name.ssl.ssl.auth=required"], {}),
+            }
+        )
+
+
 def test_other_variables_are_no_properties():
     """Kubernetes sets some after services; the command line has its own."""
     variables = {

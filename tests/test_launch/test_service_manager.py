@@ -1,4 +1,4 @@
-"""What a node tells systemd, heard at a real datagram socket."""
+"""A node's messages to systemd, heard at a real datagram socket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import socket
 import pytest
 
 from kvorum.launch.process import run_node
-from kvorum.launch.service_manager import notify, watchdog_interval_s
+from kvorum.launch.service_manager import feed_watchdog, notify, watchdog_interval_s
+from tests.polling import until
 
 
 class Manager:
@@ -82,6 +83,24 @@ def test_without_a_watchdog_no_sign_of_life_is_sent(manager, monkeypatch):
 
     assert run_node(make) == 0
     assert nodes[0].said == ["READY=1", "STOPPING=1"]
+
+
+def test_a_sign_of_life_that_is_missed_is_not_the_last_one(tmp_path, monkeypatch, caplog):
+    path = str(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", path)
+    monkeypatch.setenv("WATCHDOG_USEC", "20000")
+
+    async def heard():
+        feeding = asyncio.ensure_future(feed_watchdog())
+        await until(lambda: "does not hear WATCHDOG=1" in caplog.text, "one is missed")
+        manager = Manager(path)
+        try:
+            return await asyncio.to_thread(manager.heard)
+        finally:
+            manager.close()
+            feeding.cancel()
+
+    assert asyncio.run(heard()) == "WATCHDOG=1"
 
 
 def test_an_abstract_socket_is_reached():

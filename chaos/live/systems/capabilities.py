@@ -1,4 +1,4 @@
-"""Which fault needs which capability, and which system has it. Pure.
+"""The capabilities that each fault needs, and those that each system has. Pure.
 
 A fault that a system cannot carry out is refused before a run begins: half a method would be a
 verdict about another experiment.
