@@ -27,6 +27,10 @@ _MOVING = frozenset(
 command's timeout."""
 
 
+class NoSuchGroup(CommandFailed):
+    """No coordinator knows a group of this name; it may have been deleted."""
+
+
 class GroupClient:
     """Keeps a connection to each broker that it has asked."""
 
@@ -134,6 +138,7 @@ class GroupClient:
             row = self._describe_consumer(name)
             if row is not None:
                 return row
+            raise NoSuchGroup(f"group {name}: {ErrorCode.GROUP_ID_NOT_FOUND.name}")
         check(found.error_code, found.error_message, f"group {name}")
         members = [_member(found.protocol_type, member) for member in found.members]
         return {
