@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
 from kvorum.cli.config_broker import BrokerConfigs
-from kvorum.cli.group_client import GroupClient
+from kvorum.cli.group_client import GroupClient, NoSuchGroup
+from kvorum.cli.kafka_client import BrokerGone
 from kvorum.console.feed import Feed
 from kvorum.console.lab import Lab
 from kvorum.console.message_reader import MessageReader, Question
@@ -53,10 +54,12 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """rows: descriptions by name. left_out: groups beyond GROUPS_MAX."""
+    """rows: descriptions by name. left_out: groups beyond GROUPS_MAX. problem: the reason why rows
+    are of an earlier reading, or missing; "" if there are none such."""
 
     rows: dict[str, Document]
     left_out: int
+    problem: str = ""
 
 
 class Desk:
@@ -117,10 +120,11 @@ class Desk:
         """The view as of now. meta: status (waiting, live or stale), error, taken_ms, lab_error.
         Raises NotThere, BadParameter."""
         meta = without_nulls(self._meta(name))
-        if self.cluster.value is None:
+        look = self.cluster.value
+        if look is None:
             processes = {} if self.processes is None else self.processes.value or {}
             return {"meta": meta, "processes": _by_text(processes)}
-        return {"meta": meta, **document_of(name, self._facts(), parameters)}
+        return {"meta": meta, **document_of(name, self._facts(look), parameters)}
 
     def _feeds(self, name: str) -> list[Feed[Any]]:
         feeds: list[Feed[Any]] = [self.cluster]
@@ -130,12 +134,7 @@ class Desk:
             feeds.append(self.processes)
         return feeds
 
-    def _facts(self) -> Facts:
-        look = self.cluster.value
-        if look is None:
-            raise CommandFailed(
-                self.cluster.error or "the cluster has not answered yet", EXIT_UNREACHABLE
-            )
+    def _facts(self, look: Look) -> Facts:
         sample = look.sample
         if sample is not self._told:
             if self._told is not None:
@@ -152,16 +151,20 @@ class Desk:
         )
 
     def _meta(self, name: str) -> Document:
-        feed: Feed[Any] = self.groups if name in OF_GROUPS else self.cluster
+        feed: Feed[Any] = self.cluster
+        error = feed.error
+        if name in OF_GROUPS:
+            feed = self.groups
+            error = feed.error or ("" if feed.value is None else feed.value.problem)
         is_old = time.time() - feed.taken_ms / 1000 > STALE_AFTER_S and not feed.is_idle
         status = "live"
         if feed.value is None:
             status = "waiting"
-        elif feed.error or is_old:
+        elif error or is_old:
             status = "stale"
         return {
             "status": status,
-            "error": feed.error or None,
+            "error": error or None,
             "taken_ms": feed.taken_ms,
             "lab_error": None if self.processes is None else self.processes.error or None,
         }
@@ -256,15 +259,39 @@ class Desk:
         client = GroupClient(backend, self._timeout_s)
         try:
             names = [str(row["group"]) for row in client.list_groups([])]
-            rows = {}
-            for name in names[:GROUPS_MAX]:
-                with contextlib.suppress(CommandFailed):
-                    # A group that was deleted between the two requests.
-                    rows[name] = client.describe([name])[0]
-            return Groups(rows=rows, left_out=max(len(names) - GROUPS_MAX, 0))
+            before = {} if self.groups.value is None else self.groups.value.rows
+            rows, problem = described_groups(client, names[:GROUPS_MAX], before)
+            left_out = max(len(names) - GROUPS_MAX, 0)
+            return Groups(rows=rows, left_out=left_out, problem=problem)
         finally:
             client.close()
             backend.close()
+
+
+def described_groups(
+    client: GroupClient, names: Sequence[str], before: Mapping[str, Document]
+) -> tuple[dict[str, Document], str]:
+    """Descriptions by name, and the reason why some are those of `before`, or missing.
+
+    A broker that is gone ends the reading: it may hang, and each request to it would wait for the
+    whole timeout. The next reading asks again.
+    """
+    rows: dict[str, Document] = {}
+    problem = ""
+    is_gone = False
+    for name in names:
+        try:
+            if not is_gone:
+                rows[name] = client.describe([name])[0]
+                continue
+        except NoSuchGroup:
+            continue  # it was deleted between the two requests
+        except CommandFailed as error:
+            problem = problem or str(error)
+            is_gone = isinstance(error, BrokerGone)
+        if name in before:
+            rows[name] = before[name]
+    return rows, problem
 
 
 def _by_text(processes: Any) -> Document:

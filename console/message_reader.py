@@ -12,6 +12,7 @@ from typing import Any
 
 from kvorum.cli.common import CommandFailed, check
 from kvorum.cli.kafka_client import KafkaConnection
+from kvorum.cli.records.visible import end_position
 from kvorum.console.message_rows import (
     DECODINGS,
     LIST_BYTES_MAX,
@@ -38,8 +39,9 @@ _EARLIEST, _LATEST = -2, -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a page asks. partition: None for all, with a key only. start: one of FROM, with `value`
-    for an offset or a time (ms since 1970). before: the end of the page in place of a start."""
+    """A page's request for messages. partition: None for all, with a key only. start: one of FROM,
+    with `value` for an offset or a time (ms since 1970). before: the end of the page in place of a
+    start."""
 
     topic: str
     partition: int | None
@@ -86,7 +88,7 @@ def _key_of(text: str) -> bytes:
 
 
 class _Budget:
-    """What one answer may cost."""
+    """The bytes and the time that one answer may still cost."""
 
     def __init__(self) -> None:
         self._deadline_s = time.monotonic() + SCAN_S_MAX
@@ -159,14 +161,14 @@ class MessageReader:
                 answer["note"] = f"the messages are large: the page ends at offset {at}"
                 break
             data = budget.take(self._fetch(topic, partition, at))
-            reached = at
+            reached = _next_offset(data, at, stop)
             for found in self._records(data, at):
-                if found.record.offset >= stop or len(rows) >= question.limit:
+                if found.record.offset >= stop:
+                    break
+                if len(rows) >= question.limit:
+                    reached = found.record.offset
                     break
                 rows.append(self._row(found, question, partition))
-                reached = found.record.offset + 1
-            if reached == at:
-                reached = stop  # the rest was compacted away
             at = reached
         return {**answer, "start": start, "next": at, "rows": rows}
 
@@ -196,21 +198,24 @@ class MessageReader:
         ends: Document = {}
         for partition in partitions:
             first, end = self._range(question.topic, partition)
-            start = self._start(question, partition, first, end) if question.start else first
-            at = first if question.start == "latest" else end if start is None else start
+            if question.start == "latest":
+                at = first
+            else:
+                start = self._start(question, partition, first, end)
+                at = end if start is None else start
             while at < end and len(rows) < question.limit:
                 if budget.is_spent():
                     break
                 data = budget.take(self._fetch(question.topic, partition, at))
-                reached = at
+                reached = _next_offset(data, at, end)
                 for found in self._records(data, at):
                     if len(rows) >= question.limit:
+                        reached = found.record.offset
                         break
                     scanned += 1
-                    reached = found.record.offset + 1
                     if found.record.key == question.key and not found.header.is_control:
                         rows.append(self._row(found, question, partition))
-                at = reached if reached > at else end
+                at = reached
             ends = {"partition": partition, "first": first, "end": end, "start": at, "next": at}
             if at < end:
                 is_whole = False
@@ -295,6 +300,17 @@ class MessageReader:
         found = reply.responses[0].partitions[0]
         check(found.error_code, None, f"fetch of {topic}-{partition} at offset {offset}")
         return bytes(found.records or b"")
+
+
+def _next_offset(data: bytes, at: int, stop: int) -> int:
+    """The offset behind the batches of an answer to a fetch at `at`, at most `stop`. `stop` if the
+    answer has none, so that a reading ends.
+
+    The last record's offset does not tell it: records behind it may have been compacted away, and
+    the leader would send the same batch again.
+    """
+    reached = end_position(data, at)
+    return min(reached, stop) if reached > at else stop
 
 
 def _check_offset(topic: str, partition: int, offset: int, first: int, end: int) -> None:

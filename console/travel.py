@@ -35,8 +35,8 @@ _RESOURCE_TYPES = {name: number for number, name in RESOURCE_NAMES.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """What a page shows of an offset. timestamp_ms, records: of the records below it, newest
-    first; found in batches of thousands of records, which takes as long as the image does."""
+    """The cluster at an offset. timestamp_ms: of the record below it. records: the last ones below
+    it, newest first; to find them in batches of thousands takes as long as to build the image."""
 
     image: ClusterImage
     timestamp_ms: int
@@ -44,11 +44,12 @@ class Stop:
 
 
 class Travel:
-    """Offsets of one history that were looked at. One caller at a time."""
+    """Offsets that were looked at, of a history and of those that extend it. One caller at a
+    time."""
 
     def __init__(self) -> None:
         self._stops: OrderedDict[int, Stop] = OrderedDict()
-        self._cluster: object = None
+        self._origin: object = None
 
     def tree(self, history: MetadataHistory, parameters: Parameters) -> Document:
         """A folder of the tree. at: the offset (exclusive), the end by default. path: the folder.
@@ -125,11 +126,10 @@ class Travel:
 
     def _stop(self, history: MetadataHistory, at: int) -> Stop:
         """The stop at an offset; its image is made from the nearest one below that is known."""
-        first_snapshot = history.snapshots[0][0] if history.snapshots else None
-        of = (history.log_start_offset, first_snapshot)
-        if of != self._cluster:
+        if history.origin is not self._origin:
+            # The log was cut, or another cluster has the address: offsets mean other states now.
             self._stops.clear()
-            self._cluster = of
+            self._origin = history.origin
         stop = self._stops.get(at)
         if stop is None:
             nearest = max((offset for offset in self._stops if offset <= at), default=None)

@@ -14,6 +14,10 @@ from kvorum.cli.records.offsets import ends_at
 from kvorum.runtime.errors import ErrorCode
 
 
+class NoSuchGroup(CommandFailed):
+    """No coordinator knows a group of this name; it may have been deleted."""
+
+
 class GroupClient:
     """Keeps a connection to each broker that it has asked."""
 
@@ -87,6 +91,7 @@ class GroupClient:
             row = self._describe_consumer(name)
             if row is not None:
                 return row
+            raise NoSuchGroup(f"group {name}: {ErrorCode.GROUP_ID_NOT_FOUND.name}")
         check(found.error_code, found.error_message, f"group {name}")
         members = [_member(found.protocol_type, member) for member in found.members]
         return {

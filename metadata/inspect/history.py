@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvorum.metadata.image.delta import Delta
@@ -65,6 +65,8 @@ class MetadataHistory:
     records: whole batches without a gap, from log_start_offset up to end_offset (exclusive); empty
         if the two are equal.
     notes: sentences with facts that a reader of the source must know.
+    origin: the same object in this history and in those that `extended` makes of it; another one
+        where the source was read from its beginning, and may be another cluster's.
     """
 
     name: str
@@ -73,6 +75,7 @@ class MetadataHistory:
     log_start_offset: int = 0
     end_offset: int = 0
     notes: tuple[str, ...] = ()
+    origin: object = field(default_factory=object, compare=False, repr=False)
 
     @property
     def first_offset(self) -> int:

@@ -9,7 +9,13 @@ from kvorum.console.views import BadParameter, NotThere
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.image.records import HIDDEN, Config, PartitionChange, RemoveTopic
 from kvorum.metadata.inspect.tree import content
-from tests.test_console.samples import ORDERS, cluster_records, history_with, password
+from tests.test_console.samples import (
+    ORDERS,
+    cluster_records,
+    history_with,
+    password,
+    registration,
+)
 
 RECORDS = (
     *cluster_records(),  # 0 to 9
@@ -49,6 +55,14 @@ def test_steps_in_any_order_give_what_a_fresh_look_gives(history):
     for at in (14, 3, 11, 0, 7, 13, 12, 1, 14):
         parameters = {"path": "/brokers", "at": str(at)}
         assert travel.tree(history, parameters) == Travel().tree(history, parameters)
+
+
+def test_history_of_another_cluster_has_no_offsets_of_the_first(history):
+    """Both logs begin at 0, as those of a cluster that was made anew at the same addresses do."""
+    travel = Travel()
+    assert names(travel.tree(history, {"path": "/topics", "at": "12"})) == ["orders"]
+    other = history_with(*[registration(n) for n in range(20)])
+    assert names(travel.tree(other, {"path": "/topics", "at": "12"})) == []
 
 
 def test_offset_out_of_reach_is_refused_with_the_range(history):
