@@ -7,7 +7,7 @@ from typing import Any
 
 from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.common import Row, check
+from kvorum.cli.common import CommandFailed, Row, check
 from kvorum.cli.records.brokers import Brokers, Partition
 from kvorum.cli.records.coordinator import GROUP, Coordinator, ask_loaded
 from kvorum.cli.records.offsets import ends_at
