@@ -25,6 +25,7 @@ from kvorum.broker.partition.recompression import RecompressionThreads
 from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind
 from kvorum.broker.quotas.mutation_quota import MutationBuckets
 from kvorum.broker.transactions.driver import TransactionDriver
+from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
@@ -56,8 +57,11 @@ class Services:
         properties: Mapping[str, StaticValue] | None = None,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
         metadata: MetadataSource | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.config = config
+        self.authorizer = authorizer
+        """None: everybody may do everything."""
         self.supported_features = supported_features
         self.replicas = replicas
         self.registry = replicas.registry
