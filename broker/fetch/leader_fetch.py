@@ -14,7 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvorum.broker.fetch.fetch_services import FetchServices
-from kvorum.broker.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
+from kvorum.broker.fetch.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchState,
+    MayRead,
+    Watched,
+)
 from kvorum.broker.fetch.fetch_validation import objection_to, out_of_range
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import UNLIMITED
@@ -96,9 +102,14 @@ class ParkedFetch:
 
 
 def start_fetch(
-    services: FetchServices, request: FetchRequest, *, is_by_id: bool, respond: Respond
+    services: FetchServices,
+    request: FetchRequest,
+    *,
+    is_by_id: bool,
+    respond: Respond,
+    may_read: MayRead | None = None,
 ) -> ParkedFetch | None:
-    """Apply a fetch; answer it now, or park it and return it."""
+    """Apply a fetch; answer it now, or park it and return it. may_read: see FetchState."""
     now_ms = services.now_ms()
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     is_follower = request.replica_id >= 0
@@ -120,6 +131,7 @@ def start_fetch(
         if state.parked is not None:
             state.parked.cancel()  # the client gave up on it and has sent another request
         state.forget(request)
+    state.may_read = may_read
     if state.is_replica:
         services.peer_brokers.last_fetch_ms[state.replica_id] = now_ms
     objections: Objections = {}
@@ -302,6 +314,10 @@ def _answer(
     is_first: bool,
 ) -> FetchedPartition | None:
     """The answer for this partition; None if it has nothing new."""
+    may_read = watched.state.may_read
+    if may_read is not None and not may_read(watched):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return FetchedPartition(watched.asked.partition_id, error.value)
     replica = watched.replica or services.watch(watched)
     if replica is None:
         error = services.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
