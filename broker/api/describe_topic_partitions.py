@@ -40,13 +40,13 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         if not context.shows(ResourceType.TOPIC, name):
             if request.topics:
                 context.allows_topic(AclOperation.DESCRIBE, name)  # for the audit
-                topics.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                topics.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ASKED))
             continue
         topic = image.topic(name)
         if topic is None:
             # If all topics are requested, the cursor's topic may have been deleted meanwhile.
             if request.topics:
-                topics.append(_unknown(name))
+                topics.append(_unknown(name, context.operations(ResourceType.TOPIC, name)))
             continue
         start = first_id if name == first_name else 0
         if left == 0:
@@ -62,19 +62,19 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     return {"topics": topics, "next_cursor": next_cursor}
 
 
-def _unknown(name: str) -> dict[str, Any]:
+def _unknown(name: str, operations: int) -> dict[str, Any]:
     if name_refusal(name) is not None:
-        return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION, operations)
+    return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
 
 
-def _failed(name: str, error: ErrorCode) -> dict[str, Any]:
+def _failed(name: str, error: ErrorCode, operations: int) -> dict[str, Any]:
     return {
         "error_code": error,
         "name": name,
         "topic_id": None,
         "partitions": (),
-        "topic_authorized_operations": NOT_ASKED,
+        "topic_authorized_operations": operations,
     }
 
 

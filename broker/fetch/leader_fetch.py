@@ -173,6 +173,7 @@ def collect(
     state = parked.state
     answers: Answers = []
     size = 0
+    may_read = state.may_read
     is_urgent = is_held = False
     candidates = state.partitions.values() if parked.is_full else list(state.dirty)
     for watched in candidates:
@@ -182,7 +183,11 @@ def collect(
         # A throttled partition sends no records, but all else: errors and diverging epochs.
         bytes_left = min(parked.bytes_max - size, room)
         is_first = size == 0 and room > 0
-        answer = _answer(services, watched, bytes_left, objections or {}, is_first=is_first)
+        if may_read is None or may_read(watched):
+            answer = _answer(services, watched, bytes_left, objections or {}, is_first=is_first)
+        else:
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED.value
+            answer = FetchedPartition(watched.asked.partition_id, refused)
         if room == 0:
             is_held = True
             if answer is not None and not parked.is_full and not _must_be_told(watched, answer):
@@ -314,10 +319,6 @@ def _answer(
     is_first: bool,
 ) -> FetchedPartition | None:
     """The answer for this partition; None if it has nothing new."""
-    may_read = watched.state.may_read
-    if may_read is not None and not may_read(watched):
-        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return FetchedPartition(watched.asked.partition_id, error.value)
     replica = watched.replica or services.watch(watched)
     if replica is None:
         error = services.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
