@@ -30,6 +30,7 @@ from kvorum.broker.network.protocol_error_log import ProtocolErrorLog
 from kvorum.broker.network.tls_connection import HandshakeTurn, TlsConnection, wrapped
 from kvorum.broker.network.tls_listener import TlsListener
 from kvorum.broker.sasl.authentication import Authentication
+from kvorum.metadata.access.model import AclOperation
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
@@ -398,7 +399,8 @@ class KafkaServer:
             hot(context, view, position, end)
             return
         handler = cold_handler(key)
-        context.is_exempt = context.api_version >= handler.API.inter_broker_min_version
+        if context.api_version >= handler.API.inter_broker_min_version:
+            context.is_exempt = context.shows_cluster_to(AclOperation.CLUSTER_ACTION)
         request = read_request(handler.API.name, context.api_version, view[position:end])
         answer = handler.handle(context, request)
         if inspect.isawaitable(answer):

@@ -40,7 +40,7 @@ _NO_NAME = ""
 """A name that no ACL can have, and that no prefix matches."""
 
 _Question = tuple[str, str, int, int, str]
-_ByPrincipal = dict[str, list[Acl]]
+_ByPrincipal = dict[str, dict[Acl, None]]
 
 
 @dataclass(slots=True)
@@ -58,14 +58,14 @@ class _OfType:
         patterns = self.literal if is_literal else self.prefixed
         if not is_literal and acl.resource_name not in patterns:
             self.lengths[len(acl.resource_name)] += 1
-        patterns.setdefault(acl.resource_name, {}).setdefault(acl.principal, []).append(acl)
+        patterns.setdefault(acl.resource_name, {}).setdefault(acl.principal, {})[acl] = None
         self.of.setdefault(acl.principal, {})[acl] = None
 
     def remove(self, acl: Acl) -> None:
         is_literal = acl.pattern_type == PatternType.LITERAL
         patterns = self.literal if is_literal else self.prefixed
         principals = patterns[acl.resource_name]
-        principals[acl.principal].remove(acl)
+        del principals[acl.principal][acl]
         del self.of[acl.principal][acl]
         if not principals[acl.principal]:
             del principals[acl.principal]
