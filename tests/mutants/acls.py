@@ -46,6 +46,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "        if len(gone) > RECORDS_PER_REQUEST_MAX:\n", "        if False:\n"),
     ("acl-filters-without-end", "the work for a request is bounded", ACLS,
      "                if comparisons_left < 0:\n", "                if False:\n"),
+    ("acl-list-without-end", "the size of an answer is bounded", ACLS,
+     "        if listed > LISTED_MAX:\n", "        if False:\n"),
     ("exact-filter-of-any-type", "a filter with a gap is not one ACL", ACLS,
      "    if any(value.name in _FOR_FILTERS for value in values):\n", "    if False:\n"),
     ("exact-filter-of-nothing", "a filter finds only ACLs that exist", ACLS,

@@ -283,6 +283,16 @@ def test_filters_with_gaps_have_a_limit_since_each_looks_at_all_acls(
     assert len(delete(world, *names[:2], *names[:2], exact)) == 5
 
 
+def test_filters_that_match_the_same_acls_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "LISTED_MAX", 4)
+    world = world_with(ORDERS, PAY)
+    refused = delete(world, {}, {}, {})
+    assert isinstance(refused, Rejected)
+    assert refused.code is ErrorCode.POLICY_VIOLATION
+    assert acls_of(world) == {ORDERS, PAY}
+    assert len(delete(world, {}, {})) == 2
+
+
 def test_acls_need_the_level_that_has_records_for_them() -> None:
     world = World(brokers=(), supported=limited(28))
     words = "ACLs need metadata.version 29, it is 28; upgrade it with `kvorum features upgrade`"

@@ -3,7 +3,6 @@ Kafka's, where it has them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from kvorum.metadata.access.model import (
     Permission,
     ResourceType,
 )
+from kvorum.metadata.access.selection import selected
 from kvorum.metadata.controller.decide import Context, Decision
 from kvorum.metadata.image.features import ACL_LEVEL, METADATA_VERSION, level_of
 from kvorum.metadata.image.image import ClusterImage
@@ -40,6 +40,8 @@ TEXT_BYTES_MAX = 8_192
 """Bytes of a name, a principal or a host: a thousand ACLs must fit a frame of a snapshot."""
 REQUEST_BYTES_MAX = 4 << 20
 """Bytes of all texts of a request: its records are one batch."""
+LISTED_MAX = 100_000
+"""ACLs in all results of one deletion. Filters that match the same ACLs list them again."""
 COMPARISONS_MAX = 2_000_000
 """Filters times ACLs that one deletion may compare, about a second of the controller's loop."""
 
@@ -78,7 +80,7 @@ def delete_acls(
     refused = _below_level(image)
     if refused is not None:
         return Decision((), refused)
-    comparisons_left = COMPARISONS_MAX
+    comparisons_left, listed = COMPARISONS_MAX, 0
     gone: dict[bytes, None] = {}
     results: list[DeletedAcls] = []
     found_by: dict[AclFilter, tuple[Acl, ...]] = {}
@@ -96,7 +98,7 @@ def delete_acls(
                 comparisons_left -= len(image.acls)
                 if comparisons_left < 0:
                     return Decision((), _too_much_work(image))
-                acls = matching(image, wanted)
+                acls = selected(image.acls.values(), wanted)
             found_by[wanted] = acls
         gone.update(dict.fromkeys(image.acl_ids[acl] for acl in acls))
         if len(gone) > RECORDS_PER_REQUEST_MAX:
@@ -108,26 +110,11 @@ def delete_acls(
                     "operation.",
                 ),
             )
+        listed += len(acls)
+        if listed > LISTED_MAX:
+            return Decision((), _TOO_LONG)
         results.append(DeletedAcls(acls=acls))
     return Decision(tuple(map(RemoveAccessControlEntry, gone)), tuple(results))
-
-
-def matching(image: ClusterImage, wanted: AclFilter) -> tuple[Acl, ...]:
-    """The ACLs that a filter selects, in the order of `in_order`."""
-    return in_order(filter(wanted.matches, image.acls.values()))
-
-
-def in_order(acls: Iterable[Acl]) -> tuple[Acl, ...]:
-    """ACLs by resource, then by principal: in the same order on every node."""
-    return tuple(
-        sorted(
-            acls,
-            key=lambda acl: (
-                acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, acl.host,
-                acl.operation, acl.permission,
-            ),
-        )
-    )  # fmt: skip
 
 
 def _below_level(image: ClusterImage) -> Rejected | None:
@@ -235,6 +222,12 @@ _TOO_MANY = Rejected(
     ErrorCode.POLICY_VIOLATION,
     f"more than {RECORDS_PER_REQUEST_MAX} ACLs, or {REQUEST_BYTES_MAX} bytes, in one request; "
     "send several",
+)
+
+
+_TOO_LONG = Rejected(
+    ErrorCode.POLICY_VIOLATION,
+    f"filters of one request match ACLs more than {LISTED_MAX} times; send several requests",
 )
 
 
