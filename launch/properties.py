@@ -12,6 +12,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import text_of
 from kvorum.broker.groups.migration.policy import parse_policy
 from kvorum.broker.network.connection_limits import parse_overrides
+from kvorum.launch.access import AccessSettings, access_settings
 from kvorum.launch.kafka_properties import BROKER_ID, NODE_ID, unbound, with_bound_names
 from kvorum.launch.listeners import (
     Listener,
@@ -71,6 +72,7 @@ class NodeProperties:
     metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
     metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
     kvorum_logging_format, kvorum_logging_levels: see launch.logs.
+    authorizer_class_name, super_users, allow_everyone_if_no_acl_found: see launch.access.
     kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
     """
 
@@ -95,6 +97,9 @@ class NodeProperties:
     kvorum_preset: str = ""
     kvorum_logging_format: str = "text"
     kvorum_logging_levels: str = ""
+    authorizer_class_name: str = ""
+    super_users: str = ""
+    allow_everyone_if_no_acl_found: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +170,7 @@ class NodeConfig:
     metrics: address of the metrics server, None for none. metrics_names: the sets of names there.
     listen, advertised: of the controller's listener, or of the one that brokers use among
         themselves. listeners: all of a broker's, that one first; none of a controller.
+    access: None if everybody may do everything.
     """
 
     node_id: int
@@ -187,6 +193,7 @@ class NodeConfig:
     given: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    access: AccessSettings | None = None
 
     def address_of(self, node_id: int) -> Address | None:
         """The configured address of a controller or bootstrap server; None if there is none.
@@ -357,6 +364,11 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         metrics_names=_metrics_names(node.metrics_names),
         given=dict(properties),
         listeners=listeners,
+        access=access_settings(
+            class_name=node.authorizer_class_name,
+            super_users=node.super_users,
+            allow_if_no_acl=node.allow_everyone_if_no_acl_found,
+        ),
     )
 
 

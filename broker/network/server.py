@@ -30,6 +30,7 @@ from kvorum.broker.network.protocol_error_log import ProtocolErrorLog
 from kvorum.broker.network.tls_connection import HandshakeTurn, TlsConnection, wrapped
 from kvorum.broker.network.tls_listener import TlsListener
 from kvorum.broker.sasl.authentication import Authentication
+from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.model import AclOperation
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
@@ -81,9 +82,11 @@ class KafkaServer:
         properties: Mapping[str, StaticValue] | None = None,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
         metadata: MetadataSource | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         """properties: the properties that the broker was started with, for DescribeConfigs; None:
-        `config`. metadata: the source of the records of `__kvorum_events`; None writes none."""
+        `config`. metadata: the source of the records of `__kvorum_events`; None writes none.
+        authorizer: None if every client may do everything."""
         self.config = config
         self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
@@ -99,6 +102,7 @@ class KafkaServer:
             properties=properties,
             supported_features=supported_features,
             metadata=metadata,
+            authorizer=authorizer,
         )
         self._limits = ConnectionLimits(
             parse_overrides(config.max_connections_per_ip_overrides),
