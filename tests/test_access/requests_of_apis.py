@@ -30,7 +30,7 @@ REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
     "produce": (9, produce_values(TOPIC, batch(1))),
     "fetch": (12, fetch_values(TOPIC, 0)),
     "metadata": (9, {
-        "topics": [{"name": TOPIC}, {"name": "fresh"}], "allow_auto_topic_creation": True,
+        "topics": [{"name": TOPIC}, {"name": "new"}], "allow_auto_topic_creation": True,
         "include_cluster_authorized_operations": False,
         "include_topic_authorized_operations": False,
     }),
