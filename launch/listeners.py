@@ -15,11 +15,11 @@ from typing import Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import text_of
-from kvorum.broker.network.principals import PrincipalRules
 from kvorum.broker.sasl import plain
 from kvorum.broker.sasl.jaas import SCRAM_MODULE, parse_jaas, plain_users
 from kvorum.broker.sasl.mechanisms import MECHANISMS, SaslSettings
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.text import address_text, split_address, whole_number
 from kvorum.runtime.tls import CLIENT_AUTH, VERSIONS, TlsSettings
 

@@ -14,8 +14,8 @@ import ssl
 from typing import cast
 
 from kvorum.broker.network.connection import Connection, FileSend, Server
-from kvorum.broker.network.principals import PrincipalRules
 from kvorum.broker.sasl.authentication import Authentication
+from kvorum.runtime.principals import PrincipalRules
 from kvorum.wire.fetch_codec import FileSlice
 
 RECORD_BYTES = 16 * 1024

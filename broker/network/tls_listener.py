@@ -6,8 +6,8 @@ import logging
 import os
 import ssl
 
-from kvorum.broker.network.principals import PrincipalRules
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.tls import TlsSettings, server_context
 
 _log = logging.getLogger(__name__)

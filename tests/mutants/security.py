@@ -9,7 +9,7 @@ SCRAM = "broker/sasl/scram.py"
 PLAIN = "broker/sasl/plain.py"
 MECHANISMS = "broker/sasl/mechanisms.py"
 LISTENERS = "launch/listeners.py"
-PRINCIPALS = "broker/network/principals.py"
+PRINCIPALS = "runtime/principals.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("sasl-open", "before the login nothing else is served", AUTHENTICATION,
@@ -64,7 +64,7 @@ MUTANTS = mutants_of(
     _RULES,
     tests=(
         "tests/test_broker/test_sasl.py",
-        "tests/test_broker/test_principals.py",
+        "tests/test_runtime/test_principals.py",
         "tests/test_launch/test_listeners.py",
     ),
 )
