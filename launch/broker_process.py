@@ -19,7 +19,6 @@ from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, Registrat
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
-from kvorum.broker.network.tls_listener import TlsListener
 from kvorum.broker.sasl.mechanisms import authenticator
 from kvorum.launch.listeners import Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
@@ -36,6 +35,7 @@ from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
 from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.raft.node import RaftNode
 from kvorum.raft.voters import VoterSet
+from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError, DirectoryUnusable
 from kvorum.runtime.ids import new_uuid

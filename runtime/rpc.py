@@ -7,19 +7,61 @@ port. Generated stubs and servicers work on `runtime.http2` without knowing it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from kvorum.runtime.certificates import TlsCaller, TlsListener
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.http2.client import Channel
 from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.server import Server
+from kvorum.runtime.http2.tls import ALPN
+from kvorum.runtime.principals import PrincipalRules
+from kvorum.runtime.tls import TlsSettings
 
-__all__ = ["USUAL_PATIENCE", "Channel", "Patience", "RpcServer", "open_channel"]
+__all__ = [
+    "USUAL_CHANNELS",
+    "USUAL_PATIENCE",
+    "Channel",
+    "Channels",
+    "Patience",
+    "RpcServer",
+    "open_channel",
+    "rpc_caller",
+    "rpc_listener",
+]
 
 
-def open_channel(address: str, patience: Patience = USUAL_PATIENCE) -> Channel:
-    """A clear-text channel to `host:port`; it connects when first used."""
-    return Channel(address, patience)
+def open_channel(
+    address: str, patience: Patience = USUAL_PATIENCE, tls: TlsCaller | None = None
+) -> Channel:
+    """A channel to `host:port`; it connects when first used. tls: None for clear text."""
+    return Channel(address, patience, tls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channels:
+    """How a node reaches controllers. tls: None for clear text."""
+
+    patience: Patience = USUAL_PATIENCE
+    tls: TlsCaller | None = None
+
+    def open(self, address: str) -> Channel:
+        """A channel to `host:port`; it connects when first used."""
+        return open_channel(address, self.patience, self.tls)
+
+
+USUAL_CHANNELS = Channels()
+
+
+def rpc_caller(settings: TlsSettings) -> TlsCaller:
+    """TLS of gRPC's channels. Raises ConfigError for files that cannot be used."""
+    return TlsCaller(settings, (ALPN,))
+
+
+def rpc_listener(settings: TlsSettings, rules: PrincipalRules) -> TlsListener:
+    """TLS of a gRPC server. Raises ConfigError for files that cannot be used."""
+    return TlsListener(settings, rules, (ALPN,))
 
 
 class RpcServer:
@@ -27,11 +69,11 @@ class RpcServer:
 
     The caller gets INVALID_ARGUMENT for bytes that are not a message, and for a message that its
     decoder refuses with WireError. A connection that does not speak HTTP/2 is closed with a line in
-    the log.
+    the log. tls: None for clear text.
     """
 
-    def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
-        self._server = Server(patience)
+    def __init__(self, patience: Patience = USUAL_PATIENCE, tls: TlsListener | None = None) -> None:
+        self._server = Server(patience, tls)
 
     def add_service(self, add_to_server: Callable[[Any, Any], None], servicer: Any) -> None:
         """Serve `servicer`, registered by the generated `add_to_server`."""

@@ -13,7 +13,6 @@ partition that fails is taken out of the session until its pause is over.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection
@@ -38,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 RECONNECT_FIRST_MS = 20
 RECONNECT_MAX_MS = 200
-CONNECT_TIMEOUT_MS = 2_000
 ADDRESS_RETRY_MS = 50
 IN_FLIGHT_MAX = 2
 NEWCOMERS_INTERVAL_MS = 30
@@ -406,22 +404,3 @@ class ReplicaFetcher:
             loop.add_writer(sock.fileno(), self._flush)
         else:
             loop.remove_writer(sock.fileno())
-
-
-async def connect_tcp(loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> socket.socket:
-    """Connect over TCP; the `Connect` of production."""
-    async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
-        try:
-            found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
-        except UnicodeError as error:  # a broker may register any host name, such as `broker..svc`
-            raise OSError(errno.EINVAL, f"{address[0]!r} is no host name: {error}") from error
-        family, kind, protocol, _, target = found[0]
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(sock, target)
-        except BaseException:
-            sock.close()
-            raise
-        return sock

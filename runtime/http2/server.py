@@ -14,6 +14,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from kvorum.runtime.certificates import TlsListener
+from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.http2 import headers
 from kvorum.runtime.http2.context import Aborted, Context, end_call
@@ -22,6 +24,8 @@ from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.server_connection import ServerConnection
 from kvorum.runtime.http2.status import StreamEnded
 from kvorum.runtime.http2.stream import Stream
+from kvorum.runtime.http2.tls import Handshakes, TlsLayer
+from kvorum.runtime.limited_lines import LimitedLines
 
 logger = logging.getLogger("kvorum.rpc")
 
@@ -38,8 +42,12 @@ class Server:
     connections: those that are open. is_stopping: no new connection is accepted.
     """
 
-    def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
+    def __init__(self, patience: Patience = USUAL_PATIENCE, tls: TlsListener | None = None) -> None:
+        """tls: None for clear text. Its ALPN is `tls.ALPN`."""
         self._patience = patience
+        self._tls = tls
+        self._refusals = LimitedLines(logger, monotonic_ms)
+        self._handshakes = Handshakes(patience.connect_ms, self._refusals.closed)
         self.connections: set[ServerConnection] = set()
         self.is_stopping = False
         self._handlers: dict[str, Any] = {}
@@ -55,10 +63,10 @@ class Server:
             self._handlers[f"/{service}/{name}"] = handler
 
     async def listen(self, host: str, port: int) -> None:
-        """Begin to serve. Raises OSError."""
+        """Begin to serve, on every address of the host. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: ServerConnection(self, self._patience),
+            self._connection,
             host,
             port,
             backlog=BACKLOG,
@@ -71,6 +79,8 @@ class Server:
         self.is_stopping = True
         if self._server is not None:
             self._server.close()
+        self._handshakes.close()
+        self._refusals.stop()
         for connection in list(self.connections):
             connection.wind_up()
         for call in self._conversations:
@@ -85,6 +95,12 @@ class Server:
                 logger.warning("%d calls go on although they were cancelled", len(left))
         for connection in list(self.connections):
             connection.close("the server has stopped")
+
+    def _connection(self) -> asyncio.Protocol:
+        if self._tls is None:
+            return ServerConnection(self, self._patience)
+        connection = ServerConnection(self, self._patience, self._tls.rules)
+        return TlsLayer(connection, self._tls.context, handshakes=self._handshakes)
 
     # Callbacks of connections.
 
@@ -106,7 +122,8 @@ class Server:
             self.refuse_call(stream, grpc.StatusCode.INVALID_ARGUMENT, str(error))
             return
         loop = asyncio.get_running_loop()
-        call = loop.create_task(self._run(path, handler, Context(stream, handler), stream))
+        context = Context(stream, handler, connection.caller)
+        call = loop.create_task(self._run(path, handler, context, stream))
         self._calls.add(call)
         if handler.stream_stream is not None:
             self._conversations.add(call)
