@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import ssl
 from collections.abc import Callable, Sequence
 
@@ -73,8 +74,25 @@ class TlsCaller(_Certificates):
         super().__init__(settings, lambda: client_context(settings, protocols))
 
 
-async def watch_certificates(refresh: Callable[[], None]) -> None:
-    """Look at certificates every CHECK_S, until cancelled."""
-    while True:
-        await asyncio.sleep(CHECK_S)
-        refresh()
+class CertificateWatch:
+    """All certificates of a node, read again when their files change, and at SIGHUP."""
+
+    def __init__(self) -> None:
+        self._watched: list[_Certificates] = []
+
+    def add(self, certificates: _Certificates) -> None:
+        """Watch these, too. From now on SIGHUP does not end the process."""
+        if not self._watched:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_signal)
+        self._watched.append(certificates)
+
+    async def run(self) -> None:
+        """Look at the files every CHECK_S, until cancelled; returns at once if there are none."""
+        while self._watched:
+            await asyncio.sleep(CHECK_S)
+            for certificates in self._watched:
+                certificates.refresh()
+
+    def _on_signal(self) -> None:
+        for certificates in self._watched:
+            certificates.refresh(is_asked=True)

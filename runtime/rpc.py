@@ -6,10 +6,13 @@ port. Generated stubs and servicers work on `runtime.http2` without knowing it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
+
+from kvorum.runtime.blocking_channel import BlockingChannel
 from kvorum.runtime.certificates import TlsCaller, TlsListener
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.http2.client import Channel
@@ -49,6 +52,14 @@ class Channels:
     def open(self, address: str) -> Channel:
         """A channel to `host:port`; it connects when first used."""
         return open_channel(address, self.patience, self.tls)
+
+    def open_blocking(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> Any:
+        """The same for callers without an event loop: as grpc.Channel. options: of grpcio's
+        channels, in clear text."""
+        if self.tls is not None:
+            return BlockingChannel(lambda: self.open(address))
+        # An HTTP proxy from the environment must not be used for these connections.
+        return grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0), *options))
 
 
 USUAL_CHANNELS = Channels()

@@ -293,12 +293,6 @@ class KafkaServer:
             )
         self._connections[connection] = None
 
-    def refresh_certificates(self, *, is_asked: bool = False) -> None:
-        """Read certificates again, those that have changed or, if asked, all."""
-        for listener in self._listeners:
-            if listener.tls is not None:
-                listener.tls.refresh(is_asked=is_asked)
-
     async def _close_idle(self) -> None:
         while True:
             await asyncio.sleep(IDLE_CHECK_INTERVAL_MS / 1000)

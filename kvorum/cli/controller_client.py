@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from kvorum.cli.client_security import current_security
 from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed, warn
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.history import MetadataCopy
@@ -29,7 +30,6 @@ RETRY_PAUSE_S = 0.02
 
 #: By default gRPC waits a second or more before it reconnects.
 _CHANNEL_OPTIONS = [
-    ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 20),
     ("grpc.max_reconnect_backoff_ms", 200),
 ]
@@ -51,7 +51,9 @@ class BlockingControllerClient:
         self._no_quorum = no_quorum
         self._addresses = [address_text(*address) for address in addresses]
         self._address_by_id: dict[int, str] = {}
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[str, Any] = {}
+        # Taken now: one command has one security, and other threads use this client.
+        self._maker = current_security().channels()
         self._has_warned = False
 
     def describe(self) -> pb.DescribeQuorumReply:
@@ -274,13 +276,16 @@ class BlockingControllerClient:
     def _stub(self, address: str) -> Any:
         return pb_grpc.AdminStub(self._channel(address))
 
-    def _channel(self, address: str) -> grpc.Channel:
+    def _channel(self, address: str) -> Any:
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.insecure_channel(
-                address, options=_CHANNEL_OPTIONS
-            )
+            channel = self._channels[address] = self._maker.open_blocking(address, _CHANNEL_OPTIONS)
         return channel
+
+
+def open_channel(address: str) -> Any:
+    """A blocking channel with the security of the command that runs."""
+    return current_security().channels().open_blocking(address)
 
 
 def _details(error: Any) -> str:

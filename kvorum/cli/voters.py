@@ -128,10 +128,11 @@ def _call(client: Any, leader: Any, method: str, request: Any, timeout_s: float)
     """The leader's answer, None if the connection was lost before it came."""
     import grpc
 
+    from kvorum.cli.controller_client import open_channel
     from kvorum.rpc import raft_pb2_grpc as pb_grpc
 
     address = client.address_of(leader.leader_id)
-    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    with open_channel(address) as channel:
         try:
             return getattr(pb_grpc.RaftStub(channel), method)(request, timeout=timeout_s)
         except grpc.RpcError as error:

@@ -123,8 +123,14 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
         ({"process.roles": "broker,controller"}, "a node has one role"),
         ({"process.roles": "controller"}, "process.roles='controller' in the file of a broker"),
         ({"authorizer.class.name": "org.apache.X"}, "as requests are not authorized"),
-        ({"security.inter.broker.protocol": "SSL"}, "brokers talk to each other over PLAINTEXT"),
-        ({"listeners": "SASL_SSL://h:1"}, "brokers talk to each other over PLAINTEXT"),
+        (
+            {"security.inter.broker.protocol": "SSL"},
+            "listener.name=SSL: listeners has",
+        ),
+        (
+            {"inter.broker.listener.name": "A", "security.inter.broker.protocol": "SSL"},
+            "name one thing; give only one of them",
+        ),
         ({"listeners": "PLAINTEXT://h:1,CONTROLLER://h:2"}, "a node is a broker or a controller"),
         ({"broker.id": 7}, "broker.id=7 and node.id=101 are names of one thing"),
         ({"remote.log.storage.system.enable": "true"}, "as logs have no remote tier"),
