@@ -14,8 +14,11 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import ignored_configs
 from kvorum.broker.controller.forwarding import ForwardingManager
 from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, RegistrationFailed
+from kvorum.broker.fetch.follower_fetch import Connect
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.network.peer_connection import PeerConnector
+from kvorum.broker.network.peer_security import NO_SECURITY
 from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.sasl.mechanisms import authenticator
 from kvorum.launch.controller_links import ControllerLinks
@@ -34,13 +37,14 @@ from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
 from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.raft.node import RaftNode
 from kvorum.raft.voters import VoterSet
-from kvorum.runtime.certificates import TlsListener
+from kvorum.runtime.certificates import TlsCaller, TlsListener
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError, DirectoryUnusable
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
 from kvorum.runtime.resolving import until_resolved
 from kvorum.runtime.rpc import Channels
+from kvorum.runtime.sockets import connect_tcp
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
 from kvorum.storage.log.checkpoints import remove_clean_shutdown, write_clean_shutdown
@@ -120,6 +124,7 @@ class BrokerProcess:
             peer_address=self._peer_address,
             rng=self._rng,
             clock=self._machine.clock,
+            connect=self._connect_to_peers(),
             on_directory_failed=self._on_directory_failed,
         )
         self._server = KafkaServer(
@@ -218,6 +223,20 @@ class BrokerProcess:
                 f"cannot listen on {address_text(host, port)}, the listener {listener.name}: "
                 f"{error.strerror}; give listeners a free port and an address of this machine"
             ) from error
+
+    def _connect_to_peers(self) -> Connect:
+        """How to connect to other brokers. Raises ConfigError for certificates that cannot be
+        used."""
+        security = self._config.peer_security
+        if security == NO_SECURITY:
+            return connect_tcp
+        tls = None
+        if security.tls is not None:
+            tls = TlsCaller(security.tls)
+            self._links.certificates.add(tls)
+        # Nobody may predict the nonces.
+        rng = random.SystemRandom()
+        return PeerConnector(security, tls, broker_id=self._config.node_id, rng=rng)
 
     async def _register(self, own: OwnDirectories) -> None:
         """Register, wait until the image shows it, and remove the clean-shutdown markers. From then

@@ -163,7 +163,11 @@ def settings_for(role: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     own, other = CONTROLLER_NAMES, BROKER_NAMES
     if role == "broker":
         own, other = other, own
-    return {name: value for name, value in settings.items() if name in own or name not in other}
+    kept = {name: value for name, value in settings.items() if name in own or name not in other}
+    if role == "controller":
+        for name in of_listeners(kept) - _of_controllers(kept):
+            del kept[name]
+    return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
