@@ -137,6 +137,7 @@ class BrokerProcess:
             properties=static_values(config.given),
             supported_features=self._features,
             metadata=_events_source(broker_config, self._publisher),
+            authorizer=None if config.access is None else config.access.authorizer(),
         )
         self._metrics: NodeServer | None = None
         self._raft: RaftNode | None = None

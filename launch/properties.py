@@ -13,6 +13,7 @@ from kvorum.broker.config.dynamic_config import text_of
 from kvorum.broker.groups.migration.policy import parse_policy
 from kvorum.broker.network.connection_limits import parse_overrides
 from kvorum.broker.network.peer_security import NO_SECURITY, PeerSecurity
+from kvorum.launch.access import AccessSettings, access_settings
 from kvorum.launch.kafka_properties import BROKER_ID, NODE_ID, unbound, with_bound_names
 from kvorum.launch.listeners import PREFIX as LISTENER_PREFIX
 from kvorum.launch.listeners import (
@@ -82,6 +83,7 @@ class NodeProperties:
     metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
     metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
     kvorum_logging_format, kvorum_logging_levels: see launch.logs.
+    authorizer_class_name, super_users, allow_everyone_if_no_acl_found: see launch.access.
     kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
     """
 
@@ -109,6 +111,9 @@ class NodeProperties:
     kvorum_preset: str = ""
     kvorum_logging_format: str = "text"
     kvorum_logging_levels: str = ""
+    authorizer_class_name: str = ""
+    super_users: str = ""
+    allow_everyone_if_no_acl_found: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +190,7 @@ class NodeConfig:
         themselves. listeners: all of a broker's, that one first; none of a controller.
     controller_listener: of the controllers, on every node. peer_security: of a broker's connections
         to other brokers.
+    access: None if everybody may do everything.
     """
 
     node_id: int
@@ -209,6 +215,7 @@ class NodeConfig:
     listeners: tuple[Listener, ...] = ()
     controller_listener: ControllerListener = dataclasses.field(default_factory=ControllerListener)
     peer_security: PeerSecurity = NO_SECURITY
+    access: AccessSettings | None = None
 
     def address_of(self, node_id: int) -> Address | None:
         """The configured address of a controller or bootstrap server; None if there is none.
@@ -390,6 +397,11 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         listeners=listeners,
         controller_listener=controllers_own,
         peer_security=security,
+        access=access_settings(
+            class_name=node.authorizer_class_name,
+            super_users=node.super_users,
+            allow_if_no_acl=node.allow_everyone_if_no_acl_found,
+        ),
     )
 
 

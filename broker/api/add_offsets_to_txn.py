@@ -14,10 +14,15 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import AddPartitions
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=25, name="add_offsets_to_txn", min_version=0, max_version=4, first_flexible=3)
+ACCESS = (
+    (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    (AclOperation.READ, ResourceType.GROUP),
+)
 
 FIRST_FENCED_VERSION = 2
 
@@ -31,6 +36,10 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 async def _add(context: RequestContext, request: Any) -> ErrorCode:
     services = context.services
+    if not context.allows_transactional_id(AclOperation.WRITE, request.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     if not request.group_id:

@@ -19,9 +19,16 @@ from kvorum.broker.api.context import RequestContext, Services
 from kvorum.broker.transactions.coordinators import ADD_PARTITIONS_TO_TXN
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 
 API = ADD_PARTITIONS_TO_TXN
+ACCESS = (
+    (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    (AclOperation.WRITE, ResourceType.TOPIC),
+    (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+)
+"""The last is for brokers, from v4 on."""
 
 FIRST_BATCHED_VERSION = 4
 FIRST_EPOCH_BUMP_VERSION = 5
@@ -30,7 +37,15 @@ FIRST_FENCED_VERSION = 2
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if context.api_version >= FIRST_BATCHED_VERSION:
+        if not context.allows_on_cluster(AclOperation.CLUSTER_ACTION):
+            return {
+                "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                "results_by_transaction": (),
+            }
         return await _many(context, request)
+    refused = _refusals(context, request)
+    if refused:
+        return {"results_by_topic_v3_and_below": _rows(refused)}
     body = AddPartitions(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -46,6 +61,28 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             for partition, error in errors.items()
         }
     return {"results_by_topic_v3_and_below": _rows(errors)}
+
+
+def _refusals(context: RequestContext, request: Any) -> PartitionErrors:
+    """The error of each partition of a client that may not add all of them; empty if it may."""
+    asked = _partitions(request.v3_and_below_topics)
+    if not context.allows_transactional_id(
+        AclOperation.WRITE, request.v3_and_below_transactional_id
+    ):
+        return dict.fromkeys(asked, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    hidden = {
+        topic
+        for topic in sorted({partition.topic for partition in asked})
+        if not context.allows_topic(AclOperation.WRITE, topic)
+    }
+    if not hidden:
+        return {}
+    return {
+        partition: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if partition.topic in hidden
+        else ErrorCode.OPERATION_NOT_ATTEMPTED
+        for partition in asked
+    }
 
 
 async def _many(context: RequestContext, request: Any) -> dict[str, Any]:

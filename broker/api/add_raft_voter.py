@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.raft.control_records import LISTENER_NAME
 from kvorum.raft.messages import AddVoterRequest
 from kvorum.raft.voters import Voter
@@ -23,9 +24,12 @@ API = Api(
     first_flexible=0,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if not context.allows_on_cluster(AclOperation.ALTER):
+        return {"error_code": CLUSTER_REFUSED.code, "error_message": CLUSTER_REFUSED.message}
     services = context.services
     refusal: Rejected | None
     listener = next((x for x in request.listeners if x.name == LISTENER_NAME), None)

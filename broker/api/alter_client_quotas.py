@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlteredQuota,
@@ -26,6 +27,7 @@ API = Api(
     first_flexible=1,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -39,9 +41,10 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         )
         for item in request.entries
     )
-    reply = await context.services.controller.request(
+    reply = await context.ask_controller(
         ALTER_CLIENT_QUOTAS,
         AlterClientQuotas(entries=entries, validate_only=request.validate_only),
+        needs=AclOperation.ALTER_CONFIGS,
     )
     if isinstance(reply, Rejected):
         reply = tuple(

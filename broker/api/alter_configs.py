@@ -11,6 +11,7 @@ from typing import Any
 
 from kvorum.broker.api.config_alteration import alter
 from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.config_requests import (
     AlterConfigs,
     ConfigAlteration,
@@ -27,6 +28,12 @@ API = Api(
     first_flexible=2,
     needs_controller=True,
 )
+ACCESS = (
+    (AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+    (AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
+    (AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
+)
+"""The last for brokers, their loggers and client metrics."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

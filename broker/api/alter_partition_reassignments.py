@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
     ReassignedPartition,
@@ -26,6 +27,7 @@ API = Api(
     first_flexible=0,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -43,7 +45,9 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         allow_replication_factor_change=may_change_factor,
     )
     timeout_ms = max(milliseconds(request.timeout), 0)
-    reply = await context.services.controller.request(ALTER_REASSIGNMENTS, asked, timeout_ms)
+    reply = await context.ask_controller(
+        ALTER_REASSIGNMENTS, asked, timeout_ms, needs=AclOperation.ALTER
+    )
     answer: dict[str, Any] = {
         "error_code": ErrorCode.NONE,
         "error_message": None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.scram_requests import (
     HASHES,
     AlteredScramUser,
@@ -29,6 +30,7 @@ API = Api(
     first_flexible=0,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -38,7 +40,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         ),
         upsertions=tuple(_upsertion(item) for item in request.upsertions),
     )
-    reply = await context.services.controller.request(ALTER_SCRAM_CREDENTIALS, asked)
+    reply = await context.ask_controller(ALTER_SCRAM_CREDENTIALS, asked, needs=AclOperation.ALTER)
     if isinstance(reply, Rejected):
         users = dict.fromkeys(
             [item.user for item in asked.deletions] + [item.user for item in asked.upsertions]

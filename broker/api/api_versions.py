@@ -17,6 +17,8 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api, ServedVersions
 
 API = Api(key=18, name="api_versions", min_version=0, max_version=4, first_flexible=3)
+ACCESS = ()
+"""Served before a client has logged in."""
 
 RANGE_FROM_ZERO_SINCE = 4
 TELEMETRY_KEYS = (71, 72)

@@ -3,27 +3,50 @@ the answer."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
-from kvorum.metadata.requests.config_requests import AlterConfigs, AlteredConfigs
+from kvorum.broker.api.context import CLUSTER_REFUSED, TOPIC_REFUSED, RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.image import RESOURCE_GROUP, RESOURCE_TOPIC
+from kvorum.metadata.requests.config_requests import AlterConfigs, AlteredConfigs, ConfigAlteration
 from kvorum.metadata.rpc.calls import ALTER_CONFIGS
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 
+def refusal_of_configs(
+    context: RequestContext, operation: AclOperation, kind: int, name: str
+) -> Rejected | None:
+    """The refusal of a client that may not perform the operation on a resource's configs."""
+    if kind == RESOURCE_TOPIC:
+        return None if context.allows_topic(operation, name) else TOPIC_REFUSED
+    if kind == RESOURCE_GROUP:
+        if context.allows(operation, ResourceType.GROUP, name):
+            return None
+        return Rejected(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+    return None if context.allows_on_cluster(operation) else CLUSTER_REFUSED
+
+
 async def alter(context: RequestContext, request: AlterConfigs) -> dict[str, Any]:
-    """Have the active controller decide; returns the answer's fields."""
-    reply = await context.services.controller.request(ALTER_CONFIGS, request)
-    if isinstance(reply, Rejected):
-        reply = tuple(
-            AlteredConfigs(
-                resource_type=item.resource_type,
-                resource_name=item.resource_name,
-                error=reply.code,
-                message=reply.message,
-            )
-            for item in request.resources
+    """Have the active controller decide about the resources that the client may alter; returns the
+    answer's fields."""
+    altered: list[AlteredConfigs] = []
+    allowed: list[ConfigAlteration] = []
+    for item in request.resources:
+        refused = refusal_of_configs(
+            context, AclOperation.ALTER_CONFIGS, item.resource_type, item.resource_name
         )
+        if refused is None:
+            allowed.append(item)
+        else:
+            altered.append(_refused(item, refused))
+    if allowed or not altered:
+        asked = replace(request, resources=tuple(allowed))
+        reply = await context.services.controller.request(ALTER_CONFIGS, asked)
+        if isinstance(reply, Rejected):
+            altered += [_refused(item, reply) for item in allowed]
+        else:
+            altered += reply
     return {
         "responses": [
             {
@@ -32,6 +55,15 @@ async def alter(context: RequestContext, request: AlterConfigs) -> dict[str, Any
                 "resource_type": item.resource_type,
                 "resource_name": item.resource_name,
             }
-            for item in reply
+            for item in altered
         ]
     }
+
+
+def _refused(item: ConfigAlteration, reason: Rejected) -> AlteredConfigs:
+    return AlteredConfigs(
+        resource_type=item.resource_type,
+        resource_name=item.resource_name,
+        error=reason.code,
+        message=reason.message,
+    )

@@ -20,35 +20,65 @@ from kvorum.broker.groups.consumer.requests import (
     DescribeConsumerGroup,
     DescribedMember,
 )
-from kvorum.broker.metadata_answers.authorized_operations import GROUP_OPERATIONS, if_asked
+from kvorum.broker.metadata_answers.authorized_operations import is_asked
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
 API = Api(key=69, name="consumer_group_describe", min_version=0, max_version=1, first_flexible=0)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.GROUP), (AclOperation.DESCRIBE, ResourceType.TOPIC))
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
+_HIDDEN_TOPICS = Rejected(
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    "The group has described topic(s) that the client is not authorized to describe.",
+)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     group_ids = list(dict.fromkeys(request.group_ids))
     answers = await asyncio.gather(
         *(
-            ask_named(context, group_id, DescribeConsumerGroup(group_id=group_id))
+            ask_named(
+                context,
+                group_id,
+                DescribeConsumerGroup(group_id=group_id),
+                needs=AclOperation.DESCRIBE,
+            )
             for group_id in group_ids
         )
     )
     image = context.services.image()
-    operations = if_asked(GROUP_OPERATIONS, request, "include_authorized_operations")
-    return {
-        "groups": [
-            {**_row(found, image), "authorized_operations": operations}
-            if isinstance(found, ConsumerGroupDescription)
-            else _failed(group_id, found)
-            for group_id, found in zip(group_ids, answers, strict=True)
-        ]
+    with_operations = is_asked(request, "include_authorized_operations")
+    rows = []
+    for group_id, found in zip(group_ids, answers, strict=True):
+        if not isinstance(found, ConsumerGroupDescription):
+            rows.append(_failed(group_id, found))
+            continue
+        row = _row(found, image)
+        if not _shows_topics(context, row):
+            # As in Kafka: a part of the assignments would look like the whole.
+            row = _failed(group_id, _HIDDEN_TOPICS)
+        if with_operations:
+            row["authorized_operations"] = context.operations(ResourceType.GROUP, group_id)
+        rows.append(row)
+    return {"groups": rows}
+
+
+def _shows_topics(context: RequestContext, row: dict[str, Any]) -> bool:
+    """True if the client may know of every topic that the group's members have or want."""
+    if not context.has_access_control:
+        return True
+    names = {
+        topic["topic_name"]
+        for member in row["members"]
+        for part in ("assignment", "target_assignment")
+        for topic in member[part]["topic_partitions"]
     }
+    names.update(name for member in row["members"] for name in member["subscribed_topic_names"])
+    return all(context.allows_topic(AclOperation.DESCRIBE, name) for name in sorted(names))
 
 
 def _row(found: ConsumerGroupDescription, image: ClusterImage) -> dict[str, Any]:

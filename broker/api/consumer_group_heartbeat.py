@@ -17,12 +17,14 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import call
 from kvorum.broker.groups.consumer.records import by_topic
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.image.features import GROUP_VERSION, level_of
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds, read_request, uuid_bytes
 from kvorum.wire.versions import Api
 
 API = Api(key=68, name="consumer_group_heartbeat", min_version=0, max_version=1, first_flexible=0)
+ACCESS = ((AclOperation.READ, ResourceType.GROUP), (AclOperation.DESCRIBE, ResourceType.TOPIC))
 
 _FIRST_WITH_OWN_IDS = 1
 
@@ -37,7 +39,22 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         context.answer(API, _failed(ErrorCode.INVALID_REQUEST, "GroupId can't be empty."))
     else:
         body = _body_of(request, context.api_version)
-        call(context, request.group_id, body, lambda said: context.answer(API, _answer(said)))
+        hidden = [
+            name
+            for name in sorted(set(body.subscribed_topic_names or ()))
+            if not context.allows_topic(AclOperation.DESCRIBE, name)
+        ]
+        if hidden:
+            told = f"The client may not describe the topics {', '.join(hidden)}."
+            context.answer(API, _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, told))
+            return
+        call(
+            context,
+            request.group_id,
+            body,
+            lambda said: context.answer(API, _answer(said)),
+            needs=AclOperation.READ,
+        )
 
 
 def _body_of(request: Any, version: int) -> ConsumerHeartbeat:

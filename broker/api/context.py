@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import static_values
-from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.controller.controller_api import REQUEST_TIMEOUT_MS, Controller
 from kvorum.broker.controller.producer_ids import ProducerIdSource
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.topics import InternalTopicMaker
 from kvorum.broker.groups.shard_factory import group_shard_maker
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.metadata_answers.authorized_operations import operation_bits
 from kvorum.broker.metadata_answers.fenced_broker_visibility import FencedBrokerVisibility
 from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -25,11 +26,22 @@ from kvorum.broker.partition.recompression import RecompressionThreads
 from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind
 from kvorum.broker.quotas.mutation_quota import MutationBuckets
 from kvorum.broker.transactions.driver import TransactionDriver
+from kvorum.metadata.access.audit import AuditLog
+from kvorum.metadata.access.authorizer import Authorizer
+from kvorum.metadata.access.following import follow_acls
+from kvorum.metadata.access.model import (
+    CLUSTER_NAME,
+    OPERATIONS_OF,
+    AclOperation,
+    ResourceType,
+)
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
 from kvorum.metadata.image.image import BrokerImage, ClusterImage
 from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
+from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.tasks import TaskGroup, report_failure
 from kvorum.wire.framing import API_VERSIONS_KEY, response_head
 from kvorum.wire.kio_codec import encode_response
@@ -39,6 +51,13 @@ from kvorum.wire.versions import Api
 if TYPE_CHECKING:
     from kvorum.broker.events.driver import EventsDriver
     from kvorum.metadata.events.source import MetadataSource
+
+
+CLUSTER_REFUSED = Rejected(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+"""The refusal of a client that may not perform the operation on the cluster; Kafka's words."""
+
+
+TOPIC_REFUSED = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
 
 class Services:
@@ -56,8 +75,13 @@ class Services:
         properties: Mapping[str, StaticValue] | None = None,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
         metadata: MetadataSource | None = None,
+        authorizer: Authorizer | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self.config = config
+        self.authorizer = authorizer
+        """None: everybody may do everything."""
+        self.audit = audit or AuditLog()
         self.supported_features = supported_features
         self.replicas = replicas
         self.registry = replicas.registry
@@ -117,6 +141,8 @@ class Services:
         return self.replicas.isolation.shown(self._image())
 
     def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
+        if self.authorizer is not None:
+            follow_acls(self.authorizer, delta, image)
         if delta is None or delta.changed_brokers:
             self.fenced_visibility.observe(image, self.now_ms())
 
@@ -139,6 +165,11 @@ class Services:
             if endpoint.name == listener:
                 return endpoint
         return broker.endpoint
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """The name of a topic, "" for an unknown id."""
+        topic = self._image().topics.get(topic_id)
+        return "" if topic is None else topic.name
 
     def node_endpoints(self, broker_ids: set[int], listener: str) -> list[NodeEndpoint]:
         """Addresses of the brokers that an answer names (Produce v10+, Fetch v16+)."""
@@ -248,6 +279,82 @@ class RequestContext:
                 QuotaKind.REQUEST, self.user, self.client_id, percent, now_ms
             )
             self.slot.connection.mute(throttle_ms)
+
+    # --- access ------------------------------------------------------------------------------
+
+    @property
+    def has_access_control(self) -> bool:
+        """False if every client may do everything."""
+        return self.services.authorizer is not None
+
+    def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """True if the client may perform the operation on the resource; the audit has it."""
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return True
+        user, host = self.user, self.slot.connection.address
+        is_allowed = authorizer.is_allowed(user, host, operation, resource_type, name)
+        audit = self.services.audit
+        if audit.notes(is_allowed):
+            audit.note_access(user, host, operation, resource_type, name, is_allowed=is_allowed)
+        return is_allowed
+
+    def shows(self, resource_type: ResourceType, name: str) -> bool:
+        """True if the client may know of the resource. For lists: the audit does not have what was
+        left out of one."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.is_allowed(
+            self.user, self.slot.connection.address, AclOperation.DESCRIBE, resource_type, name
+        )
+
+    def allows_on_cluster(self, operation: AclOperation) -> bool:
+        """As `allows`, for the cluster."""
+        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_write_somewhere(self) -> bool:
+        """True if there may be a topic that the client may write to."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.is_allowed_on_any(
+            self.user, self.slot.connection.address, AclOperation.WRITE, ResourceType.TOPIC
+        )
+
+    def allows_transactional_id(self, operation: AclOperation, name: str) -> bool:
+        """As `allows`, for a transactional id."""
+        return self.allows(operation, ResourceType.TRANSACTIONAL_ID, name)
+
+    def shows_cluster_to(self, operation: AclOperation) -> bool:
+        """As `allows_on_cluster`, where other operations would do as well: a refusal is none."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.is_allowed(
+            self.user, self.slot.connection.address, operation, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+
+    def allows_topic(self, operation: AclOperation, name: str) -> bool:
+        """As `allows`, for a topic."""
+        return self.allows(operation, ResourceType.TOPIC, name)
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """The operations that the client may perform on the resource, as bits (KIP-430)."""
+        found: Iterable[AclOperation] = OPERATIONS_OF[resource_type]
+        authorizer = self.services.authorizer
+        if authorizer is not None:
+            found = authorizer.operations(
+                self.user, self.slot.connection.address, resource_type, name, found
+            )
+        return operation_bits(*found)
+
+    async def ask_controller(
+        self,
+        call: ControllerCall[Request, Reply],
+        request: Request,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+        *,
+        needs: AclOperation,
+    ) -> Reply | Rejected:
+        """The controller's reply, for a client that may perform the operation on the cluster."""
+        if not self.allows_on_cluster(needs):
+            return CLUSTER_REFUSED
+        return await self.services.controller.request(call, request, timeout_ms)
 
     @property
     def user(self) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import TOPIC_REFUSED, RequestContext
 from kvorum.broker.api.mutation_charge import MutationCharge
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import (
     CreatedPartitions,
     CreatePartitions,
@@ -27,6 +28,7 @@ API = Api(
     first_flexible=2,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.TOPIC),)
 
 QUOTA_STRICT_VERSION = 3
 
@@ -37,7 +39,9 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     outcome: list[CreatedPartitions] = []
     for topic in (_more_partitions(topic) for topic in request.topics):
         count = 0 if request.validate_only else _growth(context, topic)
-        refused = charge.take(topic.name, count)
+        refused: Rejected | None = TOPIC_REFUSED
+        if context.allows_topic(AclOperation.ALTER, topic.name):
+            refused = charge.take(topic.name, count)
         if refused is None:
             accepted.append(topic)
         else:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import TOPIC_REFUSED, RequestContext
 from kvorum.broker.api.mutation_charge import MutationCharge
 from kvorum.broker.config.config_entries import topic_entries
 from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.configs.config_keys import topic_config_problem
 from kvorum.metadata.requests.controller_requests import CreatedTopic, CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
@@ -29,6 +30,12 @@ API = Api(
     first_flexible=5,
     needs_controller=True,
 )
+ACCESS = (
+    (AclOperation.CREATE, ResourceType.CLUSTER),
+    (AclOperation.CREATE, ResourceType.TOPIC),
+    (AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+)
+"""CREATE on the cluster is enough for all topics; the last is for the configs in the answer."""
 
 FIRST_CONFIGS_VERSION = 5
 """First version whose answer lists the topic's configs."""
@@ -38,11 +45,14 @@ QUOTA_STRICT_VERSION = 6
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     repeated = {name for name, n in Counter(t.name for t in request.topics).items() if n > 1}
+    may_create_all = context.shows_cluster_to(AclOperation.CREATE)
     outcome: dict[str, CreatedTopic] = {}
     accepted: list[NewTopic] = []
     charge = MutationCharge(context, QUOTA_STRICT_VERSION)
     for topic in request.topics:
         refused = _refusal_of(topic, repeated)
+        if not may_create_all and not context.allows_topic(AclOperation.CREATE, topic.name):
+            refused = TOPIC_REFUSED
         if refused is None and not request.validate_only:
             refused = charge.take(topic.name, _partitions_of(context, topic))
         if refused is None:
@@ -129,16 +139,21 @@ def _new_topic(topic: Any) -> NewTopic:
 
 def _answer(context: RequestContext, created: CreatedTopic) -> dict[str, Any]:
     is_made = created.error == ErrorCode.NONE
+    configs: Any = ()
+    config_error = ErrorCode.NONE
+    if is_made and context.api_version >= FIRST_CONFIGS_VERSION:
+        if context.allows_topic(AclOperation.DESCRIBE_CONFIGS, created.name):
+            configs = topic_entries(context.services, created.name, with_documentation=False)
+        else:
+            config_error, configs = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+    is_hidden = config_error != ErrorCode.NONE
     return {
         "name": created.name,
         "topic_id": created.topic_id,
         "error_code": created.error,
         "error_message": created.message or None,
-        "num_partitions": created.num_partitions,
-        "replication_factor": created.replication_factor,
-        "configs": (
-            topic_entries(context.services, created.name, with_documentation=False)
-            if is_made and context.api_version >= FIRST_CONFIGS_VERSION
-            else ()
-        ),
+        "topic_config_error_code": config_error,
+        "num_partitions": -1 if is_hidden else created.num_partitions,
+        "replication_factor": -1 if is_hidden else created.replication_factor,
+        "configs": configs,
     }

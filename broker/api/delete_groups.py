@@ -12,15 +12,20 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask
 from kvorum.broker.groups.requests import DeleteGroup
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.wire.versions import Api
 
 API = Api(key=42, name="delete_groups", min_version=0, max_version=2, first_flexible=2)
+ACCESS = ((AclOperation.DELETE, ResourceType.GROUP),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     group_ids = list(dict.fromkeys(request.groups_names))
     errors = await asyncio.gather(
-        *(ask(context, group_id, DeleteGroup(group_id=group_id)) for group_id in group_ids)
+        *(
+            ask(context, group_id, DeleteGroup(group_id=group_id), needs=AclOperation.DELETE)
+            for group_id in group_ids
+        )
     )
     return {
         "results": [

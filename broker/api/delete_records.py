@@ -24,6 +24,7 @@ from kvorum.broker.manager.delayed_delete_records import (
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import DELETE
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.runtime.tasks import in_thread
@@ -32,6 +33,7 @@ from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
 
 API = Api(key=21, name="delete_records", min_version=0, max_version=2, first_flexible=2)
+ACCESS = ((AclOperation.DELETE, ResourceType.TOPIC),)
 
 HIGH_WATERMARK = -1
 
@@ -43,6 +45,11 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     moved: dict[LogDirectory, list[int]] = {}
     for number, (topic, partition) in enumerate(asked):
         replica = registry.find_by_name(topic, partition.partition_index)
+        if not context.allows_topic(AclOperation.DELETE, topic):
+            pending.results[number] = Deleted(
+                UNKNOWN_LOW_WATERMARK, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )
+            continue
         if replica is None:
             error = registry.missing_error(topic, UUID_ZERO, partition.partition_index)
             pending.results[number] = Deleted(UNKNOWN_LOW_WATERMARK, error)

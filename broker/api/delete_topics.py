@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import TOPIC_REFUSED, RequestContext
 from kvorum.broker.api.mutation_charge import MutationCharge
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import DeletedTopic, DeleteTopics, TopicReference
 from kvorum.metadata.rpc.calls import DELETE_TOPICS
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -26,6 +27,7 @@ API = Api(
     first_flexible=4,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.DELETE, ResourceType.TOPIC),)
 
 QUOTA_STRICT_VERSION = 5
 DELETION_DISABLED_VERSION = 3
@@ -52,6 +54,11 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     accepted: list[TopicReference] = []
     outcome: list[DeletedTopic] = []
     for item in _references(request):
+        refused = _refusal(context, item)
+        if refused is not None:
+            # A client that may not describe a topic is not told the other half of its identity.
+            outcome.append(_refused(item, refused))
+            continue
         refused = charge.take(item, _partition_count(context, item))
         if refused is None:
             accepted.append(item)
@@ -78,6 +85,19 @@ async def _delete(
     if isinstance(reply, Rejected):
         return tuple(_refused(item, reply) for item in topics)
     return reply
+
+
+def _refusal(context: RequestContext, item: TopicReference) -> Rejected | None:
+    """The refusal of a client that may not delete the topic. An unknown id is for the controller to
+    refuse."""
+    if not context.has_access_control:
+        return None
+    topic = None if item.name else context.services.image().topics.get(item.topic_id)
+    name = item.name if topic is None else topic.name
+    is_unknown = not name
+    if is_unknown or context.allows_topic(AclOperation.DELETE, name):
+        return None
+    return TOPIC_REFUSED
 
 
 def _partition_count(context: RequestContext, item: TopicReference) -> int:

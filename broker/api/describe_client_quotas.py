@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.image.quotas import QuotaFilter, filter_problem, matching
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=48, name="describe_client_quotas", min_version=0, max_version=1, first_flexible=1)
+ACCESS = ((AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if not context.allows_on_cluster(AclOperation.DESCRIBE_CONFIGS):
+        return {
+            "error_code": CLUSTER_REFUSED.code,
+            "error_message": CLUSTER_REFUSED.message,
+            "entries": None,
+        }
     components = tuple(
         QuotaFilter(entity_type=c.entity_type, match_type=c.match_type, match=c.match)
         for c in request.components

@@ -6,13 +6,26 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.metadata_answers.authorized_operations import CLUSTER_OPERATIONS, if_asked
+from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED, is_asked
+from kvorum.metadata.access.model import CLUSTER_NAME, AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=60, name="describe_cluster", min_version=0, max_version=2, first_flexible=0)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.CLUSTER),)
+"""Only for the authorized operations of the cluster."""
 
 ENDPOINT_BROKERS = 1
+
+
+def cluster_operations(context: RequestContext, request: Any) -> int:
+    """The field of Metadata's and this answer: none for a client that may not describe the
+    cluster."""
+    if not is_asked(request, "include_cluster_authorized_operations"):
+        return NOT_ASKED
+    if not context.shows(ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return context.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -27,9 +40,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         answer["error_code"] = ErrorCode.INVALID_REQUEST
         answer["error_message"] = "this listener describes brokers, not controllers"
         return answer
-    answer["cluster_authorized_operations"] = if_asked(
-        CLUSTER_OPERATIONS, request, "include_cluster_authorized_operations"
-    )
+    answer["cluster_authorized_operations"] = cluster_operations(context, request)
     with_fenced = getattr(request, "include_fenced_brokers", False)
     image = services.image()
     for broker_id in sorted(image.brokers):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from kvorum.broker.api.config_alteration import refusal_of_configs
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER, logger_entries
 from kvorum.broker.config.config_entries import (
@@ -20,6 +21,7 @@ from kvorum.broker.config.config_entries import (
     topic_entries,
 )
 from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.image.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -30,6 +32,12 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
 API = Api(key=32, name="describe_configs", min_version=1, max_version=4, first_flexible=4)
+ACCESS = (
+    (AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+    (AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP),
+    (AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),
+)
+"""The last for brokers, their loggers and client metrics."""
 
 
 _NAMELESS = {
@@ -81,6 +89,9 @@ def _describe(
 ) -> list[Entry] | Rejected:
     services = context.services
     kind, name = asked.kind, asked.name
+    refused = refusal_of_configs(context, AclOperation.DESCRIBE_CONFIGS, kind, name)
+    if refused is not None:
+        return refused
     if kind == RESOURCE_TOPIC:
         reason = name_refusal(name)
         if reason is not None:

@@ -12,6 +12,8 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=41, name="describe_delegation_token", min_version=1, max_version=3, first_flexible=2)
+ACCESS = ()
+"""Always refused."""
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -14,11 +14,13 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask
 from kvorum.broker.groups.requests import DescribeGroup, GroupDescription
-from kvorum.broker.metadata_answers.authorized_operations import GROUP_OPERATIONS, if_asked
+from kvorum.broker.metadata_answers.authorized_operations import is_asked
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=15, name="describe_groups", min_version=0, max_version=6, first_flexible=5)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.GROUP),)
 
 _FIRST_WITH_NOT_FOUND = 6
 _DEAD = "Dead"
@@ -27,17 +29,20 @@ _DEAD = "Dead"
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     group_ids = list(dict.fromkeys(request.groups))
     answers = await asyncio.gather(
-        *(ask(context, group_id, DescribeGroup(group_id=group_id)) for group_id in group_ids)
+        *(
+            ask(context, group_id, DescribeGroup(group_id=group_id), needs=AclOperation.DESCRIBE)
+            for group_id in group_ids
+        )
     )
-    operations = if_asked(GROUP_OPERATIONS, request, "include_authorized_operations")
+    with_operations = is_asked(request, "include_authorized_operations")
     rows = []
     for group_id, found in zip(group_ids, answers, strict=True):
         if isinstance(found, GroupDescription):
             row = _row(found)
         else:
             row = _failed(context, group_id, found)
-        if row["error_code"] == ErrorCode.NONE:
-            row["authorized_operations"] = operations
+        if row["error_code"] == ErrorCode.NONE and with_operations:
+            row["authorized_operations"] = context.operations(ResourceType.GROUP, group_id)
         rows.append(row)
     return {"groups": rows}
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.partition.replica import Replica
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import OWN_TAGS
 from kvorum.wire.log_dirs_codec import (
@@ -27,9 +28,12 @@ from kvorum.wire.log_dirs_codec import (
 from kvorum.wire.versions import Api
 
 API = Api(key=35, name="describe_log_dirs", min_version=1, max_version=5, first_flexible=2)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if not context.allows_on_cluster(AclOperation.DESCRIBE):
+        return {"error_code": CLUSTER_REFUSED.code, "results": ()}
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, p) for topic in request.topics for p in topic.partitions}

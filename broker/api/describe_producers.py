@@ -13,11 +13,13 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.log.producer_state import ProducerEntry
 from kvorum.wire.versions import Api
 
 API = Api(key=61, name="describe_producers", min_version=0, max_version=0, first_flexible=0)
+ACCESS = ((AclOperation.READ, ResourceType.TOPIC),)
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -38,6 +40,8 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 def _describe(context: RequestContext, topic: str, partition_id: int) -> dict[str, Any]:
     registry = context.services.registry
+    if not context.allows_topic(AclOperation.READ, topic):
+        return _refused(partition_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     refusal = name_refusal(topic)
     if refusal is not None:
         return _refused(partition_id, ErrorCode.INVALID_TOPIC_EXCEPTION, refusal)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
 from kvorum.broker.controller.controller_api import NoQuorum, QuorumDescription, ReplicaState
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.raft.control_records import LISTENER_NAME
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
@@ -22,11 +23,19 @@ API = Api(
     max_version=2,
     first_flexible=0,
 )
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.CLUSTER),)
 
 METADATA_TOPIC = "__cluster_metadata"
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if not context.allows_on_cluster(AclOperation.DESCRIBE):
+        return {
+            "error_code": CLUSTER_REFUSED.code,
+            "error_message": CLUSTER_REFUSED.message,
+            "topics": (),
+            "nodes": (),
+        }
     described = await context.services.controller.describe_quorum()
     if isinstance(described, Rejected):
         return {

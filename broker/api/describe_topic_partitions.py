@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.metadata_answers.authorized_operations import TOPIC_OPERATIONS
+from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED
 from kvorum.broker.metadata_answers.topic_metadata import live_brokers, offline_replicas
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS, name_refusal
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.image.image import PartitionImage, TopicImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=75, name="describe_topic_partitions", min_version=0, max_version=0, first_flexible=0)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.TOPIC),)
 
 PARTITIONS_PER_ANSWER_MAX = 2_000
 """Kafka's max.request.partition.size.limit."""
@@ -35,18 +37,24 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     topics: list[dict[str, Any]] = []
     next_cursor = None
     for name in sorted(n for n in names if n >= first_name):
+        if not context.shows(ResourceType.TOPIC, name):
+            if request.topics:
+                context.allows_topic(AclOperation.DESCRIBE, name)  # for the audit
+                topics.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ASKED))
+            continue
         topic = image.topic(name)
         if topic is None:
             # If all topics are requested, the cursor's topic may have been deleted meanwhile.
             if request.topics:
-                topics.append(_failed(name))
+                topics.append(_unknown(name, context.operations(ResourceType.TOPIC, name)))
             continue
         start = first_id if name == first_name else 0
         if left == 0:
             next_cursor = {"topic_name": name, "partition_index": start}
             break
         ids = sorted(i for i in topic.partitions if i >= start)
-        topics.append(_topic(live, topic, ids[:left]))
+        operations = context.operations(ResourceType.TOPIC, name)
+        topics.append(_topic(live, topic, ids[:left], operations))
         if len(ids) > left:
             next_cursor = {"topic_name": name, "partition_index": ids[left]}
             break
@@ -54,27 +62,32 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     return {"topics": topics, "next_cursor": next_cursor}
 
 
-def _failed(name: str) -> dict[str, Any]:
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _unknown(name: str, operations: int) -> dict[str, Any]:
     if name_refusal(name) is not None:
-        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION, operations)
+    return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
+
+
+def _failed(name: str, error: ErrorCode, operations: int) -> dict[str, Any]:
     return {
         "error_code": error,
         "name": name,
         "topic_id": None,
         "partitions": (),
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": operations,
     }
 
 
-def _topic(live: frozenset[int], topic: TopicImage, ids: list[int]) -> dict[str, Any]:
+def _topic(
+    live: frozenset[int], topic: TopicImage, ids: list[int], operations: int
+) -> dict[str, Any]:
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": [_partition(live, i, topic.partitions[i]) for i in ids],
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": operations,
     }
 
 

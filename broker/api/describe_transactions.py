@@ -13,10 +13,15 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.transactions.model import NAMES
 from kvorum.broker.transactions.requests import DescribeTransaction
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=65, name="describe_transactions", min_version=0, max_version=0, first_flexible=0)
+ACCESS = (
+    (AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    (AclOperation.DESCRIBE, ResourceType.TOPIC),
+)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -31,7 +36,9 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 async def _describe(context: RequestContext, transactional_id: str) -> dict[str, Any]:
     answer: Any = ErrorCode.INVALID_REQUEST
-    if transactional_id:
+    if not context.allows_transactional_id(AclOperation.DESCRIBE, transactional_id):
+        answer = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif transactional_id:
         answer = await context.services.transactions.request(
             key=transactional_id, body=DescribeTransaction(transactional_id=transactional_id)
         )
@@ -47,7 +54,8 @@ async def _describe(context: RequestContext, transactional_id: str) -> dict[str,
         }
     topics: dict[str, list[int]] = {}
     for topic, partition_id in answer.partitions:
-        topics.setdefault(topic, []).append(partition_id)
+        if context.shows(ResourceType.TOPIC, topic):
+            topics.setdefault(topic, []).append(partition_id)
     return {
         "error_code": ErrorCode.NONE,
         "transactional_id": transactional_id,

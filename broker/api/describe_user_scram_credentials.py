@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.errors import ErrorCode
@@ -19,9 +20,16 @@ from kvorum.wire.versions import Api
 API = Api(
     key=50, name="describe_user_scram_credentials", min_version=0, max_version=0, first_flexible=0
 )
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if not context.allows_on_cluster(AclOperation.DESCRIBE):
+        return {
+            "error_code": CLUSTER_REFUSED.code,
+            "error_message": CLUSTER_REFUSED.message,
+            "results": (),
+        }
     image = context.services.image()
     named = Counter(user.name for user in request.users or ()) or dict.fromkeys(
         sorted(image.scram_credentials), 1

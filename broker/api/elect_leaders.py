@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import ElectedLeader, ElectionType, ElectLeaders
 from kvorum.metadata.rpc.calls import ELECT_LEADERS
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -22,6 +23,7 @@ API = Api(
     first_flexible=2,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -34,8 +36,10 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         partitions += [(topic.topic, partition_id) for partition_id in topic.partitions]
     if request.topic_partitions is not None and not partitions:
         return {"error_code": ErrorCode.NONE, "replica_election_results": ()}
-    reply = await context.services.controller.request(
-        ELECT_LEADERS, ElectLeaders(partitions=tuple(partitions), election=election)
+    reply = await context.ask_controller(
+        ELECT_LEADERS,
+        ElectLeaders(partitions=tuple(partitions), election=election),
+        needs=AclOperation.ALTER,
     )
     if isinstance(reply, Rejected):
         return _failed(request, reply.code)

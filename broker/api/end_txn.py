@@ -13,10 +13,12 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, EndTransaction
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=26, name="end_txn", min_version=0, max_version=5, first_flexible=3)
+ACCESS = ((AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),)
 
 FIRST_FENCED_VERSION = 2
 FIRST_EPOCH_BUMP_VERSION = 5
@@ -24,6 +26,8 @@ FIRST_EPOCH_BUMP_VERSION = 5
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     version = context.api_version
+    if not context.allows_transactional_id(AclOperation.WRITE, request.transactional_id):
+        return {"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
     if not request.transactional_id:
         return {"error_code": ErrorCode.INVALID_REQUEST}
     body = EndTransaction(

@@ -10,14 +10,17 @@ to the one in their rack. Bytes above a quota are sent, and the client pauses af
 from __future__ import annotations
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.fetch.fetch_sessions import FetchState, MayRead, Watched
 from kvorum.broker.fetch.leader_fetch import Answers, start_fetch
 from kvorum.broker.quotas.client_quotas import QuotaKind
-from kvorum.runtime.errors import WireError
+from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.runtime.errors import ErrorCode, WireError
 from kvorum.wire.fetch_codec import (
     FIRST_FLEXIBLE,
     FIRST_TOPIC_ID,
     FetchedPartition,
     FetchedTopic,
+    FetchRequest,
     pack_fetch_response,
     parse_fetch_request,
 )
@@ -25,6 +28,11 @@ from kvorum.wire.framing import response_head
 from kvorum.wire.versions import Api
 
 API = Api(key=1, name="fetch", min_version=4, max_version=17, first_flexible=FIRST_FLEXIBLE)
+ACCESS = (
+    (AclOperation.READ, ResourceType.TOPIC),
+    (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+)
+"""The first for consumers, the last for followers."""
 
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
@@ -33,6 +41,10 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     fetch_services = context.services.replicas.fetch_services
     peer_brokers = fetch_services.peer_brokers
     context.is_exempt = peer_brokers.is_broker(request.replica_id, request.replica_epoch)
+    if request.replica_id >= 0 and not context.allows_on_cluster(AclOperation.CLUSTER_ACTION):
+        context.is_exempt = False
+        _refuse(context, request)
+        return
     if context.is_exempt:
         of_followers = context.services.metrics.follower_fetch
         of_followers.requests += 1
@@ -51,7 +63,29 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         request,
         is_by_id=context.api_version >= FIRST_TOPIC_ID,
         respond=respond,
+        may_read=_reading_rights(context) if context.has_access_control else None,
     )
+
+
+def _reading_rights(context: RequestContext) -> MayRead:
+    """The check of a consumer's partitions, at each answer: ACLs change while a session lasts."""
+    services = context.services
+
+    def may_read(watched: Watched) -> bool:
+        name = watched.name or services.topic_name(watched.topic_id)
+        # An unknown id has an error of its own. A follower was checked as it asked.
+        return not name or watched.state.is_replica or context.allows_topic(AclOperation.READ, name)
+
+    return may_read
+
+
+def _refuse(context: RequestContext, request: FetchRequest) -> None:
+    """Answer a client that says it is a follower, and may not be one."""
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED.value
+    is_by_id = context.api_version >= FIRST_TOPIC_ID
+    state = FetchState(request, is_by_id=is_by_id, now_ms=context.slot.connection.now_ms())
+    refused = [(w, FetchedPartition(w.asked.partition_id, error)) for w in state.update(request)]
+    _respond(context, 0, 0, refused)
 
 
 def _respond(context: RequestContext, error: int, session_id: int, answers: Answers) -> None:

@@ -12,11 +12,16 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.coordinator.host import CoordinatorHost
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.image.records import NO_LEADER
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
 API = Api(key=10, name="find_coordinator", min_version=0, max_version=6, first_flexible=3)
+ACCESS = (
+    (AclOperation.DESCRIBE, ResourceType.GROUP),
+    (AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+)
 
 GROUP, TRANSACTION = 0, 1
 
@@ -36,8 +41,19 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 def _find(context: RequestContext, kind: int, key: str) -> dict[str, Any]:
     services = context.services
     if kind == GROUP:
+        if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, key):
+            return _nobody(
+                Rejected(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+            )
         return _coordinator(context, services.groups, key, ErrorCode.INVALID_GROUP_ID)
     if kind == TRANSACTION:
+        if not context.allows_transactional_id(AclOperation.DESCRIBE, key):
+            return _nobody(
+                Rejected(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    "Transactional Id authorization failed.",
+                )
+            )
         return _coordinator(context, services.transactions, key, ErrorCode.INVALID_REQUEST)
     return _nobody(
         Rejected(

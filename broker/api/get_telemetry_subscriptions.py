@@ -22,6 +22,8 @@ from kvorum.wire.versions import Api
 API = Api(
     key=71, name="get_telemetry_subscriptions", min_version=0, max_version=0, first_flexible=0
 )
+ACCESS = ()
+"""As in Kafka: a client tells of itself."""
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -7,15 +7,19 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.coordinator.shard_context import Respond
 from kvorum.broker.groups.config import STRING_BYTES_MAX
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 
 
-async def ask(context: RequestContext, group_id: str, body: Any) -> Any:
-    """The answer of the group's coordinator, or an ErrorCode.
+async def ask(context: RequestContext, group_id: str, body: Any, *, needs: AclOperation) -> Any:
+    """The answer of the group's coordinator, or an ErrorCode. needs: the operation on the group
+    that the client must be allowed.
 
     A group id that is too long for a key of `__consumer_offsets` is refused here. The caller
     handles an empty group id, for which the APIs differ.
     """
+    if not context.allows(needs, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if _is_too_long(group_id):
         return ErrorCode.INVALID_GROUP_ID
     return await context.services.groups.request(
@@ -26,15 +30,22 @@ async def ask(context: RequestContext, group_id: str, body: Any) -> Any:
     )
 
 
-async def ask_named(context: RequestContext, group_id: str, body: Any) -> Any:
+async def ask_named(
+    context: RequestContext, group_id: str, body: Any, *, needs: AclOperation
+) -> Any:
     """As `ask`; an empty group id is refused, as in all requests of members."""
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
-    return await ask(context, group_id, body)
+    return await ask(context, group_id, body, needs=needs)
 
 
-def call(context: RequestContext, group_id: str, body: Any, respond: Respond) -> None:
+def call(
+    context: RequestContext, group_id: str, body: Any, respond: Respond, *, needs: AclOperation
+) -> None:
     """As `ask`, for hot handlers: `respond` is called with the answer, now or later."""
+    if not context.allows(needs, ResourceType.GROUP, group_id):
+        respond(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return
     if _is_too_long(group_id):
         respond(ErrorCode.INVALID_GROUP_ID)
         return

@@ -12,11 +12,13 @@ import functools
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import call
 from kvorum.broker.groups.requests import Heartbeat
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import encode_response, read_request
 from kvorum.wire.versions import Api
 
 API = Api(key=12, name="heartbeat", min_version=0, max_version=4, first_flexible=4)
+ACCESS = ((AclOperation.READ, ResourceType.GROUP),)
 
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
@@ -38,7 +40,7 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         member_id=request.member_id,
         group_instance_id=getattr(request, "group_instance_id", None),
     )
-    call(context, request.group_id, body, respond)
+    call(context, request.group_id, body, respond, needs=AclOperation.READ)
 
 
 @functools.cache

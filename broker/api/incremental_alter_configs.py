@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.config_alteration import alter
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
 from kvorum.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER, alter_loggers
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
@@ -25,6 +26,12 @@ API = Api(
     first_flexible=1,
     needs_controller=True,
 )
+ACCESS = (
+    (AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+    (AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
+    (AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
+)
+"""The last for brokers, their loggers and client metrics."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -55,8 +62,10 @@ def _altered_loggers(
     context: RequestContext, item: ConfigAlteration, *, validate_only: bool
 ) -> dict[str, Any]:
     own = str(context.services.broker_id)
-    if item.resource_name != own:
-        refused: Rejected | None = Rejected(
+    if not context.allows_on_cluster(AclOperation.ALTER_CONFIGS):
+        refused: Rejected | None = CLUSTER_REFUSED
+    elif item.resource_name != own:
+        refused = Rejected(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {own} but received {item.resource_name!r}; ask that "
             "broker itself",

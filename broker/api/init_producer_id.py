@@ -17,16 +17,26 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.transactions.requests import InitProducerId
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
 
 API = Api(key=22, name="init_producer_id", min_version=0, max_version=5, first_flexible=2)
+ACCESS = (
+    (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    (AclOperation.WRITE, ResourceType.TOPIC),
+    (AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+)
+"""The first for transactional producers, one of the others for idempotent ones."""
 
 FIRST_FENCED_VERSION = 4
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    refused = _refusal(context, request)
+    if refused is not None:
+        return _refused(refused)
     if request.transactional_id is not None:
         return await _of_transactional_id(context, request)
     producer_id = await context.services.producer_ids.take()
@@ -35,6 +45,19 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         # this API.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
+
+
+def _refusal(context: RequestContext, request: Any) -> ErrorCode | None:
+    """The error for a client that may not be such a producer. An idempotent one needs to write to
+    some topic only (KIP-679)."""
+    if request.transactional_id is not None:
+        kind, name = ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        if context.allows(AclOperation.WRITE, kind, name):
+            return None
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if context.may_write_somewhere() or context.allows_on_cluster(AclOperation.IDEMPOTENT_WRITE):
+        return None
+    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def _of_transactional_id(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -18,11 +18,13 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask_named
 from kvorum.broker.groups.requests import Joined, JoinGroup, ProtocolMetadata
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
 
 API = Api(key=11, name="join_group", min_version=0, max_version=9, first_flexible=6)
+ACCESS = ((AclOperation.READ, ResourceType.GROUP),)
 
 _FIRST_WITH_MEMBER_ID_REQUIRED = 4
 _FIRST_WITH_NULL_PROTOCOL = 7
@@ -45,7 +47,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         requires_known_member_id=version >= _FIRST_WITH_MEMBER_ID_REQUIRED,
         can_skip_assignment=version >= _FIRST_WITH_SKIP_ASSIGNMENT,
     )
-    joined = await ask_named(context, request.group_id, body)
+    joined = await ask_named(context, request.group_id, body, needs=AclOperation.READ)
     if isinstance(joined, ErrorCode):
         joined = Joined(error=joined, member_id=request.member_id)
     protocol_name = joined.protocol_name

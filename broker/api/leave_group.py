@@ -13,10 +13,12 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask_named
 from kvorum.broker.groups.requests import LeaveGroup, LeavingMember
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=13, name="leave_group", min_version=0, max_version=5, first_flexible=4)
+ACCESS = ((AclOperation.READ, ResourceType.GROUP),)
 
 _FIRST_WITH_MEMBERS = 3
 
@@ -28,7 +30,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     else:
         members = (LeavingMember(request.member_id, None),)
     body = LeaveGroup(group_id=request.group_id, members=members)
-    left = await ask_named(context, request.group_id, body)
+    left = await ask_named(context, request.group_id, body, needs=AclOperation.READ)
     if isinstance(left, ErrorCode):
         return {"error_code": left, "members": ()}
     return {

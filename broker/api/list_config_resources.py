@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=74, name="list_config_resources", min_version=0, max_version=1, first_flexible=0)
+ACCESS = ((AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if not context.allows_on_cluster(AclOperation.DESCRIBE_CONFIGS):
+        return {"error_code": CLUSTER_REFUSED.code, "config_resources": ()}
     asked = (CLIENT_METRICS,) if context.api_version == 0 else request.resource_types or TYPES
     if not set(asked) <= set(TYPES):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": ()}

@@ -10,10 +10,16 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.groups.requests import ListGroups
+from kvorum.metadata.access.model import CLUSTER_NAME, AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=16, name="list_groups", min_version=0, max_version=5, first_flexible=3)
+ACCESS = (
+    (AclOperation.DESCRIBE, ResourceType.CLUSTER),
+    (AclOperation.DESCRIBE, ResourceType.GROUP),
+)
+"""On the cluster for all groups, else the answer has those that the client may describe."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -21,6 +27,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         states=frozenset(getattr(request, "states_filter", ())),
         types=frozenset(getattr(request, "types_filter", ())),
     )
+    shows_all = context.shows(ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[dict[str, Any]] = []
     for answer in await context.services.groups.request_all(body):
         if answer == ErrorCode.NOT_COORDINATOR:
@@ -35,5 +42,6 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
                 "group_type": row.group_type,
             }
             for row in answer
+            if shows_all or context.shows(ResourceType.GROUP, row.group_id)
         ]
     return {"error_code": ErrorCode.NONE, "groups": groups}

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.partition.replica import Replica
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.storage.format.batch import BatchError
@@ -25,6 +26,7 @@ from kvorum.storage.log.timestamp_lookup import find_by_timestamp, find_max_time
 from kvorum.wire.versions import Api
 
 API = Api(key=2, name="list_offsets", min_version=1, max_version=11, first_flexible=6)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.TOPIC),)
 
 LATEST = -1
 EARLIEST = -2
@@ -78,7 +80,9 @@ def _answer(context: RequestContext, asker: _Asker, topic: str, asked: Any) -> d
     partition_id = asked.partition_index
     replica = registry.find_by_name(topic, partition_id)
     found, error = NONE_FOUND, ErrorCode.NONE
-    if asked.timestamp < 0 and context.api_version < FIRST_VERSIONS.get(
+    if not context.allows_topic(AclOperation.DESCRIBE, topic):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif asked.timestamp < 0 and context.api_version < FIRST_VERSIONS.get(
         asked.timestamp, context.api_version + 1
     ):
         error = ErrorCode.UNSUPPORTED_VERSION

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import ListReassignments
 from kvorum.metadata.rpc.calls import LIST_REASSIGNMENTS
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -23,6 +24,7 @@ API = Api(
     first_flexible=0,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -33,10 +35,11 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             for topic in request.topics
             for partition_id in topic.partition_indexes
         )
-    reply = await context.services.controller.request(
+    reply = await context.ask_controller(
         LIST_REASSIGNMENTS,
         ListReassignments(partitions=partitions),
         max(milliseconds(request.timeout), 0),
+        needs=AclOperation.DESCRIBE,
     )
     if isinstance(reply, Rejected):
         return {"error_code": reply.code, "error_message": reply.message, "topics": []}

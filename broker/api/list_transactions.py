@@ -13,10 +13,12 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.transactions.model import NAMES
 from kvorum.broker.transactions.requests import ListTransactions
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=66, name="list_transactions", min_version=0, max_version=1, first_flexible=0)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),)
 
 _BY_NAME = {name: state for state, name in NAMES.items()}
 
@@ -45,6 +47,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
                 "transaction_state": NAMES[held.state],
             }
             for held in answer
+            if context.shows(ResourceType.TRANSACTIONAL_ID, held.transactional_id)
         ]
     return _answer(ErrorCode.NONE, unknown, rows)
 

@@ -17,21 +17,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext, Services
+from kvorum.broker.api.describe_cluster import cluster_operations
 from kvorum.broker.coordinator.topics import internal_topic
-from kvorum.broker.metadata_answers.authorized_operations import (
-    CLUSTER_OPERATIONS,
-    TOPIC_OPERATIONS,
-    if_asked,
-)
+from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED, is_asked
 from kvorum.broker.metadata_answers.topic_names import (
     EVENTS_TOPIC,
     INTERNAL_TOPICS,
     name_refusal,
 )
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
@@ -41,6 +38,13 @@ from kvorum.wire.kio_codec import Packed, encode_response, uuid_bytes
 from kvorum.wire.versions import Api
 
 API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9)
+ACCESS = (
+    (AclOperation.DESCRIBE, ResourceType.TOPIC),
+    (AclOperation.CREATE, ResourceType.TOPIC),
+    (AclOperation.CREATE, ResourceType.CLUSTER),
+    (AclOperation.DESCRIBE, ResourceType.CLUSTER),
+)
+"""CREATE, on one of the two, for auto-creation; the last only for its authorized operations."""
 
 IDS_VERSION = 12
 """First version in which topics may be requested by id; if one is, names are ignored."""
@@ -53,14 +57,7 @@ AUTO_CREATIONS_MAX = 100
 request tries again."""
 AUTO_CREATE_TIMEOUT_MS = 5_000
 CACHED_ANSWERS_MAX = 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Operations:
-    """The authorized operations that the request asks for, as bit sets."""
-
-    topic: int
-    cluster: int
+_WITHOUT_OPERATIONS = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def handle(context: RequestContext, request: Any) -> Any:
@@ -96,14 +93,15 @@ def _are_led_by(context: RequestContext, request: Any, brokers: Collection[int])
 def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
     services = context.services
     image = services.image()
-    operations = _Operations(
-        topic=if_asked(TOPIC_OPERATIONS, request, "include_topic_authorized_operations"),
-        cluster=if_asked(CLUSTER_OPERATIONS, request, "include_cluster_authorized_operations"),
-    )
+    with_operations = is_asked(request, "include_topic_authorized_operations")
+    cluster = cluster_operations(context, request)
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
         _send_elsewhere(context, image.topics)
-        return _all_topics(context, image, operations)
+        if context.has_access_control:
+            topics = _shown_topics(context, image, with_operations=with_operations)
+            return _answer(context, image, topics, cluster)
+        return _all_topics(context, image, cluster, with_operations=with_operations)
     may_create = (
         getattr(request, "allow_auto_topic_creation", True)
         and services.config.auto_create_topics_enable
@@ -126,12 +124,33 @@ def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
         by_name = dict.fromkeys(item.name for item in asked)
         topics = [_topic_of_name(context, image, name, missing) for name in by_name]
     _send_elsewhere(context, [topic["topic_id"] for topic in topics])
-    for topic in topics:
-        if topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID:
-            topic["topic_authorized_operations"] = operations.topic
+    if with_operations:
+        for topic in topics:
+            if topic["name"] and topic["error_code"] not in _WITHOUT_OPERATIONS:
+                _add_operations(context, topic)
     if may_create and missing:
-        _auto_create(services, missing)
-    return _answer(context, image, topics, operations)
+        refused = _create_missing(context, missing)
+        for topic in topics:
+            if topic["name"] in refused:
+                topic["error_code"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return _answer(context, image, topics, cluster)
+
+
+def _add_operations(context: RequestContext, topic: dict[str, Any]) -> None:
+    operations = context.operations(ResourceType.TOPIC, topic["name"])
+    topic["topic_authorized_operations"] = operations
+
+
+def _create_missing(context: RequestContext, missing: list[str]) -> set[str]:
+    """Create the topics that the client may create, and return the others."""
+    may_create_all = context.shows_cluster_to(AclOperation.CREATE)
+    refused = {
+        name
+        for name in missing
+        if not may_create_all and not context.allows_topic(AclOperation.CREATE, name)
+    }
+    _auto_create(context.services, [name for name in missing if name not in refused])
+    return refused
 
 
 def _send_elsewhere(context: RequestContext, topic_ids: Iterable[bytes | None]) -> None:
@@ -145,25 +164,53 @@ def _send_elsewhere(context: RequestContext, topic_ids: Iterable[bytes | None]) 
         context.slot.connection.close_when_idle("this broker has lost the controllers")
 
 
-def _all_topics(context: RequestContext, image: ClusterImage, operations: _Operations) -> bytes:
+def _shown_topics(
+    context: RequestContext, image: ClusterImage, *, with_operations: bool
+) -> list[dict[str, Any]]:
+    """The topics that the client may describe."""
+    topics = [
+        _known(context, image, topic)
+        for topic in image.topics.values()
+        if context.shows(ResourceType.TOPIC, topic.name)
+    ]
+    if with_operations:
+        for row in topics:
+            _add_operations(context, row)
+    return topics
+
+
+def _all_topics(
+    context: RequestContext, image: ClusterImage, cluster: int, *, with_operations: bool
+) -> bytes:
+    """The answer with all topics, for clients that may do everything."""
     cache = context.services.caches.setdefault("metadata", {})
     if cache.get("image") is not image or len(cache) > CACHED_ANSWERS_MAX:
         cache.clear()
         cache["image"] = image
     services = context.services
     listed = _listed(services, image)
-    key = (context.api_version, context.listener, listed, services.controller_id(), operations)
+    operations = NOT_ASKED
+    if with_operations:
+        operations = context.operations(ResourceType.TOPIC, "")
+    key = (
+        context.api_version,
+        context.listener,
+        listed,
+        services.controller_id(),
+        cluster,
+        operations,
+    )
     body: bytes | None = cache.get(key)
     if body is None:
         packed = context.services.topic_metadata
         topics = [
             {
                 **_topic(topic, packed.fresh_partitions(image, topic, context.api_version)),
-                "topic_authorized_operations": operations.topic,
+                "topic_authorized_operations": operations,
             }
             for topic in image.topics.values()
         ]
-        answer = _answer(context, image, topics, operations)
+        answer = _answer(context, image, topics, cluster)
         body = bytes(encode_response(API.name, context.api_version, answer))
         cache[key] = body
     return body
@@ -173,7 +220,7 @@ def _answer(
     context: RequestContext,
     image: ClusterImage,
     topics: list[dict[str, Any]],
-    operations: _Operations,
+    cluster: int,
 ) -> dict[str, Any]:
     services = context.services
     brokers = []
@@ -193,7 +240,7 @@ def _answer(
         "cluster_id": services.cluster_id,
         "controller_id": services.controller_id(),
         "topics": topics,
-        "cluster_authorized_operations": operations.cluster,
+        "cluster_authorized_operations": cluster,
     }
 
 
@@ -203,7 +250,8 @@ def _listed(services: Services, image: ClusterImage) -> tuple[int, ...]:
 
 def _topic_of_id(context: RequestContext, image: ClusterImage, topic_id: bytes) -> dict[str, Any]:
     topic = image.topics.get(topic_id)
-    if topic is None:
+    # As in Kafka, who may not describe a topic is not told that its id exists.
+    if topic is None or not context.allows_topic(AclOperation.DESCRIBE, topic.name):
         return _failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
     return _known(context, image, topic)
 
@@ -217,6 +265,8 @@ def _topic_of_name(
     """
     if name is None:
         return _failed(None, None, ErrorCode.UNKNOWN_TOPIC_ID)
+    if not context.allows_topic(AclOperation.DESCRIBE, name):
+        return _failed(name, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = image.topic(name)
     if topic is not None:
         return _known(context, image, topic)

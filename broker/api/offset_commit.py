@@ -18,12 +18,14 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask
 from kvorum.broker.groups.requests import NO_RETENTION_TIME, CommitOffsets, OffsetToCommit
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.image.image import TopicImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
 
 API = Api(key=8, name="offset_commit", min_version=2, max_version=9, first_flexible=8)
+ACCESS = ((AclOperation.READ, ResourceType.GROUP), (AclOperation.READ, ResourceType.TOPIC))
 
 _LAST_WITH_RETENTION_TIME = 4
 _FIRST_WITH_LEADER_EPOCH = 6
@@ -34,7 +36,9 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     version = context.api_version
     errors, offsets = _sort_out(context, request)
     outcome: Any = ()
-    if offsets or not errors:
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        errors, offsets = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(errors), []
+    elif offsets or not errors:
         body = CommitOffsets(
             group_id=request.group_id,
             generation_id=request.generation_id_or_member_epoch,
@@ -48,7 +52,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             offsets=tuple(offsets),
             knows_missing_group=version >= _FIRST_WITH_GROUP_ID_NOT_FOUND,
         )
-        outcome = await ask(context, request.group_id, body)
+        outcome = await ask(context, request.group_id, body, needs=AclOperation.READ)
     if isinstance(outcome, ErrorCode):
         answered = iter([outcome] * len(offsets))
     else:
@@ -80,7 +84,11 @@ def _sort_out(
     offsets: list[OffsetToCommit] = []
     for topic in request.topics:
         found: TopicImage | None = image.topic(topic.name)
+        is_allowed = context.allows_topic(AclOperation.READ, topic.name)
         for row in topic.partitions:
+            if not is_allowed:
+                errors.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                continue
             if found is None or row.partition_index not in found.partitions:
                 errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue

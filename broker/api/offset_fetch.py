@@ -24,10 +24,12 @@ from kvorum.broker.groups.requests import (
     FetchOffsets,
     TopicPartitions,
 )
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=9, name="offset_fetch", min_version=1, max_version=9, first_flexible=6)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.GROUP), (AclOperation.DESCRIBE, ResourceType.TOPIC))
 
 _FIRST_WITH_ERROR = 2
 _FIRST_WITH_REQUIRE_STABLE = 7
@@ -78,18 +80,32 @@ async def _fetch(
     member_id: str | None = None,
     member_epoch: int = -1,
 ) -> tuple[FetchedTopicOffsets, ...] | ErrorCode:
+    asked = None if topics is None else _each_once(topics)
+    hidden: tuple[TopicPartitions, ...] = ()
+    if asked is not None and context.has_access_control:
+        hidden = tuple(
+            row for row in asked if not context.allows_topic(AclOperation.DESCRIBE, row.topic)
+        )
     body = FetchOffsets(
         group_id=group_id,
-        topics=None if topics is None else _each_once(topics),
+        topics=None if asked is None else tuple(row for row in asked if row not in hidden),
         require_stable=require_stable,
         member_id=member_id,
         member_epoch=member_epoch,
     )
-    found = await ask(context, group_id, body)
+    found = await ask(context, group_id, body, needs=AclOperation.DESCRIBE)
     if isinstance(found, ErrorCode):
         return found
     rows: tuple[FetchedTopicOffsets, ...] = found.topics
-    return rows
+    if asked is None:
+        return tuple(row for row in rows if context.shows(ResourceType.TOPIC, row.topic))
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return rows + tuple(
+        FetchedTopicOffsets(
+            row.topic, tuple(FetchedOffset(p, error=refused) for p in row.partitions)
+        )
+        for row in hidden
+    )
 
 
 def _each_once(topics: Any) -> tuple[TopicPartitions, ...]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.wire.versions import Api
 
 API = Api(key=23, name="offset_for_leader_epoch", min_version=2, max_version=4, first_flexible=4)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.TOPIC),)
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -29,7 +31,9 @@ def _answer(context: RequestContext, topic: str, asked: Any) -> dict[str, Any]:
     registry = context.services.registry
     epoch, end_offset = -1, -1
     replica = registry.find_by_name(topic, asked.partition)
-    if replica is None:
+    if not context.allows_topic(AclOperation.DESCRIBE, topic):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif replica is None:
         error = registry.missing_error(topic, UUID_ZERO, asked.partition)
     else:
         error = replica.core.check_consumer(asked.current_leader_epoch, from_any_replica=False)

@@ -33,6 +33,7 @@ from kvorum.broker.partition.recompression import QueuedBatch, Recompressor
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.client_quotas import QuotaKind
 from kvorum.broker.transactions.produce_gate import ProduceGate
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.client_batch import Unpacking
 from kvorum.wire.framing import response_head
@@ -57,6 +58,10 @@ API = Api(
     max_version=13,
     first_flexible=FIRST_FLEXIBLE,
     advertised_min_version=0,
+)
+ACCESS = (
+    (AclOperation.WRITE, ResourceType.TOPIC),
+    (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
 )
 
 
@@ -96,6 +101,9 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     )
     gate = None
     if request.transactional_id is not None:
+        if not context.allows_transactional_id(AclOperation.WRITE, request.transactional_id):
+            _refuse_transaction(context, request)
+            return
         gate = ProduceGate(context.services, request.transactional_id, terms)
     progress = _Progress(terms, gate, waiting, set())
     for topic_index, topic in enumerate(request.topics):
@@ -111,6 +119,16 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         _respond(context, topics)
 
 
+def _refuse_transaction(context: RequestContext, request: ProduceRequest) -> None:
+    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    topics = [
+        ProducedTopic(topic.name, topic.topic_id, _refused(topic, error))
+        for topic in request.topics
+    ]
+    finish = _finish_unanswered if request.acks == 0 else _respond
+    finish(context, topics)
+
+
 def _append_topic(
     context: RequestContext,
     view: memoryview,
@@ -122,6 +140,10 @@ def _append_topic(
     registry = context.services.registry
     is_by_id = context.api_version >= FIRST_TOPIC_ID
     partitions: list[ProducedPartition] = []
+    if context.has_access_control:
+        name = topic.name or context.services.topic_name(topic.topic_id)
+        if name and not context.allows_topic(AclOperation.WRITE, name):
+            return _refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     for partition_id, position, length in topic.partitions:
         if terms.acks not in (-1, 0, 1):
             error = ErrorCode.INVALID_REQUIRED_ACKS
@@ -161,6 +183,11 @@ def _append_topic(
             waiting.append(_Waiting(replica, required, topic_index, len(partitions)))
         partitions.append(answer)
     return partitions
+
+
+def _refused(topic: ProduceTopic, error: ErrorCode) -> list[ProducedPartition]:
+    """The same error for each partition of a topic."""
+    return [ProducedPartition(partition_id, error.value) for partition_id, _, _ in topic.partitions]
 
 
 def _park(

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.raft.messages import RemoveVoterRequest
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import UUID_ZERO
@@ -20,12 +21,15 @@ API = Api(
     first_flexible=0,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 TIMEOUT_MS = 5_000
 """The request has no time-out."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if not context.allows_on_cluster(AclOperation.ALTER):
+        return {"error_code": CLUSTER_REFUSED.code, "error_message": CLUSTER_REFUSED.message}
     services = context.services
     directory_id = uuid_bytes(request.voter_directory_id)
     # To the quorum, the zero id means the voter with any directory; in Kafka, it names no voter.

@@ -12,6 +12,8 @@ from kvorum.wire.kio_codec import check_request
 from kvorum.wire.versions import Api
 
 API = Api(key=39, name="renew_delegation_token", min_version=1, max_version=2, first_flexible=2)
+ACCESS = ()
+"""Always refused."""
 
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:

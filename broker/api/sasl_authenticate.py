@@ -18,6 +18,8 @@ from kvorum.runtime.errors import ErrorCode, WireError, required
 from kvorum.wire.versions import Api
 
 API = Api(key=36, name="sasl_authenticate", min_version=0, max_version=2, first_flexible=2)
+ACCESS = ()
+"""Served before a client has logged in."""
 
 
 def handle(

@@ -13,6 +13,8 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=17, name="sasl_handshake", min_version=0, max_version=1, first_flexible=2)
+ACCESS = ()
+"""Served before a client has logged in."""
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:

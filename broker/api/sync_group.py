@@ -13,10 +13,12 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask_named
 from kvorum.broker.groups.requests import Assignment, Synced, SyncGroup
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=14, name="sync_group", min_version=0, max_version=5, first_flexible=4)
+ACCESS = ((AclOperation.READ, ResourceType.GROUP),)
 
 _FIRST_WITH_PROTOCOL = 5
 
@@ -37,7 +39,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if is_incomplete:
         synced = Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     else:
-        synced = await ask_named(context, request.group_id, body)
+        synced = await ask_named(context, request.group_id, body, needs=AclOperation.READ)
     if isinstance(synced, ErrorCode):
         synced = Synced(error=synced)
     return {

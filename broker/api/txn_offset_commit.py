@@ -22,10 +22,16 @@ from kvorum.broker.groups.requests import CommitTransactionOffsets, OffsetToComm
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.broker.transactions.coordinators import error_for_producer
 from kvorum.broker.transactions.offsets_gate import admit_offsets
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 API = Api(key=28, name="txn_offset_commit", min_version=0, max_version=5, first_flexible=3)
+ACCESS = (
+    (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    (AclOperation.READ, ResourceType.GROUP),
+    (AclOperation.READ, ResourceType.TOPIC),
+)
 
 FIRST_WITH_LEADER_EPOCH = 2
 FIRST_WITH_MEMBER = 3
@@ -36,14 +42,20 @@ _Row = tuple[str, int]
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    refused = _refusal(context, request)
     errors: dict[_Row, ErrorCode] = {}
     offsets: dict[_Row, OffsetToCommit] = {}
     image = context.services.registry.image
     for topic in request.topics:
         found = image.topic(topic.name)
+        error = refused
+        if error is None and not context.allows_topic(AclOperation.READ, topic.name):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for row in topic.partitions:
             key = (topic.name, row.partition_index)
-            if found is None or row.partition_index not in found.partitions:
+            if error is not None:
+                errors[key] = error
+            elif found is None or row.partition_index not in found.partitions:
                 errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 offsets[key] = _offset(context.api_version, topic.name, row)
@@ -68,6 +80,15 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             for topic in request.topics
         ]
     }
+
+
+def _refusal(context: RequestContext, request: Any) -> ErrorCode | None:
+    """The error of all offsets of a client that may not commit for the group in a transaction."""
+    if not context.allows_transactional_id(AclOperation.WRITE, request.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return None
 
 
 def _offset(version: int, topic: str, row: Any) -> OffsetToCommit:
@@ -116,7 +137,7 @@ async def _commit(
         offsets=offsets,
     )
     # `ask` reaches the group's shard and its log without awaiting (see admit_offsets).
-    return await ask(context, request.group_id, body)
+    return await ask(context, request.group_id, body, needs=AclOperation.READ)
 
 
 def _error_for_version(refused: ErrorCode, version: int) -> ErrorCode:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest
 from kvorum.metadata.rpc.calls import UNREGISTER_BROKER
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -18,11 +19,14 @@ API = Api(
     first_flexible=0,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    reply = await context.services.controller.request(
-        UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=request.broker_id)
+    reply = await context.ask_controller(
+        UNREGISTER_BROKER,
+        UnregisterBrokerRequest(broker_id=request.broker_id),
+        needs=AclOperation.ALTER,
     )
     if isinstance(reply, Rejected):
         return {"error_code": reply.code, "error_message": reply.message}

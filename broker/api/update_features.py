@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import (
     FeatureUpdate,
     UpdatedFeature,
@@ -27,6 +28,7 @@ API = Api(
     first_flexible=0,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 WITHOUT_ROWS_SINCE = 2
 
@@ -44,7 +46,9 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         )
     timeout_ms = max(int(request.timeout.total_seconds() * 1000), 1)
     asked = UpdateFeatures(updates=updates, validate_only=getattr(request, "validate_only", False))
-    reply = await context.services.controller.request(UPDATE_FEATURES, asked, timeout_ms)
+    reply = await context.ask_controller(
+        UPDATE_FEATURES, asked, timeout_ms, needs=AclOperation.ALTER
+    )
     return _answer(context, reply)
 
 

@@ -14,8 +14,15 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.transactions.markers import WRITE_TXN_MARKERS
 from kvorum.broker.transactions.marking import Marker, write_markers
 from kvorum.broker.transactions.model import TopicPartition
+from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.runtime.errors import ErrorCode
 
 API = WRITE_TXN_MARKERS
+ACCESS = (
+    (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+    (AclOperation.ALTER, ResourceType.CLUSTER),
+)
+"""One of the two."""
 
 FIRST_TRANSACTION_VERSION = 2
 
@@ -40,7 +47,14 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         )
         for asked in request.markers
     ]
-    results = await write_markers(context.services, markers)
+    # KIP-664: an administrator may end a hanging transaction.
+    if context.allows_on_cluster(AclOperation.CLUSTER_ACTION) or context.allows_on_cluster(
+        AclOperation.ALTER
+    ):
+        results = await write_markers(context.services, markers)
+    else:
+        refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        results = [dict.fromkeys(marker.partitions, refused) for marker in markers]
     rows = []
     for marker, errors in zip(markers, results, strict=True):
         topics: dict[str, list[dict[str, Any]]] = {}

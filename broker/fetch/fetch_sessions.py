@@ -13,7 +13,7 @@ sent.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from kvorum.broker.network.purgatory import Wakeable
@@ -77,12 +77,16 @@ class Watched:
         self.sent_last_stable_offset = -1
 
 
+MayRead = Callable[[Watched], bool]
+
+
 class FetchState:
     """The partitions that one client watches.
 
     session_id: SESSIONLESS for a single request. epoch: the one expected in the next request.
     replica_id, replica_epoch: the follower's broker and its broker epoch, -1 for a consumer.
-    rack_id: as in the last request.
+    rack_id: as in the last request. may_read: the rights of the client that sent the last request;
+        None if every client may read everything.
     """
 
     __slots__ = (
@@ -91,6 +95,7 @@ class FetchState:
         "is_by_id",
         "is_read_committed",
         "last_used_ms",
+        "may_read",
         "parked",
         "partitions",
         "rack_id",
@@ -111,6 +116,7 @@ class FetchState:
         self.partitions: dict[PartitionKey, Watched] = {}
         self.dirty: dict[Watched, None] = {}
         self.parked: Parked | None = None
+        self.may_read: MayRead | None = None
 
     @property
     def is_replica(self) -> bool:
@@ -198,6 +204,9 @@ class SessionCache:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         if state.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if state.is_replica and request.replica_id != state.replica_id:
+            # A consumer that has guessed the id of a follower's session would read as a broker.
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if state.replica_epoch != request.replica_epoch:
             # The follower was fenced and has registered again over the same connection. The
             # follower must list its positions again under the new broker epoch: otherwise idle

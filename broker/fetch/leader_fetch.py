@@ -14,7 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvorum.broker.fetch.fetch_services import FetchServices
-from kvorum.broker.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
+from kvorum.broker.fetch.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchState,
+    MayRead,
+    Watched,
+)
 from kvorum.broker.fetch.fetch_validation import objection_to, out_of_range
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import UNLIMITED
@@ -96,9 +102,14 @@ class ParkedFetch:
 
 
 def start_fetch(
-    services: FetchServices, request: FetchRequest, *, is_by_id: bool, respond: Respond
+    services: FetchServices,
+    request: FetchRequest,
+    *,
+    is_by_id: bool,
+    respond: Respond,
+    may_read: MayRead | None = None,
 ) -> ParkedFetch | None:
-    """Apply a fetch; answer it now, or park it and return it."""
+    """Apply a fetch; answer it now, or park it and return it. may_read: see FetchState."""
     now_ms = services.now_ms()
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     is_follower = request.replica_id >= 0
@@ -120,6 +131,7 @@ def start_fetch(
         if state.parked is not None:
             state.parked.cancel()  # the client gave up on it and has sent another request
         state.forget(request)
+    state.may_read = may_read
     if state.is_replica:
         services.peer_brokers.last_fetch_ms[state.replica_id] = now_ms
     objections: Objections = {}
@@ -161,6 +173,7 @@ def collect(
     state = parked.state
     answers: Answers = []
     size = 0
+    may_read = state.may_read
     is_urgent = is_held = False
     candidates = state.partitions.values() if parked.is_full else list(state.dirty)
     for watched in candidates:
@@ -170,7 +183,11 @@ def collect(
         # A throttled partition sends no records, but all else: errors and diverging epochs.
         bytes_left = min(parked.bytes_max - size, room)
         is_first = size == 0 and room > 0
-        answer = _answer(services, watched, bytes_left, objections or {}, is_first=is_first)
+        if may_read is None or may_read(watched):
+            answer = _answer(services, watched, bytes_left, objections or {}, is_first=is_first)
+        else:
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED.value
+            answer = FetchedPartition(watched.asked.partition_id, refused)
         if room == 0:
             is_held = True
             if answer is not None and not parked.is_full and not _must_be_told(watched, answer):

@@ -28,6 +28,8 @@ from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.network.tls_connection import TlsConnection, wrapped
 from kvorum.broker.sasl.authentication import Authentication
+from kvorum.metadata.access.authorizer import Authorizer
+from kvorum.metadata.access.model import AclOperation
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
@@ -82,9 +84,11 @@ class KafkaServer:
         properties: Mapping[str, StaticValue] | None = None,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
         metadata: MetadataSource | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         """properties: the properties that the broker was started with, for DescribeConfigs; None:
-        `config`. metadata: the source of the records of `__kvorum_events`; None writes none."""
+        `config`. metadata: the source of the records of `__kvorum_events`; None writes none.
+        authorizer: None if every client may do everything."""
         self.config = config
         self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
@@ -100,6 +104,7 @@ class KafkaServer:
             properties=properties,
             supported_features=supported_features,
             metadata=metadata,
+            authorizer=authorizer,
         )
         self._limits = ConnectionLimits(
             parse_overrides(config.max_connections_per_ip_overrides),
@@ -366,7 +371,8 @@ class KafkaServer:
             hot(context, view, position, end)
             return
         handler = cold_handler(key)
-        context.is_exempt = context.api_version >= handler.API.inter_broker_min_version
+        if context.api_version >= handler.API.inter_broker_min_version:
+            context.is_exempt = context.shows_cluster_to(AclOperation.CLUSTER_ACTION)
         request = read_request(handler.API.name, context.api_version, view[position:end])
         answer = handler.handle(context, request)
         if inspect.isawaitable(answer):

@@ -79,6 +79,16 @@ class AdminStub(object):
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsReply.FromString,
                 _registered_method=True)
+        self.CreateAcls = channel.unary_unary(
+                '/kvorum.rpc.Admin/CreateAcls',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.CreateAclsRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.CreateAclsReply.FromString,
+                _registered_method=True)
+        self.DeleteAcls = channel.unary_unary(
+                '/kvorum.rpc.Admin/DeleteAcls',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.DeleteAclsReply.FromString,
+                _registered_method=True)
         self.UpdateFeatures = channel.unary_unary(
                 '/kvorum.rpc.Admin/UpdateFeatures',
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
@@ -163,6 +173,18 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AlterScramCredentials(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateAcls(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteAcls(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -257,6 +279,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.AlterScramCredentials,
                     request_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsReply.SerializeToString,
+            ),
+            'CreateAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAcls,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.CreateAclsRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.CreateAclsReply.SerializeToString,
+            ),
+            'DeleteAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAcls,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.DeleteAclsRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.DeleteAclsReply.SerializeToString,
             ),
             'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateFeatures,
@@ -532,6 +564,60 @@ class Admin(object):
             '/kvorum.rpc.Admin/AlterScramCredentials',
             kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsRequest.SerializeToString,
             kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/CreateAcls',
+            kvorum_dot_rpc_dot_admin__pb2.CreateAclsRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.CreateAclsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/DeleteAcls',
+            kvorum_dot_rpc_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.DeleteAclsReply.FromString,
             options,
             channel_credentials,
             insecure,

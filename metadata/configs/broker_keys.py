@@ -284,6 +284,19 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "30000",
         "Patience for the controller to hear of a failed directory, before the broker ends.",
     ),
+    (
+        "authorizer.class.name",
+        _STRING,
+        "",
+        "Kafka's StandardAuthorizer, which answers by ACLs; empty: everybody may do everything.",
+    ),
+    ("super.users", _STRING, "", "Principals that may do everything, with ; between them."),
+    (
+        "allow.everyone.if.no.acl.found",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a resource that no ACL names is open to everybody.",
+    ),
     ("broker.rack", _STRING, "", "The rack that placement spreads replicas over."),
     (
         "metrics.listener",

@@ -2,7 +2,7 @@
 
 Most are accepted without an effect, so that existing properties files and tools can be used; the
 log names each with the reason. For some, that would be misleading, and they can only have the value
-that changes nothing: a broker with an authorizer in its file must not serve everyone. A test covers
+that changes nothing: a broker with a policy in its file must not create every topic. A test covers
 all of Kafka's names. This module is imported only when a name is used that BROKER_CONFIGS lacks.
 """
 
@@ -20,14 +20,6 @@ _OWN_LISTENERS = "PLAINTEXT|CONTROLLER"
 
 #: Name, type, default, values without an effect, reason for refusing others, where it may be set.
 _FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], ...] = (
-    (
-        "authorizer.class.name",
-        ConfigType.STRING,
-        "",
-        ("",),
-        "as requests are not authorized",
-        Update.READ_ONLY,
-    ),
     (
         "alter.config.policy.class.name",
         ConfigType.CLASS,
@@ -57,7 +49,7 @@ _FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], 
         ConfigType.CLASS,
         _PRINCIPALS,
         (_PRINCIPALS, ""),
-        "as every client is ANONYMOUS",
+        "as a user is the name of the login or of the certificate",
         Update.PER_BROKER,
     ),
     (

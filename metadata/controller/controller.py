@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from kvorum.metadata.controller.broker_sessions import BrokerSessions
 from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide.acls import create_acls, delete_acls
 from kvorum.metadata.controller.decide.broker_fencing import (
     CHUNK_PARTITIONS,
     BrokerFencing,
@@ -45,6 +46,12 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.records import Record
+from kvorum.metadata.requests.acl_requests import (
+    CreateAcls,
+    CreatedAcl,
+    DeleteAcls,
+    DeletedAcls,
+)
 from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
@@ -94,6 +101,8 @@ Request = (
     | AlterConfigs
     | AlterClientQuotas
     | AlterScramCredentials
+    | CreateAcls
+    | DeleteAcls
     | UpdateFeatures
     | RegisterControllerRequest
     | UnregisterBrokerRequest
@@ -113,6 +122,8 @@ Reply = (
     | tuple[AlteredConfigs, ...]
     | tuple[AlteredQuota, ...]
     | tuple[AlteredScramUser, ...]
+    | tuple[CreatedAcl, ...]
+    | tuple[DeletedAcls, ...]
     | tuple[CreatedPartitions, ...]
     | tuple[ReassignedPartition, ...]
     | tuple[OngoingReassignment, ...]
@@ -380,6 +391,10 @@ class Controller:
                 return alter_client_quotas(image, request)
             case AlterScramCredentials():
                 return alter_scram_credentials(image, request)
+            case CreateAcls():
+                return create_acls(image, request, self._context())
+            case DeleteAcls():
+                return delete_acls(image, request)
             case UpdateFeatures():
                 return update_features(image, request, self._context())
             case UnregisterBrokerRequest():

@@ -16,6 +16,7 @@ from kvorum.metadata.events.quorum import (
     voters_in,
 )
 from kvorum.metadata.events.things import (
+    acl_key,
     broker_event_key,
     config_fields,
     config_key,
@@ -29,6 +30,7 @@ from kvorum.metadata.events.things import (
 )
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
 from kvorum.metadata.image.records import (
+    AccessControlEntry,
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -37,12 +39,14 @@ from kvorum.metadata.image.records import (
     PartitionChange,
     RegisterBroker,
     RegisterController,
+    RemoveAccessControlEntry,
     RemoveTopic,
     Topic,
     UnregisterBroker,
 )
 from kvorum.metadata.inspect.history import LogEntry
 from kvorum.metadata.inspect.thing_rows import (
+    acl_row,
     broker_row,
     controller_row,
     feature_row,
@@ -102,6 +106,11 @@ def _of_record(record: Any, before: ClusterImage, after: ClusterImage) -> _Chang
         case RegisterController(controller_id=controller_id):
             fields = controller_row(after.controllers[controller_id])
             return _Change("controller_registered", controller_key(controller_id), fields)
+        case AccessControlEntry(id=acl_id):
+            return _Change("acl_created", acl_key(acl_id), acl_row(acl_id, record.acl))
+        case RemoveAccessControlEntry(id=acl_id):
+            fields = acl_row(acl_id, before.acls[acl_id])
+            return _Change("acl_deleted", REMOVED_KEY, fields, (acl_key(acl_id),))
     return None
 
 

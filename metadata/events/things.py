@@ -17,6 +17,7 @@ from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
 from kvorum.metadata.image.quotas import entity_text
 from kvorum.metadata.image.records import HIDDEN, QuotaEntity
 from kvorum.metadata.inspect.thing_rows import (
+    acl_row,
     broker_row,
     controller_row,
     feature_row,
@@ -24,6 +25,7 @@ from kvorum.metadata.inspect.thing_rows import (
     topic_row,
 )
 from kvorum.metadata.inspect.tree import DEFAULT_NAME, RESOURCE_NAMES
+from kvorum.runtime.ids import uuid_text
 
 Fields = dict[str, Any]
 
@@ -56,6 +58,10 @@ def config_key(resource_type: int, resource_name: str) -> str:
 
 def quota_key(entity: QuotaEntity) -> str:
     return f"quota/{entity_text(entity)}"
+
+
+def acl_key(acl_id: bytes) -> str:
+    return f"acl/{uuid_text(acl_id)}"
 
 
 def shown_config(resource_type: int, name: str, value: str | None) -> str | None:
@@ -92,7 +98,7 @@ def thing_count(image: ClusterImage, quorum: QuorumState = NO_QUORUM) -> int:
     partitions = sum(len(topic.partitions) for topic in image.topics.values())
     others = (
         image.topics, image.brokers, image.configs, image.client_quotas, image.features,
-        image.controllers,
+        image.controllers, image.acls,
     )  # fmt: skip
     of_quorum = sum(1 for _ in quorum.things())
     return partitions + sum(len(things) for things in others) + of_quorum
@@ -123,6 +129,8 @@ def things(
         yield config_key(*resource), partial(config_fields, image, resource)
     for entity in sorted(image.client_quotas, key=entity_text):
         yield quota_key(entity), partial(quota_fields, image, entity)
+    for acl_id in sorted(image.acls):
+        yield acl_key(acl_id), partial(acl_row, acl_id, image.acls[acl_id])
     for name in sorted(image.topic_ids):
         topic = image.topics[image.topic_ids[name]]
         yield topic_key(name), partial(topic_row, topic)

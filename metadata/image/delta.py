@@ -15,6 +15,7 @@ from typing import Any
 
 from immutables import Map
 
+from kvorum.metadata.access.model import Acl
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL
 from kvorum.metadata.image.image import (
     EMPTY_IMAGE,
@@ -27,6 +28,7 @@ from kvorum.metadata.image.image import (
 )
 from kvorum.metadata.image.records import (
     UNASSIGNED_DIRECTORY,
+    AccessControlEntry,
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -39,6 +41,7 @@ from kvorum.metadata.image.records import (
     Record,
     RegisterBroker,
     RegisterController,
+    RemoveAccessControlEntry,
     RemoveScramCredential,
     RemoveTopic,
     ScramCredential,
@@ -56,6 +59,7 @@ class Delta:
     changed_brokers: ids of brokers registered, changed or removed.
     changed_configs: (resource type, resource name) of changed configs.
     changed_quotas: entities of changed client quotas.
+    added_acls, removed_acls: ACLs that only the next image has, or only `base`.
     """
 
     def __init__(self, base: ClusterImage) -> None:
@@ -75,6 +79,10 @@ class Delta:
         self._controllers = base.controllers.mutate()
         self._next_producer_id = base.next_producer_id
         self._scram_credentials = base.scram_credentials
+        self._acls = base.acls.mutate()
+        self._acl_ids = base.acl_ids.mutate()
+        self._added_acls: dict[Acl, None] = {}  # in order
+        self._removed_acls: dict[Acl, None] = {}
 
     @classmethod
     def of_whole(cls, image: ClusterImage) -> Delta:
@@ -89,6 +97,7 @@ class Delta:
         delta.changed_brokers = set(image.brokers)
         delta.changed_configs = set(image.configs)
         delta.changed_quotas = set(image.client_quotas)
+        delta._added_acls = dict.fromkeys(image.acls.values())
         return delta
 
     @property
@@ -100,7 +109,17 @@ class Delta:
             or self.changed_brokers
             or self.changed_configs
             or self.changed_quotas
+            or self._added_acls
+            or self._removed_acls
         )
+
+    @property
+    def added_acls(self) -> list[Acl]:
+        return list(self._added_acls)
+
+    @property
+    def removed_acls(self) -> list[Acl]:
+        return list(self._removed_acls)
 
     def replay_all(self, records: Iterable[Record]) -> None:
         """Replay each record in order."""
@@ -142,6 +161,8 @@ class Delta:
             next_producer_id=self._next_producer_id,
             client_quotas=self._client_quotas.finish(),
             scram_credentials=self._scram_credentials,
+            acls=self._acls.finish(),
+            acl_ids=self._acl_ids.finish(),
         )
 
     # One method for each record type.
@@ -312,6 +333,26 @@ class Delta:
         else:
             self._scram_credentials = self._scram_credentials.delete(record.user)
 
+    def _access_control_entry(self, record: AccessControlEntry) -> None:
+        acl = record.acl
+        is_new = record.id not in self._acls and acl not in self._acl_ids
+        invariant(is_new, f"an ACL that exists already: {record}")
+        self._acls[record.id] = acl
+        self._acl_ids[acl] = record.id
+        if acl in self._removed_acls:
+            del self._removed_acls[acl]
+        else:
+            self._added_acls[acl] = None
+
+    def _remove_access_control_entry(self, record: RemoveAccessControlEntry) -> None:
+        acl = required(self._acls.get(record.id), f"removal of an unknown ACL: {record}")
+        del self._acls[record.id]
+        del self._acl_ids[acl]
+        if acl in self._added_acls:
+            del self._added_acls[acl]
+        else:
+            self._removed_acls[acl] = None
+
     def _register_controller(self, record: RegisterController) -> None:
         self._controllers[record.controller_id] = ControllerImage(
             controller_id=record.controller_id,
@@ -379,5 +420,7 @@ _REPLAY: dict[type, Any] = {
     RegisterController: Delta._register_controller,
     ScramCredential: Delta._scram_credential,
     RemoveScramCredential: Delta._remove_scram_credential,
+    AccessControlEntry: Delta._access_control_entry,
+    RemoveAccessControlEntry: Delta._remove_access_control_entry,
     NoOp: Delta._no_op,
 }

@@ -23,7 +23,10 @@ state and eligible leader replicas, and client quotas exist."""
 SCRAM_LEVEL = 28
 """From this level of metadata.version on, the metadata holds SCRAM credentials of users."""
 
-RELEASES = {26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0"}
+ACL_LEVEL = 29
+"""From this level of metadata.version on, the metadata holds ACLs."""
+
+RELEASES = {26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1"}
 """Apache Kafka's names of the levels of metadata.version, which its tools show."""
 
 

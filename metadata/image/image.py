@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
+from kvorum.metadata.access.model import Acl
 from kvorum.metadata.image.features import FeatureRange
 from kvorum.metadata.image.records import (
     LOST_DIRECTORY,
@@ -138,6 +139,7 @@ class ClusterImage:
     configs: by (resource type, resource name), each a map of name to value.
     client_quotas: by entity, each a map of key to value.
     scram_credentials: by user, each a map of mechanism number to the record that set it.
+    acls: by id. acl_ids: id by ACL.
     features: finalised level by name. controllers: registered processes by id.
     """
 
@@ -152,6 +154,8 @@ class ClusterImage:
     next_producer_id: int = 0
     client_quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
     scram_credentials: Map[str, Map[int, ScramCredential]] = field(default_factory=Map)
+    acls: Map[bytes, Acl] = field(default_factory=Map)
+    acl_ids: Map[Acl, bytes] = field(default_factory=Map)
 
     def topic(self, name: str) -> TopicImage | None:
         """The existing topic with this name; None if there is none."""

@@ -16,10 +16,12 @@ from typing import Any
 
 import msgpack
 
+from kvorum.metadata.access.model import AclOperation, PatternType, Permission, ResourceType
 from kvorum.metadata.image.features import REASSIGNMENT_LEVEL, RELEASES, FeatureRange
 from kvorum.metadata.image.records import (
     HIDDEN,
     RECORD_CLASSES,
+    AccessControlEntry,
     BrokerRegistrationChange,
     Endpoint,
     Partition,
@@ -76,6 +78,8 @@ def decode_record(value: bytes | memoryview) -> Record:
             return _decode_register_broker(fields)
         if record_class is RegisterController:
             return _decode_register_controller(fields)
+        if record_class is AccessControlEntry:
+            return _decode_access_control_entry(fields)
         return record_class(*fields[2:])
     except (TypeError, ValueError) as error:
         raise UnreadableRecord(f"malformed {record_class.__name__}: {error}") from error
@@ -105,6 +109,22 @@ def _decode_register_controller(fields: tuple[Any, ...]) -> RegisterController:
     controller_id, incarnation_id, endpoints, features = fields[2:]
     ranges = tuple(FeatureRange(*f) for f in features)
     return RegisterController(controller_id, incarnation_id, _endpoints_of(endpoints), ranges)
+
+
+def _decode_access_control_entry(fields: tuple[Any, ...]) -> AccessControlEntry:
+    # Raises ValueError for a number that this build has no meaning for: an authorizer that skipped
+    # a DENY of an unknown operation would be open.
+    acl_id, resource_type, name, pattern_type, principal, host, operation, permission = fields[2:]
+    return AccessControlEntry(
+        acl_id,
+        ResourceType(resource_type),
+        name,
+        PatternType(pattern_type),
+        principal,
+        host,
+        AclOperation(operation),
+        Permission(permission),
+    )
 
 
 def _endpoints_of(values: tuple[Any, ...]) -> tuple[Endpoint, ...]:

@@ -10,6 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from kvorum.metadata.access.model import (
+    Acl,
+    AclOperation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from kvorum.metadata.image.features import FeatureRange
 
 NO_LEADER = -1
@@ -269,6 +276,59 @@ class RemoveScramCredential:
     mechanism: int
 
 
+@dataclass(frozen=True, slots=True)
+class AccessControlEntry:
+    """An ACL was created. id: 16 random bytes; the other fields are those of `Acl`."""
+
+    TYPE: ClassVar[int] = 18
+    VERSION: ClassVar[int] = 0
+
+    id: bytes
+    resource_type: ResourceType
+    resource_name: str
+    pattern_type: PatternType
+    principal: str
+    host: str
+    operation: AclOperation
+    permission: Permission
+
+    @classmethod
+    def of(cls, acl_id: bytes, acl: Acl) -> AccessControlEntry:
+        """The record that creates `acl`."""
+        return cls(
+            acl_id,
+            acl.resource_type,
+            acl.resource_name,
+            acl.pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission,
+        )
+
+    @property
+    def acl(self) -> Acl:
+        return Acl(
+            resource_type=self.resource_type,
+            resource_name=self.resource_name,
+            pattern_type=self.pattern_type,
+            principal=self.principal,
+            host=self.host,
+            operation=self.operation,
+            permission=self.permission,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAccessControlEntry:
+    """The ACL with this id was removed."""
+
+    TYPE: ClassVar[int] = 19
+    VERSION: ClassVar[int] = 0
+
+    id: bytes
+
+
 HIDDEN = "[hidden]"
 """Shown in place of each field in a record's SECRETS."""
 
@@ -296,6 +356,8 @@ Record = (
     | RegisterController
     | ScramCredential
     | RemoveScramCredential
+    | AccessControlEntry
+    | RemoveAccessControlEntry
     | NoOp
 )
 
@@ -314,5 +376,7 @@ RECORD_CLASSES: tuple[type[Record], ...] = (
     RegisterController,
     ScramCredential,
     RemoveScramCredential,
+    AccessControlEntry,
+    RemoveAccessControlEntry,
     NoOp,
 )

@@ -14,6 +14,7 @@ from kvorum.metadata.image.features import METADATA_VERSION, level_of
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record, encode_record
 from kvorum.metadata.image.records import (
+    AccessControlEntry,
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -90,6 +91,8 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
     for _, credentials in sorted(image.scram_credentials.items()):
         for _, credential in sorted(credentials.items()):
             yield credential
+    for acl_id, acl in sorted(image.acls.items(), key=lambda item: item[0]):
+        yield AccessControlEntry.of(acl_id, acl)
     if image.next_producer_id:
         yield ProducerIds(-1, -1, image.next_producer_id)
 

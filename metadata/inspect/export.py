@@ -15,6 +15,7 @@ from typing import Protocol
 
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.export_schema import (
+    ACLS,
     BROKERS,
     CLIENT_QUOTAS,
     CONFIGS,
@@ -34,6 +35,7 @@ from kvorum.metadata.inspect.history import MetadataHistory
 from kvorum.metadata.inspect.record_rows import record_rows
 from kvorum.metadata.inspect.thing_rows import (
     Row,
+    acl_row,
     broker_row,
     controller_row,
     feature_row,
@@ -220,6 +222,13 @@ def _quota_rows(image: ClusterImage) -> Iterator[Row]:
             yield {"entity": key_text(entity), "key": key, "value": value}
 
 
+def _acl_rows(image: ClusterImage) -> Iterator[Row]:
+    # Images of builds without ACLs lack this field.
+    acls = getattr(image, "acls", {})
+    for acl_id, acl in sorted(acls.items(), key=lambda item: item[0]):
+        yield acl_row(acl_id, acl)
+
+
 def _leaf_rows(image: ClusterImage) -> Iterator[Row]:
     for name, node in root(image).build().items():
         if name in REPEATING and isinstance(node, Folder) and name != "provenance":
@@ -236,5 +245,6 @@ _IMAGE_ROWS: dict[str, Callable[[ClusterImage], Iterable[Row]]] = {
     CONFIGS.name: _config_rows,
     FEATURES.name: _feature_rows,
     CLIENT_QUOTAS.name: _quota_rows,
+    ACLS.name: _acl_rows,
     IMAGE.name: _leaf_rows,
 }

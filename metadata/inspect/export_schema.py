@@ -141,6 +141,20 @@ CLIENT_QUOTAS = Table(
         Column("value", "double", "its value"),
     ),
 )
+ACLS = Table(
+    "acls",
+    "the image: a row an ACL",
+    (
+        Column("acl_id", "string", "its uuid in Kafka's base64 form"),
+        Column("resource_type", "string", "Kafka's name: TOPIC, GROUP, CLUSTER and so on"),
+        Column("resource_name", "string", "the resource, * for all, or a prefix of names"),
+        Column("pattern_type", "string", "LITERAL or PREFIXED"),
+        Column("principal", "string", "whom it is about, `User:*` for everybody"),
+        Column("host", "string", "from where: an address, a range, or * for everywhere"),
+        Column("operation", "string", "Kafka's name: READ, WRITE, ALL and so on"),
+        Column("permission", "string", "ALLOW or DENY"),
+    ),
+)
 IMAGE = Table(
     "image",
     "the whole image: a row a leaf of the tree that `kvorum metadata` shows",
@@ -159,6 +173,7 @@ TABLES = (
     CONFIGS,
     FEATURES,
     CLIENT_QUOTAS,
+    ACLS,
     IMAGE,
 )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.metadata.access.model import Acl
 from kvorum.metadata.image.image import (
     BrokerImage,
     ControllerImage,
@@ -57,6 +58,19 @@ def controller_row(controller: ControllerImage) -> Row:
         "controller_id": controller.controller_id,
         **_listener(controller.endpoints),
         "incarnation_id": uuid_text(controller.incarnation_id),
+    }
+
+
+def acl_row(acl_id: bytes, acl: Acl) -> Row:
+    return {
+        "acl_id": uuid_text(acl_id),
+        "resource_type": acl.resource_type.name,
+        "resource_name": acl.resource_name,
+        "pattern_type": acl.pattern_type.name,
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": acl.operation.name,
+        "permission": acl.permission.name,
     }
 
 

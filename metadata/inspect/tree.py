@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -142,7 +143,7 @@ def _image_entries(image: ClusterImage) -> dict[str, Node]:
                 entries["configs"] = _folder(value, _config_entries)
             case "next_producer_id":
                 entries["producer_ids"] = _folder(value, lambda v: {"next_producer_id": v})
-            case "topic_ids" | "end_offset" | "epoch":
+            case "topic_ids" | "acl_ids" | "end_offset" | "epoch":
                 continue
             case _:
                 entries[field.name] = node_of(value)
@@ -199,6 +200,8 @@ def node_of(value: Any) -> Node:
         return _folder(value, _mapping_entries)
     if isinstance(value, bytes):
         return uuid_text(value) if len(value) == 16 else value.hex()
+    if isinstance(value, Enum):
+        return value.name
     if isinstance(value, Endpoint):
         return f"{value.name}://{address_text(value.host, value.port)}"
     if isinstance(value, tuple) and value and isinstance(value[0], FeatureRange):

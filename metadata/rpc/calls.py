@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from kvorum.metadata.requests import acl_requests as acl
 from kvorum.metadata.requests import config_requests as config
 from kvorum.metadata.requests import controller_requests as r
 from kvorum.metadata.requests import directory_requests as directory
@@ -182,6 +183,8 @@ ALTER_SCRAM_CREDENTIALS = ControllerCall(
     scram.AlterScramCredentials,
     tuple[scram.AlteredScramUser, ...],
 )
+CREATE_ACLS = ControllerCall(_ADMIN, "CreateAcls", acl.CreateAcls, tuple[acl.CreatedAcl, ...])
+DELETE_ACLS = ControllerCall(_ADMIN, "DeleteAcls", acl.DeleteAcls, tuple[acl.DeletedAcls, ...])
 UPDATE_FEATURES = ControllerCall(
     _ADMIN, "UpdateFeatures", r.UpdateFeatures, tuple[r.UpdatedFeature, ...]
 )
@@ -232,6 +235,8 @@ ADMIN_CALLS: tuple[ControllerCall[Any, Any], ...] = (
     ALTER_CONFIGS,
     ALTER_CLIENT_QUOTAS,
     ALTER_SCRAM_CREDENTIALS,
+    CREATE_ACLS,
+    DELETE_ACLS,
     UPDATE_FEATURES,
     UNREGISTER_BROKER,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     absurd_requests,
+    acls,
     broker_fencing,
     compaction,
     consumer_groups,
@@ -27,6 +28,7 @@ from tests.mutants.model import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     *absurd_requests.MUTANTS,
+    *acls.MUTANTS,
     *quorum.MUTANTS,
     *decisions.MUTANTS,
     *broker_fencing.MUTANTS,

@@ -22,6 +22,7 @@ from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.controller.decide import Context
+from kvorum.metadata.controller.decide.acls import create_acls, delete_acls
 from kvorum.metadata.controller.decide.configs import alter_configs
 from kvorum.metadata.controller.decide.eligible_brokers import eligible_brokers
 from kvorum.metadata.controller.decide.partitions import create_partitions
@@ -43,6 +44,7 @@ from kvorum.metadata.image.records import (
     RemoveTopic,
     Topic,
 )
+from kvorum.metadata.requests.acl_requests import CreateAcls
 from kvorum.metadata.requests.controller_requests import (
     AllocateProducerIds,
     AlteredPartition,
@@ -66,11 +68,15 @@ from kvorum.metadata.rpc.calls import (
     ALTER_REASSIGNMENTS,
     ALTER_SCRAM_CREDENTIALS,
     ASSIGN_REPLICAS,
+    CREATE_ACLS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_ACLS,
     DELETE_TOPICS,
     ELECT_LEADERS,
     LIST_REASSIGNMENTS,
+    UNREGISTER_BROKER,
+    UPDATE_FEATURES,
     ControllerCall,
     Reply,
     Request,
@@ -167,6 +173,16 @@ class BrokerSide(DirectoriesSide):
         reply: Reply | Rejected = self._ANSWERS[call](self, request)
         return reply
 
+    @property
+    def voters(self) -> Any:
+        return self
+
+    async def add(self, request: Any, timeout_ms: int) -> Rejected:
+        """Of a voter: this quorum has no second one."""
+        return Rejected(ErrorCode.INVALID_REQUEST, "the voters of this quorum do not change")
+
+    remove = add
+
     def create_topics(self, request: CreateTopics) -> tuple[CreatedTopic, ...]:
         made = []
         for topic in request.topics:
@@ -259,6 +275,10 @@ class BrokerSide(DirectoriesSide):
         image = self._controller.image
         return self._committed(alter_reassignments(image, request, eligible_brokers(image)))
 
+    def create_acls(self, request: CreateAcls) -> Any:
+        context = Context(next_offset=0, rng=self._controller.rng, cluster_id="")
+        return self._committed(create_acls(self._controller.image, request, context))
+
     def _decided(self, decide: Callable[..., Any], request: Any) -> Any:
         return self._committed(decide(self._controller.image, request))
 
@@ -277,9 +297,15 @@ class BrokerSide(DirectoriesSide):
         ALTER_CONFIGS: lambda self, asked: self._decided(alter_configs, asked),
         ALTER_CLIENT_QUOTAS: lambda self, asked: self._decided(alter_client_quotas, asked),
         ALTER_SCRAM_CREDENTIALS: lambda self, asked: self._decided(alter_scram_credentials, asked),
+        CREATE_ACLS: create_acls,
+        DELETE_ACLS: lambda self, asked: self._decided(delete_acls, asked),
         ALTER_PARTITION: alter_partition,
         ASSIGN_REPLICAS: DirectoriesSide.assign_replicas,
         ALLOCATE_PRODUCER_IDS: allocate_producer_ids,
+        UPDATE_FEATURES: lambda self, asked: (),
+        UNREGISTER_BROKER: lambda self, asked: Rejected(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker {asked.broker_id}"
+        ),
     }
 
     async def describe_quorum(self) -> QuorumDescription | Rejected:

@@ -19,6 +19,7 @@ from kvorum.metadata.controller.decide.quotas import quota_problem
 from kvorum.metadata.image.records import ClientQuota
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch
+from tests.test_broker.contexts import request_context
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 
@@ -148,7 +149,7 @@ def test_offsets_of_a_group_are_not_multiplied(monkeypatch: pytest.MonkeyPatch) 
     with metadata of up to 4 kB."""
     asked: list[Any] = []
 
-    async def ask(context: Any, group_id: str, body: Any) -> Any:
+    async def ask(context: Any, group_id: str, body: Any, *, needs: Any) -> Any:
         asked.append(body)
         return SimpleNamespace(topics=())
 
@@ -156,8 +157,7 @@ def test_offsets_of_a_group_are_not_multiplied(monkeypatch: pytest.MonkeyPatch) 
     row = SimpleNamespace(name="t", partition_indexes=[0, 1, 0])
     groups = [SimpleNamespace(group_id=name, topics=[row, row]) for name in ("g", "h", "g")]
     request = SimpleNamespace(require_stable=False, groups=groups)
-    context: Any = SimpleNamespace(api_version=8)
-    answer = asyncio.run(offset_fetch.handle(context, request))
+    answer = asyncio.run(offset_fetch.handle(request_context(8), request))
     codes = [group["error_code"] for group in answer["groups"]]
     assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert [body.topics for body in asked] == [(TopicPartitions("t", (0, 1)),)]

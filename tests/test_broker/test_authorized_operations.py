@@ -12,12 +12,8 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.metadata_answers.authorized_operations import (
-    CLUSTER_OPERATIONS,
-    GROUP_OPERATIONS,
-    NOT_ASKED,
-    TOPIC_OPERATIONS,
-)
+from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED, operation_bits
+from kvorum.metadata.access.model import OPERATIONS_OF, ResourceType
 from tests.polling import eventually
 from tests.test_broker.group_requests import commit_values, find, versions
 from tests.test_broker.harness import QUICK, Harness
@@ -30,6 +26,9 @@ CONFIG = dataclasses.replace(
     group_initial_rebalance_delay_ms=0,
 )
 KNOWN, MISSING, IMPOSSIBLE = "orders", "nobody's", "a b"
+TOPIC_OPERATIONS = operation_bits(*OPERATIONS_OF[ResourceType.TOPIC])
+CLUSTER_OPERATIONS = operation_bits(*OPERATIONS_OF[ResourceType.CLUSTER])
+GROUP_OPERATIONS = operation_bits(*OPERATIONS_OF[ResourceType.GROUP])
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
 

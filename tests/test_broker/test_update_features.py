@@ -11,6 +11,7 @@ import pytest
 from kvorum.broker.api import update_features
 from kvorum.metadata.requests.controller_requests import UpdatedFeature
 from kvorum.runtime.errors import ErrorCode
+from tests.test_broker.contexts import request_context
 
 GOOD = UpdatedFeature(name="group.version")
 BAD = UpdatedFeature(
@@ -22,10 +23,7 @@ def answer(version: int, *outcome: UpdatedFeature) -> dict:
     async def decide(call: object, asked: object, timeout_ms: int) -> tuple[UpdatedFeature, ...]:
         return outcome
 
-    context = SimpleNamespace(
-        api_version=version,
-        services=SimpleNamespace(controller=SimpleNamespace(request=decide)),
-    )
+    context = request_context(version, controller=SimpleNamespace(request=decide))
     request = SimpleNamespace(
         timeout=datetime.timedelta(seconds=5),
         feature_updates=[

@@ -15,6 +15,7 @@ from kvorum.broker.api import add_raft_voter, remove_raft_voter
 from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kvorum.raft.voters import Voter
 from kvorum.runtime.errors import ErrorCode, Rejected
+from tests.test_broker.contexts import request_context
 
 DIRECTORY = UUID(int=7)
 LISTENERS = (
@@ -41,8 +42,9 @@ def handled(api: Any, voters: Voters, **fields: Any) -> tuple[ErrorCode, str | N
         "cluster_id": "named", "timeout": timedelta(seconds=1.5), "voter_id": 4,
         "voter_directory_id": DIRECTORY, "listeners": LISTENERS, **fields,
     })  # fmt: skip
-    services = SimpleNamespace(cluster_id="own", controller=SimpleNamespace(voters=voters))
-    answer = asyncio.run(api.handle(SimpleNamespace(services=services), request))
+    controller = SimpleNamespace(voters=voters)
+    context = request_context(cluster_id="own", controller=controller)
+    answer = asyncio.run(api.handle(context, request))
     return answer["error_code"], answer["error_message"]
 
 

@@ -122,7 +122,9 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
         ({"num.io.threads": "many"}, "num.io.threads='many' must be a whole number"),
         ({"process.roles": "broker,controller"}, "a node has one role"),
         ({"process.roles": "controller"}, "process.roles='controller' in the file of a broker"),
-        ({"authorizer.class.name": "org.apache.X"}, "as requests are not authorized"),
+        ({"authorizer.class.name": "org.apache.X"}, "leave it out, or give org.apache.kafka.meta"),
+        ({"super.users": "User:a"}, "have no effect without an authorizer"),
+        ({"super.users": "a"}, "'a' is no principal; write User:NAME"),
         (
             {"security.inter.broker.protocol": "SSL"},
             "listener.name=SSL: listeners has",

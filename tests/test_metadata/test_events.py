@@ -7,6 +7,13 @@ from typing import Any
 
 import pytest
 
+from kvorum.metadata.access.model import (
+    Acl,
+    AclOperation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from kvorum.metadata.events.feed import gap_feed, record_feed, snapshot_feed
 from kvorum.metadata.events.model import Event, Position, position_of
 from kvorum.metadata.events.source import entries_within
@@ -14,6 +21,7 @@ from kvorum.metadata.events.things import keys_of, thing_count, things
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.record_codec import encode_record
 from kvorum.metadata.image.records import (
+    AccessControlEntry,
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -26,6 +34,7 @@ from kvorum.metadata.image.records import (
     Record,
     RegisterBroker,
     RegisterController,
+    RemoveAccessControlEntry,
     RemoveTopic,
     ScramCredential,
     Topic,
@@ -49,6 +58,18 @@ ORDERS = bytes(15) + b"o"
 ENDPOINT = Endpoint("PLAINTEXT", "host", 9092)
 BROKER = RegisterBroker(101, 0, bytes(16), (ENDPOINT,), rack="a")
 TOPIC = (BROKER, Topic("orders", ORDERS), Partition(ORDERS, 0, (101, 102), (101, 102), 101))
+ACL = AccessControlEntry.of(
+    ORDERS,
+    Acl(
+        resource_type=ResourceType.TOPIC,
+        resource_name="ord",
+        pattern_type=PatternType.PREFIXED,
+        principal="User:alice",
+        host="10.0.0.0/8",
+        operation=AclOperation.READ,
+        permission=Permission.DENY,
+    ),
+)
 USER = (("user", "alice"),)
 
 
@@ -187,6 +208,19 @@ def test_feature_levels() -> None:
     )  # fmt: skip
 
 
+def test_an_acl_until_it_is_deleted() -> None:
+    fields = {
+        "acl_id": uuid_text(ORDERS), "resource_type": "TOPIC", "resource_name": "ord",
+        "pattern_type": "PREFIXED", "principal": "User:alice", "host": "10.0.0.0/8",
+        "operation": "READ", "permission": "DENY",
+    }  # fmt: skip
+    key = f"acl/{uuid_text(ORDERS)}"
+    assert last(ACL) == (key, "acl_created", fields)
+    records = (ACL, RemoveAccessControlEntry(ORDERS))
+    assert last(*records) == ("removed", "acl_deleted", fields)
+    assert events(*records)[-1].removed == (key,)
+
+
 def test_a_registered_controller() -> None:
     key, kind, fields = last(RegisterController(3, bytes(16), (ENDPOINT,), ()))
     assert (key, kind) == ("controller/3", "controller_registered")
@@ -241,6 +275,7 @@ STATE = (
     *TOPIC,
     Config(2, "orders", "retention.ms", "1"),
     ClientQuota(USER, "request_percentage", 9),
+    ACL,
 )
 
 

@@ -65,7 +65,8 @@ def image():
 def test_everything_has_its_place(image):
     assert children(image, "/") == [
         "brokers/", "topics/", "topics_by_id/", "configs/", "features/", "controllers/",
-        "producer_ids/", "client_quotas/", "scram_credentials/", "provenance/",
+        "producer_ids/", "client_quotas/", "scram_credentials/", "acls/",
+        "provenance/",
     ]  # fmt: skip
     assert children(image, "/topics") == ["orders/"]
     assert children(image, "/topics/orders") == ["id", "0/", "2/", "10/"]

@@ -213,7 +213,7 @@ def test_a_plug_ins_config_is_taken_whatever_it_says_and_not_shown():
 
 def test_configs_that_are_obeyed_have_no_line_for_the_log():
     assert ignored_config("log.retention.ms", "5") is None
-    assert ignored_config("authorizer.class.name", "") is None
+    assert ignored_config("principal.builder.class", "") is None
 
 
 def test_a_number_may_have_a_value_outside_of_its_bounds():

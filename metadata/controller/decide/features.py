@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from kvorum.metadata.controller.decide import Context, Decision
 from kvorum.metadata.controller.decide.elr_clearing import elr_forgotten
 from kvorum.metadata.image.features import (
+    ACL_LEVEL,
     ELIGIBLE_LEADER_REPLICAS,
     FEATURES_BEFORE_KIP_584,
     METADATA_VERSION,
@@ -176,6 +177,8 @@ def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected |
 
 def _lost_below(image: ClusterImage, level: int) -> Iterator[str]:
     """The parts of the metadata that this level of metadata.version cannot record."""
+    if level < ACL_LEVEL and image.acls:
+        yield f"ACLs, such as those of {min(acl.principal for acl in image.acls.values())}"
     if level < SCRAM_LEVEL and image.scram_credentials:
         yield f"SCRAM credentials, such as those of {min(image.scram_credentials)!r}"
     if level >= REASSIGNMENT_LEVEL:

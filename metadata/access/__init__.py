@@ -1,0 +1,1 @@
+"""Access control: ACLs and the authorizer that answers by them. Pure."""

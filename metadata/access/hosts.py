@@ -1,0 +1,52 @@
+"""The host of an ACL: one address, a range of addresses, or all. Pure."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+
+from kvorum.metadata.access.model import WILDCARD
+
+
+@functools.lru_cache(maxsize=4096)
+def _range_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """The range of a host in CIDR notation; None for any other text."""
+    if "/" not in text:
+        return None
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def is_valid_host(text: str) -> bool:
+    """True for a WILDCARD, for a range, and for any text without a slash: as in Kafka, a host that
+    is no address is accepted, and never matches."""
+    return "/" not in text or _range_of(text) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def plain_address(address: str) -> str:
+    """The address of a client as ACLs name it: an IPv4 address also if the socket has it as an
+    IPv6 address (`::ffff:10.0.0.1`)."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(found if mapped is None else mapped)
+
+
+@functools.lru_cache(maxsize=65_536)
+def host_matches(host: str, address: str) -> bool:
+    """True if an ACL's host covers a client's address (of `plain_address`)."""
+    if host == WILDCARD:
+        return True
+    range_ = _range_of(host)
+    if range_ is None:
+        return plain_address(host) == address
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return found.version == range_.version and found in range_

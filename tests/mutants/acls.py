@@ -1,0 +1,76 @@
+"""Rules of creating, deleting and recording ACLs, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.model import mutants_of
+
+ACLS = "metadata/controller/decide/acls.py"
+CODEC = "metadata/image/record_codec.py"
+DELTA = "metadata/image/delta.py"
+FEATURES = "metadata/controller/decide/features.py"
+REQUESTS = "metadata/requests/acl_requests.py"
+SNAPSHOT = "metadata/image/snapshot_job.py"
+
+_RULES: tuple[tuple[str, str, str, str, str], ...] = (
+    ("acls-below-their-level", "no ACL is written below the metadata.version that supports it",
+     ACLS, "    if level >= ACL_LEVEL:\n", "    if True:\n"),
+    ("level-that-loses-acls", "a downgrade is refused while there are ACLs", FEATURES,
+     "    if level < ACL_LEVEL and image.acls:\n", "    if False:\n"),
+    ("acl-twice", "an ACL is there once", ACLS,
+     "        if acl not in image.acl_ids and acl not in new:\n", "        if acl not in new:\n"),
+    ("acl-twice-in-a-request", "an ACL is there once", ACLS,
+     "        if acl not in image.acl_ids and acl not in new:\n",
+     "        if acl not in image.acl_ids:\n"),
+    ("acl-for-filters", "ANY and MATCH are for filters only", ACLS,
+     "    if member.name in _FOR_FILTERS:\n", "    if False:\n"),
+    ("acl-of-another-cluster", "there is one resource of type CLUSTER", ACLS,
+     "    if kind == ResourceType.CLUSTER and name != CLUSTER_NAME:\n", "    if False:\n"),
+    ("acl-without-a-name", "a resource has a name", ACLS, "    if not name:\n", "    if False:\n"),
+    ("acl-of-no-operation", "a type of resource has its own operations", ACLS,
+     "    if acl.operation != AclOperation.ALL and acl.operation not in operations:\n",
+     "    if False:\n"),
+    ("acl-of-a-bare-user", "a principal has a type", ACLS, "    if not colon:\n",
+     "    if False:\n"),
+    ("acl-of-no-range", "a range of hosts can be read", ACLS,
+     "    if not acl.host or not is_valid_host(acl.host):\n", "    if not acl.host:\n"),
+    ("acl-of-any-length", "a thousand ACLs fit a frame of a snapshot", ACLS,
+     "    if problem is None and max(map(len, _texts(creation))) > TEXT_BYTES_MAX:\n",
+     "    if False:\n"),
+    ("acls-without-end", "the records of a request are bounded", ACLS,
+     "            if len(records) == RECORDS_PER_REQUEST_MAX or text_bytes > REQUEST_BYTES_MAX:\n",
+     "            if text_bytes > REQUEST_BYTES_MAX:\n"),
+    ("acl-bytes-without-end", "the bytes of a request are bounded", ACLS,
+     "            if len(records) == RECORDS_PER_REQUEST_MAX or text_bytes > REQUEST_BYTES_MAX:\n",
+     "            if len(records) == RECORDS_PER_REQUEST_MAX:\n"),
+    ("acl-deletions-without-end", "the records of a request are bounded", ACLS,
+     "        if len(gone) > RECORDS_PER_REQUEST_MAX:\n", "        if False:\n"),
+    ("acl-filters-without-end", "the work for a request is bounded", ACLS,
+     "                if comparisons_left < 0:\n", "                if False:\n"),
+    ("acl-list-without-end", "the size of an answer is bounded", ACLS,
+     "        if listed > LISTED_MAX:\n", "        if False:\n"),
+    ("exact-filter-of-any-type", "a filter with a gap is not one ACL", ACLS,
+     "    if any(value.name in _FOR_FILTERS for value in values):\n", "    if False:\n"),
+    ("exact-filter-of-nothing", "a filter finds only ACLs that exist", ACLS,
+     "                acls = (only,) if only in image.acl_ids else ()\n",
+     "                acls = (only,)\n"),
+    ("unknown-pattern-filter", "a filter without a meaning deletes nothing", REQUESTS,
+     "            resource_type = ResourceType(self.resource_type)\n",
+     "            resource_type = ResourceType(self.resource_type or 1)\n"),
+    ("unknown-operation-skipped", "an ACL without a meaning is not skipped", CODEC,
+     "        AclOperation(operation),\n", "        operation,\n"),
+    ("acl-ids-forgotten", "ids and ACLs are of one image", DELTA,
+     "        del self._acl_ids[acl]\n", "        pass\n"),
+    ("acl-added-and-removed", "a delta has no ACL that came and went within it", DELTA,
+     "        if acl in self._added_acls:\n            del self._added_acls[acl]\n",
+     "        if False:\n            del self._added_acls[acl]\n"),
+    ("acl-removed-and-added", "a delta has no ACL that went and came back within it", DELTA,
+     "        if acl in self._removed_acls:\n            del self._removed_acls[acl]\n",
+     "        if False:\n            del self._removed_acls[acl]\n"),
+    ("snapshot-without-acls", "a snapshot has the ACLs", SNAPSHOT,
+     "    for acl_id, acl in sorted(image.acls.items(), key=lambda item: item[0]):\n",
+     "    for acl_id, acl in ():\n"),
+)  # fmt: skip
+
+MUTANTS = mutants_of(
+    _RULES, tests=("tests/test_metadata/test_acls.py", "tests/test_metadata/test_acl_records.py")
+)
