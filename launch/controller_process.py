@@ -19,8 +19,10 @@ from kvorum.launch.properties import NodeConfig
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.image.features import limited
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
+from kvorum.metadata.rpc.guard import ControllerGuard
 from kvorum.metadata.rpc.registrar import Registrar
 from kvorum.metadata.rpc.service import AdminServicer, ControllerServicer
 from kvorum.raft.node import RaftNode
@@ -64,6 +66,9 @@ class ControllerProcess:
         self._features = limited(config.node.metadata_version_max)
         self._tasks = TaskGroup(on_failure)
         self._links = ControllerLinks(config)
+        self._guard: ControllerGuard | None = None
+        if config.access is not None:
+            self._guard = ControllerGuard(config.access.authorizer())
 
     async def start(self) -> None:
         config = self._config
@@ -106,6 +111,8 @@ class ControllerProcess:
         if complaint is not None:
             logger.error("%s", complaint)
         loop.attach(node)
+        if self._guard is not None:
+            loop.on_image = self._on_image
         await loop.load(metadata_log.newest)
         self._links.watch(self._tasks)
         await self._serve(loop, node)
@@ -120,6 +127,10 @@ class ControllerProcess:
         )
         self._tasks.spawn(registrar.run(), "registration")
         logger.info("controller=%d %s", config.node_id, node.core.summary())
+
+    def _on_image(self, image: ClusterImage) -> None:
+        if self._guard is not None and self._guard.update(image) and self._server is not None:
+            self._server.check_conversations()
 
     def _registration(self) -> RegisterControllerRequest:
         config = self._config
@@ -148,7 +159,11 @@ class ControllerProcess:
 
     async def _serve(self, loop: ControllerLoop, node: RaftNode) -> None:
         config = self._config
-        server = self._server = RpcServer(config.waits.of_connections(), self._links.server)
+        server = self._server = RpcServer(
+            config.waits.of_connections(),
+            self._links.server,
+            None if self._guard is None else self._guard.refusal,
+        )
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
         server.add_service(

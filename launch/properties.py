@@ -253,6 +253,7 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
             f"node.id={config.node_id} is not in controller.quorum.voters "
             f"({config.node.controller_quorum_voters}); a controller must be one of them"
         )
+    _check_callers(config)
     controller = bind(ControllerConfig, properties)
     interval_ms = config.node.broker_heartbeat_interval_ms
     if controller.broker_session_timeout_ms < 2 * interval_ms:
@@ -262,6 +263,21 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
             "would fence the broker; raise the one or lower the other, here and on the brokers"
         )
     return config, controller
+
+
+def _check_callers(config: NodeConfig) -> None:
+    """Raise ConfigError for an authorizer that would refuse every node."""
+    tls = config.controller_listener.server
+    is_named = tls is not None and tls.client_auth != "none"
+    if config.access is None or is_named or "User:ANONYMOUS" in config.access.super_users:
+        return
+    name = config.controller_listener.name
+    raise ConfigError(
+        f"authorizer.class.name: on the listener {name} every node is User:ANONYMOUS, and would be "
+        f"refused; set listener.security.protocol.map={name}:SSL and listener.name."
+        f"{name.lower()}.ssl.client.auth=required, or put User:ANONYMOUS into super.users, which "
+        "lets everybody in who reaches that listener"
+    )
 
 
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:

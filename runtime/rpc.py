@@ -17,7 +17,7 @@ from kvorum.runtime.certificates import TlsCaller, TlsListener
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.http2.client import Channel
 from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
-from kvorum.runtime.http2.server import Server
+from kvorum.runtime.http2.server import Guard, Server
 from kvorum.runtime.http2.tls import ALPN
 from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.tls import TlsSettings
@@ -80,11 +80,17 @@ class RpcServer:
 
     The caller gets INVALID_ARGUMENT for bytes that are not a message, and for a message that its
     decoder refuses with WireError. A connection that does not speak HTTP/2 is closed with a line in
-    the log. tls: None for clear text.
+    the log. tls: None for clear text. guard: see `http2.server.Guard`; a refused call ends with
+    PERMISSION_DENIED, before its message is read.
     """
 
-    def __init__(self, patience: Patience = USUAL_PATIENCE, tls: TlsListener | None = None) -> None:
-        self._server = Server(patience, tls)
+    def __init__(
+        self,
+        patience: Patience = USUAL_PATIENCE,
+        tls: TlsListener | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        self._server = Server(patience, tls, guard)
 
     def add_service(self, add_to_server: Callable[[Any, Any], None], servicer: Any) -> None:
         """Serve `servicer`, registered by the generated `add_to_server`."""
@@ -99,6 +105,10 @@ class RpcServer:
             raise ConfigError(
                 f"cannot listen on {address}: the address is in use or not ours ({error.strerror})"
             ) from error
+
+    def check_conversations(self) -> None:
+        """End the conversations that the guard would refuse by now."""
+        self._server.check_conversations()
 
     async def stop(self, grace_s: float) -> None:
         """End the streams, give other calls grace_s, then cancel them."""

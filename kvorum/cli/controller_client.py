@@ -10,7 +10,13 @@ from typing import Any
 import grpc
 
 from kvorum.cli.client_security import current_security
-from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed, warn
+from kvorum.cli.common import (
+    EXIT_NO_QUORUM,
+    EXIT_NOT_AUTHORIZED,
+    EXIT_UNREACHABLE,
+    CommandFailed,
+    warn,
+)
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.history import MetadataCopy
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
@@ -104,9 +110,7 @@ class BlockingControllerClient:
                 timeout_s = max(deadline - time.monotonic(), 0.1)
                 answer = call.method(self._channel(address))(message, timeout=timeout_s)
             except grpc.RpcError as error:
-                raise CommandFailed(
-                    f"controller {leader_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
-                ) from error
+                raise _failed(leader_id, address, error) from error
             if answer.status.code != ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
                 return call.decode_reply(answer)
             time.sleep(RETRY_PAUSE_S)
@@ -162,9 +166,7 @@ class BlockingControllerClient:
                     pb.ReadElectionTimelineRequest(), timeout=self._timeout_s
                 )
             except grpc.RpcError as error:
-                raise CommandFailed(
-                    f"controller {node_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
-                ) from error
+                raise _failed(node_id, address, error) from error
             lines += [(line.timestamp_ms, node_id, line.text) for line in reply.lines]
             missing.discard(node_id)
         for node_id in sorted(missing) if is_missing_told else ():
@@ -183,9 +185,7 @@ class BlockingControllerClient:
             ):
                 yield chunk.lines
         except grpc.RpcError as error:
-            raise CommandFailed(
-                f"controller {node_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
-            ) from error
+            raise _failed(node_id, address, error) from error
 
     def _leader_within(self, deadline: float) -> pb.DescribeQuorumReply:
         replies, leader = self._await_leader(deadline)
@@ -225,6 +225,8 @@ class BlockingControllerClient:
                 break
         if self._no_quorum is not None:
             raise CommandFailed(self._no_quorum, EXIT_NO_QUORUM)
+        if all("PERMISSION_DENIED" in problem for problem in problems):
+            raise CommandFailed(problems[0], EXIT_NOT_AUTHORIZED)
         raise CommandFailed(f"no controller reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
 
     def _probe_round(self, is_leader_enough: bool) -> tuple[Replies, list[str], bool]:
@@ -281,6 +283,14 @@ class BlockingControllerClient:
         if channel is None:
             channel = self._channels[address] = self._maker.open_blocking(address, _CHANNEL_OPTIONS)
         return channel
+
+
+def _failed(node_id: int, address: str, error: Any) -> CommandFailed:
+    is_denied = error.code() is grpc.StatusCode.PERMISSION_DENIED
+    return CommandFailed(
+        f"controller {node_id} at {address}: {_details(error)}",
+        EXIT_NOT_AUTHORIZED if is_denied else EXIT_UNREACHABLE,
+    )
 
 
 def open_channel(address: str) -> Any:

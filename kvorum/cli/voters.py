@@ -12,6 +12,7 @@ import click
 from kvorum.cli.common import (
     EXIT_FAILED,
     EXIT_NO_QUORUM,
+    EXIT_NOT_AUTHORIZED,
     EXIT_UNREACHABLE,
     CommandFailed,
     cluster_options,
@@ -136,6 +137,8 @@ def _call(client: Any, leader: Any, method: str, request: Any, timeout_s: float)
         try:
             return getattr(pb_grpc.RaftStub(channel), method)(request, timeout=timeout_s)
         except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.PERMISSION_DENIED:
+                raise CommandFailed(str(error.details()), EXIT_NOT_AUTHORIZED) from error
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
                 raise CommandFailed(
                     f"controller {leader.leader_id} at {address} is of a build without {method}",

@@ -36,14 +36,24 @@ CUT_TIMEOUT_MS = 1_000
 """How long a stopping server waits for handlers that it has cancelled."""
 
 
+Guard = Callable[[str, str, str], str | None]
+"""From the path of a method, the caller's user and host to the reason of a refusal, or None."""
+
+
 class Server:
     """Dispatches calls by path to handlers, as generated code registers them.
 
     connections: those that are open. is_stopping: no new connection is accepted.
     """
 
-    def __init__(self, patience: Patience = USUAL_PATIENCE, tls: TlsListener | None = None) -> None:
-        """tls: None for clear text. Its ALPN is `tls.ALPN`."""
+    def __init__(
+        self,
+        patience: Patience = USUAL_PATIENCE,
+        tls: TlsListener | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        """tls: None for clear text. Its ALPN is `tls.ALPN`. guard: None lets everybody call."""
+        self._guard = guard
         self._patience = patience
         self._tls = tls
         self._refusals = LimitedLines(logger, monotonic_ms)
@@ -53,7 +63,7 @@ class Server:
         self._handlers: dict[str, Any] = {}
         self._server: asyncio.Server | None = None
         self._calls: set[asyncio.Task[None]] = set()
-        self._conversations: set[asyncio.Task[None]] = set()
+        self._conversations: dict[asyncio.Task[None], tuple[str, ServerConnection, Stream]] = {}
 
     def add_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Serve these methods as `/service/name`."""
@@ -115,6 +125,8 @@ class Server:
             what = f"Method {path} is not served here" if is_grpc else "this is no gRPC call"
             self.refuse_call(stream, grpc.StatusCode.UNIMPLEMENTED, what)
             return
+        if self._guard is not None and not self._is_let_in(path, connection, stream):
+            return
         timeout = request.get("grpc-timeout")
         try:
             timeout_ms = None if timeout is None else headers.parse_timeout(timeout)
@@ -126,7 +138,7 @@ class Server:
         call = loop.create_task(self._run(path, handler, context, stream))
         self._calls.add(call)
         if handler.stream_stream is not None:
-            self._conversations.add(call)
+            self._conversations[call] = (path, connection, stream)
         stream.on_failed = call.cancel
         connection.calls += 1
         timer: asyncio.TimerHandle | None = None
@@ -136,6 +148,22 @@ class Server:
                 timeout_ms / 1000, self.refuse_call, stream, code, "Deadline Exceeded"
             )
         call.add_done_callback(partial(self._on_done, connection, stream, timer))
+
+    def _is_let_in(self, path: str, connection: ServerConnection, stream: Stream) -> bool:
+        """Ask the guard, and refuse the call if it says so."""
+        if self._guard is None:
+            return True
+        refusal = self._guard(path, *connection.caller)
+        if refusal is None:
+            return True
+        self._refusals.closed(connection.peer, refusal)
+        self.refuse_call(stream, grpc.StatusCode.PERMISSION_DENIED, refusal)
+        return False
+
+    def check_conversations(self) -> None:
+        """Ask the guard again for every conversation under way, since its answers have changed."""
+        for path, connection, stream in list(self._conversations.values()):
+            self._is_let_in(path, connection, stream)
 
     def refuse_call(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
         """End a call with this status, and cancel its handler if there is one."""
@@ -152,7 +180,7 @@ class Server:
         call: asyncio.Task[None],
     ) -> None:
         self._calls.discard(call)
-        self._conversations.discard(call)
+        self._conversations.pop(call, None)
         connection.calls -= 1
         if timer is not None:
             timer.cancel()
