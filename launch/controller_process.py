@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Callable
 
+from kvorum.launch.controller_links import ControllerLinks
 from kvorum.launch.identity import (
     DirectoryLock,
     check_log_folder,
@@ -14,12 +15,14 @@ from kvorum.launch.identity import (
 )
 from kvorum.launch.metadata_log import listener_complaint, open_log
 from kvorum.launch.metrics.setup import NodeServer, serve_controller
-from kvorum.launch.properties import CONTROLLER, NodeConfig
+from kvorum.launch.properties import NodeConfig
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.image.features import limited
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
+from kvorum.metadata.rpc.guard import ControllerGuard
 from kvorum.metadata.rpc.registrar import Registrar
 from kvorum.metadata.rpc.service import AdminServicer, ControllerServicer
 from kvorum.raft.node import RaftNode
@@ -62,6 +65,10 @@ class ControllerProcess:
         self._lock: DirectoryLock | None = None
         self._features = limited(config.node.metadata_version_max)
         self._tasks = TaskGroup(on_failure)
+        self._links = ControllerLinks(config)
+        self._guard: ControllerGuard | None = None
+        if config.access is not None:
+            self._guard = ControllerGuard(config.access.authorizer())
 
     async def start(self) -> None:
         config = self._config
@@ -93,7 +100,7 @@ class ControllerProcess:
             on_failure=self._on_failure,
             rng=self._rng,
             clock=self._machine.clock,
-            patience=config.waits.of_connections(),
+            channels=self._links.channels,
         )
         complaint = listener_complaint(
             config,
@@ -104,7 +111,10 @@ class ControllerProcess:
         if complaint is not None:
             logger.error("%s", complaint)
         loop.attach(node)
+        if self._guard is not None:
+            loop.on_image = self._on_image
         await loop.load(metadata_log.newest)
+        self._links.watch(self._tasks)
         await self._serve(loop, node)
         self._metrics = await serve_controller(config, node, loop)
         node.start()
@@ -112,20 +122,25 @@ class ControllerProcess:
             loop,
             self._registration(),
             on_refused=self._on_failure,
-            patience=config.waits.of_connections(),
+            channels=self._links.channels,
             call_timeout_ms=config.waits.controller_socket_timeout_ms,
         )
         self._tasks.spawn(registrar.run(), "registration")
         logger.info("controller=%d %s", config.node_id, node.core.summary())
 
+    def _on_image(self, image: ClusterImage) -> None:
+        if self._guard is not None and self._guard.update(image) and self._server is not None:
+            self._server.check_conversations()
+
     def _registration(self) -> RegisterControllerRequest:
         config = self._config
-        host, port = config.advertised
+        listener = config.controller_listener
+        endpoint = Endpoint(listener.name, *config.advertised, listener.protocol)
         return RegisterControllerRequest(
             controller_id=config.node_id,
             cluster_id=config.cluster_id,
             incarnation_id=new_uuid(self._rng),
-            endpoints=(Endpoint(CONTROLLER, host, port),),
+            endpoints=(endpoint,),
             features=self._features,
         )
 
@@ -144,7 +159,11 @@ class ControllerProcess:
 
     async def _serve(self, loop: ControllerLoop, node: RaftNode) -> None:
         config = self._config
-        server = self._server = RpcServer(config.waits.of_connections())
+        server = self._server = RpcServer(
+            config.waits.of_connections(),
+            self._links.server,
+            None if self._guard is None else self._guard.refusal,
+        )
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
         server.add_service(

@@ -17,8 +17,9 @@ from typing import Any
 from kvorum.launch.first_voters import ControllerPlace, claim, format_voters
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.kafka_properties import reject_unknown
-from kvorum.launch.listeners import is_unspecified, parse_address
+from kvorum.launch.listeners import is_unspecified, of_listeners, parse_address
 from kvorum.launch.node_file import load_node_file
+from kvorum.launch.node_links import controller_listener_name
 from kvorum.launch.places import NodePlace, check_places, parse_host, with_ports
 from kvorum.launch.plan import (
     BROKER_ID_BASE,
@@ -224,7 +225,7 @@ def _factors_to_raise(brokers: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) -> None:
     """Raise ConfigError for a property that not all of these nodes can have."""
-    reject_unknown(settings, CONTROLLER_NAMES | BROKER_NAMES)
+    reject_unknown(settings, CONTROLLER_NAMES | BROKER_NAMES | of_listeners(settings))
     for name in settings:
         # kvorum init formats the directories of its plan; a node would find no other directory
         # formatted.
@@ -323,7 +324,7 @@ def _known(folder: str) -> list[dict[str, Any]]:
 
 def _role(properties: Mapping[str, Any]) -> str:
     name = str(properties["listeners"]).partition("://")[0]
-    return "controller" if name == CONTROLLER else "broker"
+    return "controller" if name == controller_listener_name(properties) else "broker"
 
 
 def _listener(properties: Mapping[str, Any]) -> tuple[str, int]:

@@ -44,6 +44,7 @@ from kvorum.rpc import admin_pb2, admin_pb2_grpc
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.fault_board import FaultBoard
+from kvorum.runtime.rpc import USUAL_CHANNELS
 
 #: Time for a clean stop of every node, with snapshots and clean-shutdown markers.
 _STOP_TIMEOUT_MS = 20_000
@@ -287,7 +288,7 @@ class KvorumSystem:
 
     def quorum_status(self, name: str) -> QuorumStatus:
         listener = node_named(self, name).listener
-        with _channel(listener) as channel:
+        with USUAL_CHANNELS.open_blocking(listener) as channel:
             try:
                 answer = admin_pb2_grpc.AdminStub(channel).DescribeQuorum(
                     admin_pb2.DescribeQuorumRequest(), timeout=_STATUS_TIMEOUT_S
@@ -309,7 +310,7 @@ class KvorumSystem:
         """Everything that the quorum's leader has committed, as Parquet, for the Spark job."""
         name = active_controller(self)
         listener = node_named(self, name).listener
-        with _channel(listener) as channel:
+        with USUAL_CHANNELS.open_blocking(listener) as channel:
             try:
                 copy = read_copy(channel, timeout_s=timeout_s)
             except grpc.RpcError as error:
@@ -352,11 +353,6 @@ def kvorum_version() -> str:
         return metadata.version("kvorum")
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _channel(listener: str) -> grpc.Channel:
-    # An HTTP proxy from the environment must not be used for this connection.
-    return grpc.insecure_channel(listener, options=[("grpc.enable_http_proxy", 0)])
 
 
 def _send(pid: int | None, number: signal.Signals) -> None:
