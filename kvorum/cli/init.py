@@ -86,9 +86,11 @@ def init(context: click.Context, /, folder: str, **options: Any) -> None:
     quorum add-voter makes it a voter.
     """
     from kvorum.runtime.errors import ConfigError, CorruptData
+    from kvorum.runtime.private_files import private_files
 
     try:
-        nodes = _made(context, folder, options)
+        with private_files():
+            nodes = _made(context, folder, options)
     except (ConfigError, CorruptData) as error:
         raise refused(error) from error
     except OSError as error:
@@ -108,9 +110,14 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
     import random
 
     from kvorum.launch.init import add_node, init_cluster, prepare_again
+    from kvorum.launch.secret_properties import refuse_on_command_line
     from kvorum.runtime.errors import ConfigError
 
     rng = random.SystemRandom()
+    refuse_on_command_line(
+        (text.partition("=")[0].strip() for text in options["settings"]),
+        "leave it out and write it into each node's file",
+    )
     if options["preset"]:
         options["settings"] = (*options["settings"], f"kvorum.preset={options['preset']}")
     add, again, host, port = (options[name] for name in ("add", "again", "host", "port"))

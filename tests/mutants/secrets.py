@@ -1,0 +1,52 @@
+"""Rules about passwords, certificates and logins with tokens, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.model import mutants_of
+
+SECRETS = "metadata/configs/secrets.py"
+PRIVATE = "runtime/private_files.py"
+SECRET_PROPERTIES = "launch/secret_properties.py"
+NODE_FILE = "launch/node_file.py"
+TREE = "metadata/inspect/tree.py"
+EXPORT = "metadata/inspect/export.py"
+CODEC = "metadata/image/record_codec.py"
+DUMP = "kvorum/cli/log.py"
+
+_RULES: tuple[tuple[str, str, str, str, str], ...] = (
+    ("secret-record", "a dumped record shows no credential", SECRETS,
+     "shown = fields | dict.fromkeys(hidden_fields(record), HIDDEN)", "shown = dict(fields)"),
+    ("secret-config-record", "a dumped record shows no password of a config", SECRETS,
+     'if "resource_type" in fields and "value" in fields:', "if False:"),
+    ("secret-listener", "the password of a single listener is one", SECRETS,
+     "return any(end is not None and end.is_sensitive for end in ends)", "return False"),
+    ("secret-tree", "the tree shows no password of a config", TREE,
+     "shown_config(kind, name, value) for name", "value for name"),
+    ("secret-tree-credential", "the tree shows no credential", TREE,
+     "entries |= dict.fromkeys(hidden_fields(value), HIDDEN)", "pass"),
+    ("secret-export", "a table shows no password of a config", EXPORT,
+     '"value": shown_config(kind, name, value),', '"value": value,'),
+    ("secret-fields", "the fields of a record are hidden where they are made", CODEC,
+     "return shown_fields(record, dataclasses.asdict(record))", "return dataclasses.asdict(record)"),
+    ("secret-dump", "the records of the metadata log are not dumped as bytes", DUMP,
+     "of_metadata = _metadata_text if print_data_log and _is_metadata(path) else None",
+     "of_metadata = None"),
+    ("private-mask", "what a node writes is its owner's alone", PRIVATE,
+     "before = os.umask(_MASK)", "before = os.umask(0o022)"),
+    ("private-mask-ends", "the mask is as before behind the block", PRIVATE,
+     "os.umask(before)", "pass"),
+    ("secret-argument", "a password is on no command line", SECRET_PROPERTIES,
+     "        if is_password(name):", "        if False:"),
+    ("secret-argument-node", "a node takes no password from its command line", NODE_FILE,
+     "    _refuse_passwords(given)\n", ""),
+    ("secret-open-file", "a file of passwords for everybody is named", SECRET_PROPERTIES,
+     "        if is_open:", "        if False:"),
+)  # fmt: skip
+
+MUTANTS = mutants_of(
+    _RULES,
+    tests=(
+        "tests/test_cli/test_secrets.py",
+        "tests/test_launch/test_secret_properties.py",
+    ),
+)
