@@ -12,6 +12,8 @@ TREE = "metadata/inspect/tree.py"
 EXPORT = "metadata/inspect/export.py"
 CODEC = "metadata/image/record_codec.py"
 DUMP = "kvorum/cli/log.py"
+CERTIFICATES = "launch/dev_certificates.py"
+CERTIFICATE_FILES = "launch/dev_certificate_files.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("secret-record", "a dumped record shows no credential", SECRETS,
@@ -41,12 +43,23 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "    _refuse_passwords(given)\n", ""),
     ("secret-open-file", "a file of passwords for everybody is named", SECRET_PROPERTIES,
      "        if is_open:", "        if False:"),
+    ("certs-user-as-node", "a user's certificate is for clients alone", CERTIFICATES,
+     "    if wanted.is_node:\n", "    if True:\n"),
+    ("certs-outlive", "no certificate outlives its CA", CERTIFICATES,
+     "min(wanted.ends or authority.ends, authority.ends)", "wanted.ends or authority.ends"),
+    ("certs-overwrite", "what is there is kept", CERTIFICATE_FILES,
+     "if os.path.exists(path) and not request.is_forced:", "if False:"),
+    ("certs-new-ca", "a CA that lost its key is not replaced", CERTIFICATE_FILES,
+     "    if not any(there):", "    if not all(there):"),
+    ("certs-open", "keys are their owner's alone", CERTIFICATE_FILES,
+     "    with private_files():", "    if True:"),
 )  # fmt: skip
 
 MUTANTS = mutants_of(
     _RULES,
     tests=(
         "tests/test_cli/test_secrets.py",
+        "tests/test_launch/test_dev_certificates.py",
         "tests/test_launch/test_secret_properties.py",
     ),
 )
