@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from kvorum.cli.common import CommandFailed, output_option, refused, show, warn
 
 if TYPE_CHECKING:
     from kvorum.launch.init import NewCluster, NewNode
+    from kvorum.metadata.image.records import ScramCredential
 
 
 @click.command()
@@ -61,6 +63,15 @@ if TYPE_CHECKING:
 @click.option("--static", "is_static", is_flag=True, help="A voter set that never changes.")
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A property for every node."
+)
+@click.option(
+    "--add-scram",
+    "add_scram",
+    multiple=True,
+    metavar="MECHANISM=[name=USER,...]",
+    help="The credential of a first user: SCRAM-SHA-512=[name=alice,password-file=FILE], with "
+    "iterations, salt and saltedpassword as in Kafka. Without a password it is asked for. "
+    "Repeatable.",
 )
 @click.option(
     "--add",
@@ -166,7 +177,35 @@ def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
         racks=options["racks"],
         bind=None if options["bind"] is None else parse_bind("--bind", options["bind"]),
         settings=dict(parse_assignment(text) for text in options["settings"]),
+        credentials=_credentials(options["add_scram"]),
     )
+
+
+def _credentials(texts: tuple[str, ...]) -> tuple[ScramCredential, ...]:
+    import random
+
+    from kvorum.launch.add_scram import has_password, parse_add_scram
+
+    if not texts:
+        return ()
+    found = parse_add_scram(texts, ask=_asked, rng=random.SystemRandom())
+    if any(map(has_password, texts)):
+        warn(
+            "--add-scram with a password: other users of this machine can read command lines, and "
+            "shells keep them; password-file=FILE avoids it"
+        )
+    return found
+
+
+def _asked(user: str) -> str:
+    from kvorum.runtime.errors import ConfigError
+
+    if not sys.stdin.isatty():
+        raise ConfigError(f"--add-scram for {user} has no password: give password-file=FILE")
+    password: str = click.prompt(
+        f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True
+    )
+    return password
 
 
 def _refuse_what_is_settled(context: click.Context, free: tuple[str, ...]) -> None:

@@ -12,6 +12,9 @@ TREE = "metadata/inspect/tree.py"
 EXPORT = "metadata/inspect/export.py"
 CODEC = "metadata/image/record_codec.py"
 DUMP = "kvorum/cli/log.py"
+ADD_SCRAM = "launch/add_scram.py"
+INIT = "launch/init.py"
+CONTROLLER = "metadata/controller/controller.py"
 CERTIFICATES = "launch/dev_certificates.py"
 CERTIFICATE_FILES = "launch/dev_certificate_files.py"
 
@@ -53,12 +56,25 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "    if not any(there):", "    if not all(there):"),
     ("certs-open", "keys are their owner's alone", CERTIFICATE_FILES,
      "    with private_files():", "    if True:"),
+    ("first-users-again", "the first users are those of a new cluster alone", CONTROLLER,
+     "(*levels, *self.first_records) if levels else ()", "(*levels, *self.first_records)"),
+    ("first-users-forgotten", "a new cluster has its first users", CONTROLLER,
+     "(*levels, *self.first_records) if levels else ()", "levels"),
+    ("first-users-weak", "few iterations are refused", ADD_SCRAM,
+     "if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:", "if iterations > ITERATIONS_MAX:"),
+    ("first-users-same-salt", "each user has a salt of his own", ADD_SCRAM,
+     "else rng.randbytes(SALT_BYTES)", 'else b"salt" * 6'),
+    ("first-users-unsalted", "a salted password comes with its salt", ADD_SCRAM,
+     'if "salt" not in values:', "if False:"),
+    ("first-users-static", "static voters have no bootstrap checkpoint for users", INIT,
+     "    _check_credentials(wanted)\n", ""),
 )  # fmt: skip
 
 MUTANTS = mutants_of(
     _RULES,
     tests=(
         "tests/test_cli/test_secrets.py",
+        "tests/test_launch/test_add_scram.py",
         "tests/test_launch/test_dev_certificates.py",
         "tests/test_launch/test_secret_properties.py",
     ),
