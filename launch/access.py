@@ -1,4 +1,4 @@
-"""The properties of access control: authorizer.class.name, super.users and what follows from them."""
+"""The properties of access control: `authorizer.class.name`, `super.users` and a default."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.describe_acls import NO_AUTHORIZER
+from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.acl_requests import AclCreation, CreateAcls, CreatedAcl
 from kvorum.metadata.rpc.calls import CREATE_ACLS
 from kvorum.runtime.errors import Rejected
@@ -24,6 +25,7 @@ API = Api(
     first_flexible=2,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -54,4 +56,4 @@ async def _reply(context: RequestContext, request: Any) -> tuple[CreatedAcl, ...
             for item in request.creations
         )
     )
-    return await context.services.controller.request(CREATE_ACLS, asked)
+    return await context.ask_controller(CREATE_ACLS, asked, needs=AclOperation.ALTER)

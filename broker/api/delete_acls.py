@@ -11,7 +11,7 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.describe_acls import NO_AUTHORIZER, selection_of
-from kvorum.metadata.access.model import Acl
+from kvorum.metadata.access.model import Acl, AclOperation, ResourceType
 from kvorum.metadata.requests.acl_requests import DeleteAcls, DeletedAcls
 from kvorum.metadata.rpc.calls import DELETE_ACLS
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -25,6 +25,7 @@ API = Api(
     first_flexible=2,
     needs_controller=True,
 )
+ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -47,7 +48,7 @@ async def _reply(context: RequestContext, request: Any) -> tuple[DeletedAcls, ..
     if context.services.authorizer is None:
         return NO_AUTHORIZER
     asked = DeleteAcls(filters=tuple(map(selection_of, request.filters)))
-    return await context.services.controller.request(DELETE_ACLS, asked)
+    return await context.ask_controller(DELETE_ACLS, asked, needs=AclOperation.ALTER)
 
 
 def _row(acl: Acl) -> dict[str, Any]:

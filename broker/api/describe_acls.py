@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
-from kvorum.metadata.access.model import Acl, AclFilter
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
+from kvorum.metadata.access.model import Acl, AclFilter, AclOperation, ResourceType
 from kvorum.metadata.access.selection import selected
 from kvorum.metadata.requests.acl_requests import AclSelection
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
 API = Api(key=29, name="describe_acls", min_version=1, max_version=3, first_flexible=2)
+ACCESS = ((AclOperation.DESCRIBE, ResourceType.CLUSTER),)
 
 NO_AUTHORIZER = Rejected(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 """With Kafka's message, which its tools print."""
@@ -28,8 +29,7 @@ FEW = 1_000
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    is_on = context.services.authorizer is not None
-    wanted = selection_of(request).filter() if is_on else NO_AUTHORIZER
+    wanted = _wanted(context, request)
     if isinstance(wanted, Rejected):
         return {"error_code": wanted.code, "error_message": wanted.message, "resources": ()}
     acls = context.services.image().acls
@@ -39,6 +39,15 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         # The listing of 100,000 ACLs takes most of a second, in which the loop serves others.
         resources = await asyncio.to_thread(_resources, acls, wanted)
     return {"error_code": ErrorCode.NONE, "error_message": None, "resources": resources}
+
+
+def _wanted(context: RequestContext, request: Any) -> AclFilter | Rejected:
+    """The filter of the request, or why it is refused."""
+    if context.services.authorizer is None:
+        return NO_AUTHORIZER
+    if not context.allows_on_cluster(AclOperation.DESCRIBE):
+        return CLUSTER_REFUSED
+    return selection_of(request).filter()
 
 
 def _resources(acls: Mapping[bytes, Acl], wanted: AclFilter) -> list[dict[str, Any]]:

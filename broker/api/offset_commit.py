@@ -37,7 +37,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     errors, offsets = _sort_out(context, request)
     outcome: Any = ()
     if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
-        errors = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(errors)
+        errors, offsets = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(errors), []
     elif offsets or not errors:
         body = CommitOffsets(
             group_id=request.group_id,

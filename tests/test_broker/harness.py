@@ -75,6 +75,8 @@ from kvorum.metadata.rpc.calls import (
     DELETE_TOPICS,
     ELECT_LEADERS,
     LIST_REASSIGNMENTS,
+    UNREGISTER_BROKER,
+    UPDATE_FEATURES,
     ControllerCall,
     Reply,
     Request,
@@ -170,6 +172,16 @@ class BrokerSide(DirectoriesSide):
             return refused
         reply: Reply | Rejected = self._ANSWERS[call](self, request)
         return reply
+
+    @property
+    def voters(self) -> Any:
+        return self
+
+    async def add(self, request: Any, timeout_ms: int) -> Rejected:
+        """Of a voter: this quorum has no second one."""
+        return Rejected(ErrorCode.INVALID_REQUEST, "the voters of this quorum do not change")
+
+    remove = add
 
     def create_topics(self, request: CreateTopics) -> tuple[CreatedTopic, ...]:
         made = []
@@ -290,6 +302,10 @@ class BrokerSide(DirectoriesSide):
         ALTER_PARTITION: alter_partition,
         ASSIGN_REPLICAS: DirectoriesSide.assign_replicas,
         ALLOCATE_PRODUCER_IDS: allocate_producer_ids,
+        UPDATE_FEATURES: lambda self, asked: (),
+        UNREGISTER_BROKER: lambda self, asked: Rejected(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker {asked.broker_id}"
+        ),
     }
 
     async def describe_quorum(self) -> QuorumDescription | Rejected:
