@@ -18,13 +18,19 @@ class Authority:
         self.file = folder / "ca.pem"
         self.file.write_bytes(self._ca.certificate_pem)
 
-    def server(self, name: str, *, is_expired: bool = False) -> Path:
-        """One PEM file with key and certificate of 127.0.0.1."""
+    def server(
+        self,
+        name: str,
+        *,
+        is_expired: bool = False,
+        hosts: tuple[str, ...] = ("127.0.0.1", "localhost"),
+    ) -> Path:
+        """One PEM file with key and certificate of 127.0.0.1, or of other hosts."""
         return self._written(
             name,
             Wanted(
                 name="127.0.0.1",
-                hosts=("127.0.0.1", "localhost"),
+                hosts=hosts,
                 begins=_LONG_PAST if is_expired else None,
                 ends=_PAST if is_expired else None,
             ),
