@@ -27,7 +27,8 @@ from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_director
 from kvorum.launch.metadata_log import open_log
 from kvorum.launch.metrics.setup import NodeServer, serve_broker
 from kvorum.launch.process import ended
-from kvorum.launch.properties import Address, NodeConfig, static_values
+from kvorum.launch.properties import NodeConfig, static_values
+from kvorum.launch.quorum_addresses import Address
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import limited
 from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
