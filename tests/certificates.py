@@ -28,6 +28,17 @@ class Authority:
         )
         return self._written(name, made)
 
+    def node(self, common_name: str, name: str = "node.pem") -> Path:
+        """Of a node on this machine, a server and a client, with a subject."""
+        made = self._ca.issue_cert(
+            "127.0.0.1",
+            "localhost",
+            common_name=common_name,
+            organization_name="Example",
+            organization_unit_name="nodes",
+        )
+        return self._written(name, made)
+
     def client(self, common_name: str, *, unit: str = "users") -> Path:
         made = self._ca.issue_cert(
             f"{common_name.lower()}@example.org",
