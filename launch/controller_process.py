@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Callable
 
+from kvorum.launch.bootstrap_records import check_bootstrap_level, read_bootstrap_records
 from kvorum.launch.controller_links import ControllerLinks
 from kvorum.launch.identity import (
     DirectoryLock,
@@ -13,14 +14,15 @@ from kvorum.launch.identity import (
     claim_directory,
     require_formatted,
 )
-from kvorum.launch.metadata_log import listener_complaint, open_log
+from kvorum.launch.metadata_log import listener_complaint, metadata_directory, open_log
 from kvorum.launch.metrics.setup import NodeServer, serve_controller
 from kvorum.launch.properties import NodeConfig
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.image.features import limited
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.image.record_codec import UnreadableRecord
+from kvorum.metadata.image.records import Endpoint, Record
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
 from kvorum.metadata.rpc.guard import ControllerGuard
 from kvorum.metadata.rpc.registrar import Registrar
@@ -29,6 +31,7 @@ from kvorum.raft.node import RaftNode
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
+from kvorum.runtime.errors import DirectoryUnusable
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
 from kvorum.runtime.resolving import until_resolved
@@ -110,6 +113,7 @@ class ControllerProcess:
         )
         if complaint is not None:
             logger.error("%s", complaint)
+        loop.controller.first_records = await self._first_records()
         loop.attach(node)
         if self._guard is not None:
             loop.on_image = self._on_image
@@ -131,6 +135,15 @@ class ControllerProcess:
     def _on_image(self, image: ClusterImage) -> None:
         if self._guard is not None and self._guard.update(image) and self._server is not None:
             self._server.check_conversations()
+
+    async def _first_records(self) -> tuple[Record, ...]:
+        path = metadata_directory(self._config.directory)
+        try:
+            records = await read_bootstrap_records(self._machine.async_disk, path)
+        except UnreadableRecord as error:
+            raise DirectoryUnusable(f"the bootstrap checkpoint in {path}: {error}") from error
+        check_bootstrap_level(self._config, records)
+        return records
 
     def _registration(self) -> RegisterControllerRequest:
         config = self._config

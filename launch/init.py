@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvorum.launch.bootstrap_records import check_level
 from kvorum.launch.first_voters import ControllerPlace, claim, format_voters
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.kafka_properties import reject_unknown
@@ -35,6 +36,7 @@ from kvorum.launch.properties import (
     controller_config,
     settings_for,
 )
+from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.config import dump_properties
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
@@ -75,6 +77,7 @@ class NewCluster:
     port, controller_port: first port for brokers and controllers that have none.
     racks: one for each broker in order, or none. settings: properties for every node.
     bind: the address on which every node listens, such as 0.0.0.0; its own host by default.
+    credentials: of the first users (KIP-900), for dynamic voters.
     """
 
     controllers: Sequence[NodePlace]
@@ -85,6 +88,7 @@ class NewCluster:
     racks: Sequence[str] = ()
     bind: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    credentials: Sequence[ScramCredential] = ()
 
 
 def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[NewNode]:
@@ -106,6 +110,7 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     if wanted.racks and len(wanted.racks) != len(brokers):
         raise ConfigError(f"{len(wanted.racks)} --rack for {len(brokers)} brokers; give each one")
     _check_settings(wanted.settings, [*voters, *brokers])
+    _check_credentials(wanted)
     if wanted.is_static:
         quorum = {_QUORUM[0]: ",".join(f"{place.node_id}@{place.address}" for place in voters)}
     else:
@@ -124,7 +129,7 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     os.makedirs(folder, exist_ok=True)
     if not wanted.is_static:
         first = [_controller(node) for node in nodes[: len(voters)]]
-        format_voters(first, cluster_id=common["cluster.id"], rng=rng)
+        format_voters(first, cluster_id=common["cluster.id"], rng=rng, records=wanted.credentials)
     for file, properties in texts.items():
         _write(file, properties)
     return nodes
@@ -238,6 +243,19 @@ def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) ->
             f"metrics.listener={settings['metrics.listener']} cannot be that of every node on "
             f"{shared}; leave it out here and set it in each node's file"
         )
+
+
+def _check_credentials(wanted: NewCluster) -> None:
+    if not wanted.credentials:
+        return
+    if wanted.is_static:
+        raise ConfigError(
+            "--add-scram does not go with --static: the first metadata is in the bootstrap "
+            "checkpoint, which static voters have not"
+        )
+    highest = wanted.settings.get("metadata.version.max")
+    if highest is not None and highest.isdigit():
+        check_level(int(highest))
 
 
 def prepare_again(folder: str, *, node_id: int, rng: random.Random) -> NewNode:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.coordinator.model import Client
 from kvorum.broker.coordinator.shard_context import Respond
 from kvorum.broker.groups.config import STRING_BYTES_MAX
 from kvorum.metadata.access.model import AclOperation, ResourceType
@@ -25,8 +27,7 @@ async def ask(context: RequestContext, group_id: str, body: Any, *, needs: AclOp
     return await context.services.groups.request(
         key=group_id,
         body=body,
-        client_id=context.client_id or "",
-        client_host=context.client_host,
+        client=_client(context),
     )
 
 
@@ -52,10 +53,16 @@ def call(
     context.services.groups.call(
         key=group_id,
         body=body,
-        client_id=context.client_id or "",
-        client_host=context.client_host,
+        client=_client(context),
         respond=respond,
     )
+
+
+def _client(context: RequestContext) -> Client:
+    may_describe = None
+    if context.has_access_control:
+        may_describe = partial(context.shows, ResourceType.TOPIC)
+    return Client(id=context.client_id or "", host=context.client_host, may_describe=may_describe)
 
 
 def _is_too_long(group_id: str) -> bool:

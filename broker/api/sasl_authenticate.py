@@ -14,6 +14,7 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.sasl.authentication import TokenAnswer
+from kvorum.metadata.access.audit import AuditLog
 from kvorum.runtime.errors import ErrorCode, WireError, required
 from kvorum.wire.versions import Api
 
@@ -33,25 +34,34 @@ def handle(
                 message="SaslAuthenticate request received after successful authentication",
             )
         )
-    answer = _answer(connection, request.auth_bytes)
+    answer = _answer(connection, request.auth_bytes, context.services.audit)
     if answer.error == ErrorCode.NONE:
         return _values(answer)
     return _refused(connection, answer)
 
 
-def take_bare_token(slot: Slot, token: bytes) -> None:
+def take_bare_token(slot: Slot, token: bytes, audit: AuditLog) -> None:
     """A token without a header, after a handshake of version 0. Raises WireError for a failure:
     there is no way to answer it."""
     connection = slot.connection
-    answer = _answer(connection, token)
+    answer = _answer(connection, token, audit)
     if answer.error != ErrorCode.NONE:
         raise WireError(f"SASL: {answer.message}")
     slot.fill((struct.pack(">i", len(answer.token)), answer.token))
 
 
-def _answer(connection: Connection, token: bytes) -> TokenAnswer:
+def _answer(connection: Connection, token: bytes, audit: AuditLog) -> TokenAnswer:
     authentication = required(connection.authentication, "a SASL listener")
     answer = authentication.token(token, connection.now_ms())
+    is_allowed = answer.error == ErrorCode.NONE
+    if (not is_allowed or authentication.is_settled) and audit.notes(is_allowed):
+        audit.note_login(
+            authentication.user,
+            connection.address,
+            authentication.mechanism,
+            is_allowed=is_allowed,
+            reason=answer.message or "",
+        )
     if authentication.is_done:
         connection.allow_whole_requests()
     return answer

@@ -12,6 +12,8 @@ from typing import Any
 
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.model import (
+    NOBODY,
+    Client,
     FactLearned,
     Shard,
     TopicsChanged,
@@ -66,9 +68,7 @@ class CoordinatorHost:
         topic = self._registry.image.topic(self.topic)
         return None if topic is None else partition_of(key, len(topic.partitions))
 
-    async def request(
-        self, *, key: str, body: Any, client_id: str = "", client_host: str = ""
-    ) -> Any:
+    async def request(self, *, key: str, body: Any, client: Client = NOBODY) -> Any:
         """The answer to `body` of the coordinator of `key`, or an ErrorCode.
 
         NOT_COORDINATOR if another broker has the key, COORDINATOR_LOAD_IN_PROGRESS while the log is
@@ -77,17 +77,15 @@ class CoordinatorHost:
         context = self._context_of(key)
         if context is None:
             return ErrorCode.NOT_COORDINATOR
-        return await context.request(body, client_id, client_host)
+        return await context.request(body, client)
 
-    def call(
-        self, *, key: str, body: Any, client_id: str, client_host: str, respond: Respond
-    ) -> None:
+    def call(self, *, key: str, body: Any, client: Client, respond: Respond) -> None:
         """As `request`, without a task: `respond` is called with the answer, now or later."""
         context = self._context_of(key)
         if context is None:
             respond(ErrorCode.NOT_COORDINATOR)
         else:
-            context.call(body, client_id, client_host, respond)
+            context.call(body, client, respond)
 
     def _context_of(self, key: str) -> ShardContext | None:
         partition_id = self.partition_of(key)
@@ -100,7 +98,7 @@ class CoordinatorHost:
         A shard that is loading answers COORDINATOR_LOAD_IN_PROGRESS.
         """
         return [
-            await context.request(body, "", "")
+            await context.request(body, NOBODY)
             for _, context in sorted(self._contexts.items())
             if context.state is not State.ENDED
         ]

@@ -14,7 +14,7 @@ that may write, the host has checked that enough replicas are in sync.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -64,19 +64,33 @@ class TransactionEnd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """The client of a request. host: as Kafka writes it in a member's metadata, `/127.0.0.1`.
+
+    may_describe: whether the client may know of a topic; None if it may know of all.
+    """
+
+    id: str = ""
+    host: str = ""
+    may_describe: Callable[[str], bool] | None = None
+
+
+NOBODY = Client()
+"""The client of a request that is the broker's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A client's request. token: identifies the request in `Answer`; body: one of the shard's
     request types.
 
     A type of body that never leads to an `Append` has `needs_replicas = False`. Others are refused
-    with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync. client_host: as Kafka writes
-    it in a member's metadata, `/127.0.0.1`.
+    with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
     """
 
     token: int
     body: Any
-    client_id: str = ""
-    client_host: str = ""
+    client: Client = NOBODY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

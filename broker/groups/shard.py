@@ -207,7 +207,7 @@ class GroupShard:
     # --- membership --------------------------------------------------------------------------
 
     def _join(self, event: Request, body: JoinGroup, step: StepEffects) -> None:
-        error = joining.refusal_of(body, event.client_id, step)
+        error = joining.refusal_of(body, event.client.id, step)
         group = self.groups.get(body.group_id)
         emptied = None
         if isinstance(group, ConsumerGroup):

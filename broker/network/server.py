@@ -325,7 +325,7 @@ class KafkaServer:
         """
         authentication = slot.connection.authentication
         if authentication is not None and authentication.takes_bare_token:
-            sasl_authenticate.take_bare_token(slot, bytes(view[position:end]))
+            sasl_authenticate.take_bare_token(slot, bytes(view[position:end]), self.services.audit)
             return
         header = parse_request_header(view, position, end, SERVED)
         key, version = header.api_key, header.api_version

@@ -57,7 +57,8 @@ class Authentication:
         self._session_ms_of = session_ms
         self._session_ms = 0
         self._state = _State.NEW
-        self._mechanism = ""
+        self.mechanism = ""
+        """That the client has named."""
         self._is_bare = False
         self._exchange: Exchange | None = None
         self._expires_ms = 0
@@ -68,6 +69,11 @@ class Authentication:
     def is_done(self) -> bool:
         """True once the client has proved who it is."""
         return bool(self.user)
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the last exchange has ended well."""
+        return self._state is _State.DONE
 
     @property
     def takes_bare_token(self) -> bool:
@@ -91,9 +97,9 @@ class Authentication:
         if self._state not in (_State.NEW, _State.DONE) or (is_again and not self._session_ms):
             return self._refused(ErrorCode.ILLEGAL_SASL_STATE, names)
         # KIP-368: the client stays who it was, by the mechanism that it had.
-        if mechanism not in self._mechanisms or (is_again and mechanism != self._mechanism):
+        if mechanism not in self._mechanisms or (is_again and mechanism != self.mechanism):
             return self._refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, names)
-        self._mechanism = mechanism
+        self.mechanism = mechanism
         self._session_ms = self._session_ms_of.get(mechanism, 0)
         self._is_bare = version == 0
         self._exchange = self._mechanisms[mechanism]()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from kvorum.broker.coordinator.model import (
     Answer,
     Append,
     CancelTimer,
+    Client,
     Effect,
     Event,
     Instant,
@@ -75,6 +76,7 @@ class World:
         self.parked: list[tuple[int, Answer]] = []
         self.timers: dict[Hashable, int] = {}
         self.appends: list[Append] = []
+        self.may_describe: Callable[[str], bool] | None = None
         self._token = 0
         self.shard = GroupShard(self.config, self.rng)
         self._carry_out(self.shard.on_loaded(self.now()))
@@ -182,7 +184,11 @@ class World:
         self._token += 1
         self.waiting.add(self._token)
         self.give(
-            Request(token=self._token, body=body, client_id=client_id, client_host="/127.0.0.1")
+            Request(
+                token=self._token,
+                body=body,
+                client=Client(id=client_id, host="/127.0.0.1", may_describe=self.may_describe),
+            )
         )
         return self._token
 

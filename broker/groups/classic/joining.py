@@ -101,7 +101,7 @@ def _is_welcome(group: ClassicGroup, member_id: str, step: StepEffects) -> bool:
 def _join_new(group: ClassicGroup, event: Request, step: StepEffects) -> None:
     request: JoinGroup = event.body
     instance_id = request.group_instance_id
-    new_id = new_member_id(instance_id or event.client_id, step)
+    new_id = new_member_id(instance_id or event.client.id, step)
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is None:
@@ -128,8 +128,8 @@ def _add(group: ClassicGroup, event: Request, member_id: str, step: StepEffects)
     member = Member(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
-        client_id=event.client_id,
-        client_host=event.client_host,
+        client_id=event.client.id,
+        client_host=event.client.host,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
@@ -189,7 +189,7 @@ def _replace(
     group.replace_static(old_id, new_id)
     member.update(request)
     member.is_new = False
-    member.client_id, member.client_host = event.client_id, event.client_host
+    member.client_id, member.client_host = event.client.id, event.client.host
     extend_session(group, member, step)
     if group.state != GroupState.STABLE:
         # In CompletingRebalance the leader may have been sent the old id already; its assignment

@@ -12,7 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kvorum.broker.coordinator.model import CoordinatorRecord, Request, TopicsChanged
+from kvorum.broker.coordinator.model import (
+    NOBODY,
+    Client,
+    CoordinatorRecord,
+    Request,
+    TopicsChanged,
+)
 from kvorum.broker.groups.classic.group import ClassicGroup
 from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer import describing, heartbeat, loading, membership
@@ -102,7 +108,7 @@ class ConsumerGroups:
         if refused is not None:
             return refused
         present = self.groups.get(request.group_id)
-        inputs = self.inputs(step)
+        inputs = self.inputs(step, event.client)
         if not isinstance(present, ConsumerGroup):
             return self._begin(event, present, inputs, step)
         if request.member_epoch not in heartbeat.LEAVING:
@@ -188,12 +194,13 @@ class ConsumerGroups:
         step.append_all(group.tombstones())
         del self.groups[group.group_id]
 
-    def inputs(self, step: StepEffects) -> StepInputs:
+    def inputs(self, step: StepEffects, client: Client = NOBODY) -> StepInputs:
         return StepInputs(
             image=required(self.image, "a group is asked before the metadata was told"),
             now=step.now,
             assignors=self._config.group_consumer_assignors,
             out=[],
+            may_describe=client.may_describe,
         )
 
 

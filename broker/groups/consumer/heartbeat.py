@@ -202,8 +202,8 @@ def _as_told(before: ConsumerMember, event: Request) -> ConsumerMember:
         member_id=request.member_id,
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
-        client_id=event.client_id,
-        client_host=event.client_host,
+        client_id=event.client.id,
+        client_host=event.client.host,
         rebalance_timeout_ms=(
             before.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT else timeout_ms
         ),

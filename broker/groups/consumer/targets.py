@@ -6,6 +6,7 @@ The functions change the group and add the records to write to `out`.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvorum.broker.coordinator.model import CoordinatorRecord, Instant
@@ -20,18 +21,22 @@ from kvorum.metadata.image.image import ClusterImage
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInputs:
     """Inputs of a step besides the group, and its records. out: the records of this step, in order.
-    assignors: names that this broker offers, the default first."""
+    assignors: names that this broker offers, the default first. may_describe: the rights of the
+    client whose request it is, None for all."""
 
     image: ClusterImage
     now: Instant
     assignors: tuple[str, ...]
     out: list[CoordinatorRecord]
+    may_describe: Callable[[str], bool] | None = None
 
     def resolve(self, expression: str) -> ResolvedExpression:
         """The topics that the expression matches now. Internal topics are subscribed to by name
-        only."""
+        only. As in Kafka, the client that makes the group look them up must know of them."""
         names = (name for name in self.image.topic_ids if name not in INTERNAL_TOPICS)
         topics = matching_topics(expression, names)
+        if self.may_describe is not None:
+            topics = tuple(filter(self.may_describe, topics))
         return ResolvedExpression(topics, self.image.end_offset, self.now.wall_ms)
 
 

@@ -38,7 +38,7 @@ class MixedGroups:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             step.answer(event.token, Joined(error=error, member_id=event.body.member_id))
             return
-        inputs = self._consumer.inputs(step)
+        inputs = self._consumer.inputs(step, event.client)
         joiner = joining.admitted(group, event, inputs, step)
         if isinstance(joiner, Joined):
             step.answer(event.token, joiner)

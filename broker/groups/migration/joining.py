@@ -114,7 +114,7 @@ def _find(group: ConsumerGroup, event: Request, step: StepEffects) -> ConsumerMe
             # A client with an unknown id got that id from this coordinator, or was removed; it owns
             # nothing here.
             return group.members.get(member_id) or ConsumerMember(member_id=member_id)
-        new_id = new_member_id(event.client_id, step)
+        new_id = new_member_id(event.client.id, step)
         if request.requires_known_member_id:
             return Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id)
         return ConsumerMember(member_id=new_id)
@@ -146,8 +146,8 @@ def _as_told(before: ConsumerMember, event: Request, subscription: Subscription)
     request: JoinGroup = event.body
     return replace(
         before,
-        client_id=event.client_id,
-        client_host=event.client_host,
+        client_id=event.client.id,
+        client_host=event.client.host,
         rack_id=subscription.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),

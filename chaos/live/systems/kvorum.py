@@ -37,13 +37,16 @@ from kvorum.chaos.live.systems.protocol import (
     node_named,
 )
 from kvorum.launch.identity import claim_directory
+from kvorum.metadata.configs.secrets import is_password
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.history import history_of
 from kvorum.metadata.rpc.metadata_log_reader import read_copy
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
+from kvorum.runtime.config import dump_properties
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.fault_board import FaultBoard
+from kvorum.runtime.private_files import private_files
 from kvorum.runtime.rpc import USUAL_CHANNELS
 
 #: Time for a clean stop of every node, with snapshots and clean-shutdown markers.
@@ -121,8 +124,19 @@ class KvorumSystem:
         command += ["--port", str(self._client_port)]
         command += ["--controller-port", str(self._controller_port)]
         for key, value in self._shape.settings:
-            command += ["--set", f"{key}={value}"]
+            if not is_password(key):
+                command += ["--set", f"{key}={value}"]
+        if self._passwords():
+            command += ["--config", self._secrets_file]
         return [*command, "--links", links_file]
+
+    def _passwords(self) -> dict[str, str]:
+        """The settings that no command line may show."""
+        return {key: value for key, value in self._shape.settings if is_password(key)}
+
+    @property
+    def _secrets_file(self) -> str:
+        return str(Path(self.data_dir).parent / "secrets.toml")
 
     def roll_command(self) -> list[str]:
         """`kvorum cluster roll` on this cluster, through the addresses that its clients have."""
@@ -143,6 +157,9 @@ class KvorumSystem:
         for name, node in document.items():
             node["fault_board"] = self._boards.path_of(name)
         Path(links_file).write_text(json.dumps(document, indent=1), encoding="utf-8")
+        if passwords := self._passwords():
+            with private_files():
+                Path(self._secrets_file).write_text(dump_properties(passwords), encoding="utf-8")
         process = self._process = start_process(self.command(links_file), log_file=self._log_file)
 
         def is_ready() -> bool:

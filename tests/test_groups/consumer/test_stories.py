@@ -256,6 +256,19 @@ def test_an_expression_subscribes_to_what_there_is_and_will_be(world):
     assert world.group.expressions == {}
 
 
+def test_an_expression_matches_only_topics_that_its_client_may_know_of(world):
+    world.set_topic("ordeals", 1)
+    world.may_describe = lambda name: name != "ordeals"
+    (member,) = joined(world, "a", topics=None, subscribed_topic_regex="ord.*")
+    assert member.owned == parts("orders", 0, 1, 2, 3)
+    world.may_describe = None
+    world.set_topic("ordinary", 1)
+    settle([member])
+    assert member.owned == (
+        parts("orders", 0, 1, 2, 3) | parts("ordeals", 0) | parts("ordinary", 0)
+    )
+
+
 def test_who_joins_with_no_expression_and_no_names_subscribes_to_nothing(world):
     # Java says "" for an expression that was taken back.
     (member,) = joined(world, "a", topics=None, subscribed_topic_regex="")
