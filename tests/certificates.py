@@ -36,6 +36,17 @@ class Authority:
             ),
         )
 
+    def node(self, common_name: str, name: str = "node.pem") -> Path:
+        """Of a node on this machine, a server and a client, with a subject."""
+        made = self._ca.issue_cert(
+            "127.0.0.1",
+            "localhost",
+            common_name=common_name,
+            organization_name="Example",
+            organization_unit_name="nodes",
+        )
+        return self._written(name, made)
+
     def client(self, common_name: str, *, unit: str = "users") -> Path:
         wanted = Wanted(name=common_name, is_node=False, organization="Example", unit=unit)
         return self._written(f"client-{common_name}.pem", wanted)
