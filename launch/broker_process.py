@@ -89,8 +89,7 @@ class BrokerProcess:
         self._machine = machine or Machine()
         self._disk = self._machine.disk
         self._on_failure = on_failure
-        self._unfenced = asyncio.Event()
-        self._shown_active = asyncio.Event()
+        self._unfenced, self._shown_active = asyncio.Event(), asyncio.Event()
         self._rng = random.Random()
         self._tasks = TaskGroup(on_failure)
         self._features = limited(config.node.metadata_version_max)

@@ -38,14 +38,10 @@ class Authority:
 
     def node(self, common_name: str, name: str = "node.pem") -> Path:
         """Of a node on this machine, a server and a client, with a subject."""
-        made = self._ca.issue_cert(
-            "127.0.0.1",
-            "localhost",
-            common_name=common_name,
-            organization_name="Example",
-            organization_unit_name="nodes",
+        wanted = Wanted(
+            name=common_name, hosts=("127.0.0.1", "localhost"), organization="Example", unit="nodes"
         )
-        return self._written(name, made)
+        return self._written(name, wanted)
 
     def client(self, common_name: str, *, unit: str = "users") -> Path:
         wanted = Wanted(name=common_name, is_node=False, organization="Example", unit=unit)

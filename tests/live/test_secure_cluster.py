@@ -38,6 +38,7 @@ from kvorum.rpc import (
     raft_pb2,
     raft_pb2_grpc,
 )
+from kvorum.runtime.config import dump_properties
 from kvorum.runtime.rpc import Channels, rpc_caller
 from kvorum.runtime.tls import TlsSettings
 from tests.certificates import Authority
@@ -69,9 +70,9 @@ class Secured:
             "listener.name.controller.ssl.client.auth": "required",
             "ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/L,DEFAULT",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self.node,
+            "ssl.keystore.location": str(self.node),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.authority.file,
+            "ssl.truststore.location": str(self.authority.file),
             "sasl.enabled.mechanisms": "PLAIN",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "listener.name.plaintext.plain.sasl.jaas.config": JAAS,
@@ -80,7 +81,9 @@ class Secured:
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": "User:node;User:admin",
         }
-        self.cluster = Cluster(folder, settings=[f"{k}={v}" for k, v in settings.items()])
+        properties = folder / "properties.toml"
+        properties.write_text(dump_properties(settings), encoding="utf-8")
+        self.cluster = Cluster(folder, config=properties)
 
     def client(self, user: str, **more: object) -> dict[str, Any]:
         return {
