@@ -34,6 +34,7 @@ from kvorum.launch.node_links import (
     peer_security,
 )
 from kvorum.launch.presets import with_preset
+from kvorum.launch.quorum_addresses import bootstrap_servers, peer_overrides, static_voters
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.controller.controller import ControllerConfig
@@ -49,7 +50,6 @@ from kvorum.runtime.http2.keepalive import (
     Patience,
 )
 from kvorum.runtime.ids import uuid_from_text
-from kvorum.runtime.text import whole_number
 from kvorum.snapshots.store import CHUNK_BYTES_MAX
 
 Address = tuple[str, int]
@@ -351,20 +351,11 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     quorum = bind(QuorumProperties, properties)
     _check_values(properties)
     log_settings(properties)
-    if not min(RELEASES) <= node.metadata_version_max <= max(RELEASES):
-        raise ConfigError(
-            f"metadata.version.max={node.metadata_version_max} must lie in {min(RELEASES)} to "
-            f"{max(RELEASES)}, which this build knows"
-        )
-    try:
-        uuid_from_text(node.cluster_id)
-    except ValueError as error:
-        raise ConfigError(f"cluster.id: {error}") from error
     _check_quorum(node)
-    controllers = _voters(node.controller_quorum_voters) if node.controller_quorum_voters else {}
-    bootstrap_servers = _bootstrap_servers(node.controller_quorum_bootstrap_servers)
+    controllers = static_voters(node.controller_quorum_voters)
+    bootstrap = bootstrap_servers(node.controller_quorum_bootstrap_servers)
     data_directories = _data_directories(node)
-    overrides = _overrides(node.peer_address_overrides)
+    overrides = peer_overrides(node.peer_address_overrides)
     is_broker = listener_name == BROKER
     of_tls = bind(BrokerConfig, properties) if is_broker else bind(TlsProperties, properties)
     controllers_own = controller_listener(
@@ -391,14 +382,14 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         controllers={i: overrides.get(i, address) for i, address in controllers.items()},
         voter_addresses=controllers,
         overrides=overrides,
-        bootstrap_servers=bootstrap_servers,
+        bootstrap_servers=bootstrap,
         raft=_raft_config(
             node,
             quorum,
             voters=tuple(sorted(controllers)),
             address=advertised if listener_name == CONTROLLER else None,
             # The ids that Apache Kafka uses for servers whose own ids are unknown.
-            bootstrap_ids=tuple(-2 - i for i in range(len(bootstrap_servers))),
+            bootstrap_ids=tuple(-2 - i for i in range(len(bootstrap))),
         ),
         snapshots=_snapshot_policy(properties),
         node=node,
@@ -422,6 +413,16 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
 
 
 def _check_quorum(node: NodeProperties) -> None:
+    """Raise ConfigError for a cluster, or a level of its metadata, that cannot be."""
+    if not min(RELEASES) <= node.metadata_version_max <= max(RELEASES):
+        raise ConfigError(
+            f"metadata.version.max={node.metadata_version_max} must lie in {min(RELEASES)} to "
+            f"{max(RELEASES)}, which this build knows"
+        )
+    try:
+        uuid_from_text(node.cluster_id)
+    except ValueError as error:
+        raise ConfigError(f"cluster.id: {error}") from error
     if bool(node.controller_quorum_voters) == bool(node.controller_quorum_bootstrap_servers):
         raise ConfigError(
             "give either controller.quorum.voters (a static voter set) or "
@@ -572,38 +573,3 @@ def _metrics_names(text: str) -> tuple[str, ...]:
             f"metrics.names={text!r} must be {OWN}, {KAFKA}, or both with a comma between them"
         )
     return names
-
-
-def _voters(text: str) -> dict[int, Address]:
-    voters: dict[int, Address] = {}
-    for part in text.split(","):
-        digits, separator, address = part.strip().partition("@")
-        node_id = whole_number(digits)
-        if not separator or node_id is None:
-            raise ConfigError(
-                f"controller.quorum.voters={text!r} must be of the form id@host:port,..."
-            )
-        if "@" in address:
-            raise ConfigError(f"controller.quorum.voters={text!r}: {address!r} is not host:port")
-        if node_id in voters:
-            raise ConfigError(f"controller.quorum.voters={text!r} names node {node_id} twice")
-        voters[node_id] = parse_address("controller.quorum.voters", address)
-    return voters
-
-
-def _bootstrap_servers(text: str) -> tuple[Address, ...]:
-    name = "controller.quorum.bootstrap.servers"
-    return tuple(parse_address(name, part.strip()) for part in text.split(",") if part.strip())
-
-
-def _overrides(text: str) -> dict[int, Address]:
-    overrides: dict[int, Address] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        digits, separator, address = part.partition("=")
-        node_id = whole_number(digits)
-        if not separator or node_id is None:
-            raise ConfigError(
-                f"peer.address.overrides={text!r} must be of the form id=host:port,..."
-            )
-        overrides[node_id] = parse_address("peer.address.overrides", address)
-    return overrides
