@@ -7,6 +7,8 @@ from pathlib import Path
 
 from kvorum.launch.dev_certificates import Wanted, issue, new_authority
 
+_HOSTS = ("127.0.0.1", "localhost")
+
 
 class Authority:
     """A CA, and the files of what it signs in `folder`."""
@@ -24,22 +26,20 @@ class Authority:
             name,
             Wanted(
                 name="127.0.0.1",
-                hosts=("127.0.0.1", "localhost"),
+                hosts=_HOSTS,
                 begins=_LONG_PAST if is_expired else None,
                 ends=_PAST if is_expired else None,
             ),
         )
 
-    def node(self, common_name: str, name: str = "node.pem") -> Path:
+    def node(
+        self, common_name: str, name: str = "node.pem", *, hosts: tuple[str, ...] = _HOSTS
+    ) -> Path:
         """Of a node on this machine, a server and a client, with a subject."""
-        made = self._ca.issue_cert(
-            "127.0.0.1",
-            "localhost",
-            common_name=common_name,
-            organization_name="Example",
-            organization_unit_name="nodes",
+        return self._written(
+            name,
+            Wanted(name=common_name, hosts=hosts, organization="Example", unit="nodes"),
         )
-        return self._written(name, made)
 
     def client(self, common_name: str, *, unit: str = "users") -> Path:
         wanted = Wanted(name=common_name, is_node=False, organization="Example", unit=unit)
