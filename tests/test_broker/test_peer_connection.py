@@ -181,9 +181,15 @@ def run(case: Coroutine[Any, Any, None]) -> None:
     ],
 )
 def test_a_refusal_is_said_once_and_tried_again_later(
-    bad: str, said: str, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    bad: str,
+    said: str,
+    authority: Authority,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr("kvorum.broker.network.peer_connection.BACKOFF_FIRST_MS", 0)
     other = Authority(tmp_path / "other")
 
     async def case() -> None:
@@ -220,6 +226,23 @@ def test_a_refusal_is_said_once_and_tried_again_later(
             await until(is_let_in, "the link is made")
             assert "lets this one in now" in caplog.text
             opened[0].close()
+
+    run(case())
+
+
+def test_a_broker_that_refused_is_left_alone_for_a_while(
+    authority: Authority, tmp_path: Path
+) -> None:
+    async def case() -> None:
+        loop = asyncio.get_running_loop()
+        tls = settings(authority)
+        mine = connector(tls, "PLAIN", "wrong")
+        async with listening(TlsListener(tls, PrincipalRules()), plain(), tmp_path) as address:
+            with pytest.raises(LinkRefused, match="login as node"):
+                await mine(loop, address)
+        # Nobody listens there any more, and nobody was asked.
+        with pytest.raises(LinkRefused, match="login as node"):
+            await mine(loop, address)
 
     run(case())
 
