@@ -51,6 +51,7 @@ bench: setup
 
 clients-vs-kafka: setup
 	$(PYTHON) -m tests.clients.vs_kafka
+	$(PYTHON) -m tests.clients.access_vs_kafka
 	$(PYTHON) -m tests.clients.compat
 
 sim: setup

@@ -9,11 +9,9 @@ from typing import Any
 
 from kvorum.console.patch import Document
 from kvorum.console.views import ROWS_MAX, BadParameter, NotThere, Parameters, whole, window
-from kvorum.metadata.events.things import shown_config
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.history import MetadataHistory
 from kvorum.metadata.inspect.tree import (
-    RESOURCE_NAMES,
     Folder,
     Node,
     NoSuchPath,
@@ -29,8 +27,6 @@ TEXT_MAX = 2_000
 """Characters of one value."""
 RECORDS_SHOWN = 12
 """Records of the log above a tree: the last ones below its offset."""
-
-_RESOURCE_TYPES = {name: number for number, name in RESOURCE_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +68,7 @@ class Travel:
             "records": stop.records,
         }
         if not isinstance(node, Folder):
-            return {**document, "entries": [_entry(path, "", node)], "matched": 1, "start": 0}
+            return {**document, "entries": [_entry("", node)], "matched": 1, "start": 0}
         entries = node.build()
         names = list(entries)[start : start + limit]
         return {
@@ -80,7 +76,7 @@ class Travel:
             "matched": len(entries),
             "start": start,
             "limit": limit,
-            "entries": [_entry(path, name, entries[name]) for name in names],
+            "entries": [_entry(name, entries[name]) for name in names],
         }
 
     def difference(self, history: MetadataHistory, parameters: Parameters) -> Document:
@@ -95,13 +91,12 @@ class Travel:
         for each in difference(root(old.image), root(new.image)):
             count += 1
             if len(rows) < ROWS_MAX:
-                parts = parts_of(each.path)
                 rows.append(
                     {
                         "change": each.change,
                         "path": each.path,
-                        "before": _value_text(parts, each.before),
-                        "after": _value_text(parts, each.after),
+                        "before": _value_text(each.before),
+                        "after": _value_text(each.after),
                     }
                 )
         return {
@@ -146,29 +141,15 @@ class Travel:
         return stop
 
 
-def hidden(parts: list[str], value: Any) -> Any:
-    """A value of the tree at a path, without the values of sensitive configs."""
-    if not parts or parts[0] != "configs":
-        return value
-    if isinstance(value, dict):
-        return {name: hidden([*parts, name], inner) for name, inner in value.items()}
-    if len(parts) == 4:
-        kind = _RESOURCE_TYPES.get(parts[1], -1)
-        return shown_config(kind, parts[3], None if value is None else str(value))
-    return value
-
-
-def _entry(path: str, name: str, node: Node) -> Document:
+def _entry(name: str, node: Node) -> Document:
     if isinstance(node, Folder):
         return {"name": name, "is_folder": True}
-    parts = parts_of(f"{path}/{name}")
-    return {"name": name, "is_folder": False, "text": _cut(leaf_text(hidden(parts, node)))}
+    return {"name": name, "is_folder": False, "text": _cut(leaf_text(node))}
 
 
-def _value_text(parts: list[str], value: Any) -> str | None:
+def _value_text(value: Any) -> str | None:
     if value is None:
         return None
-    value = hidden(parts, value)
     if isinstance(value, dict):
         return _cut(", ".join(f"{name}: {_inner_text(inner)}" for name, inner in value.items()))
     return _cut(leaf_text(value))
@@ -187,18 +168,13 @@ def _records(history: MetadataHistory, at: int) -> tuple[list[Document], int]:
     start = max(history.log_start_offset, at - RECORDS_SHOWN)
     rows: list[Document] = []
     for entry in history.entries(start, at):
-        fields = dict(entry.fields)
-        if entry.type == "Config":
-            fields["value"] = shown_config(
-                fields["resource_type"], fields["name"], fields.get("value")
-            )
         rows.append(
             {
                 "offset": entry.offset,
                 "epoch": entry.epoch,
                 "timestamp_ms": entry.timestamp_ms,
                 "type": entry.type,
-                "text": _cut(", ".join(f"{k}={_field(v)}" for k, v in fields.items())),
+                "text": _cut(", ".join(f"{k}={_field(v)}" for k, v in entry.fields.items())),
             }
         )
     if rows:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kvorum.broker.api.registry import usual_schemas
@@ -16,11 +14,14 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import ignored_configs
 from kvorum.broker.controller.forwarding import ForwardingManager
 from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, RegistrationFailed
+from kvorum.broker.fetch.follower_fetch import Connect
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.network.peer_connection import PeerConnector
+from kvorum.broker.network.peer_security import NO_SECURITY
 from kvorum.broker.network.server import KafkaServer
-from kvorum.broker.network.tls_listener import TlsListener
 from kvorum.broker.sasl.mechanisms import authenticator
+from kvorum.launch.controller_links import ControllerLinks
 from kvorum.launch.listeners import Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from kvorum.launch.metadata_log import open_log
@@ -36,11 +37,14 @@ from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
 from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.raft.node import RaftNode
 from kvorum.raft.voters import VoterSet
+from kvorum.runtime.certificates import TlsCaller, TlsListener
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError, DirectoryUnusable
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
 from kvorum.runtime.resolving import until_resolved
+from kvorum.runtime.rpc import Channels
+from kvorum.runtime.sockets import connect_tcp
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
 from kvorum.storage.log.checkpoints import remove_clean_shutdown, write_clean_shutdown
@@ -56,8 +60,6 @@ SERVE_FENCED_AFTER_S = 1.0
 """After this time a broker that is still fenced serves clients, so that they hear what is wrong."""
 FAILURE_CHECK_S = 0.1
 """Pause between two checks that the controller knows of a failed directory."""
-CERTIFICATES_CHECK_S = 5.0
-"""Pause between two looks at the certificates' files."""
 WARM_UP_DELAY_S = 2.0
 WARM_UP_PAUSE_S = 0.05
 """Pause between two schemas, so that a request waits for one import at most."""
@@ -93,7 +95,8 @@ class BrokerProcess:
         self._features = limited(config.node.metadata_version_max)
         self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
         waits = config.waits
-        self._client = _client(config)
+        self._links = ControllerLinks(config)
+        self._client = _client(config, self._links.channels)
         self._lifecycle = BrokerLifecycleManager(
             self._client,
             registration=self._registration(),
@@ -121,6 +124,7 @@ class BrokerProcess:
             peer_address=self._peer_address,
             rng=self._rng,
             clock=self._machine.clock,
+            connect=self._connect_to_peers(),
             on_directory_failed=self._on_directory_failed,
         )
         self._server = KafkaServer(
@@ -157,6 +161,7 @@ class BrokerProcess:
         # fence the process that has its port.
         for listener in config.listeners:
             await self._bind(listener)
+        self._links.watch(self._tasks)
         self._replicas.load(found=own.found)
         self._refuse_loss()
         online = [d.id for d in self._replicas.directories.online if d.id is not None]
@@ -170,7 +175,7 @@ class BrokerProcess:
             on_failure=self._on_failure,
             rng=self._rng,
             clock=self._machine.clock,
-            patience=config.waits.of_connections(),
+            channels=self._links.channels,
         )
         self._metrics = await serve_broker(
             config, raft, self._server, self._client, lambda: self._lifecycle.is_fenced
@@ -185,8 +190,6 @@ class BrokerProcess:
         self._replicas.publish(Delta.of_whole(image), image)
         self._log_ignored_configs(None, image)
         self._replicas.start()
-        if any(listener.tls is not None for listener in self._config.listeners):
-            self._tasks.spawn(self._watch_certificates(), "certificates")
         self._tasks.spawn(self._lifecycle.run_heartbeats(), "heartbeats")
         # Clients get the cluster from this broker's image. Without the wait, clients of a starting
         # cluster would see no brokers, after which librdkafka pauses for a second or two. After a
@@ -210,10 +213,8 @@ class BrokerProcess:
             authenticate = authenticator(listener.sasl, lambda: self._publisher.image, rng)
         tls = None
         if listener.tls is not None:
-            # From here on SIGHUP means the certificates, and does not end the process.
-            refresh = partial(self._server.refresh_certificates, is_asked=True)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, refresh)
             tls = TlsListener(listener.tls, listener.principals)
+            self._links.certificates.add(tls)
         try:
             await self._server.bind(
                 host, port, listener_name=listener.name, authenticate=authenticate, tls=tls
@@ -223,6 +224,20 @@ class BrokerProcess:
                 f"cannot listen on {address_text(host, port)}, the listener {listener.name}: "
                 f"{error.strerror}; give listeners a free port and an address of this machine"
             ) from error
+
+    def _connect_to_peers(self) -> Connect:
+        """How to connect to other brokers. Raises ConfigError for certificates that cannot be
+        used."""
+        security = self._config.peer_security
+        if security == NO_SECURITY:
+            return connect_tcp
+        tls = None
+        if security.tls is not None:
+            tls = TlsCaller(security.tls)
+            self._links.certificates.add(tls)
+        # Nobody may predict the nonces.
+        rng = random.SystemRandom()
+        return PeerConnector(security, tls, broker_id=self._config.node_id, rng=rng)
 
     async def _register(self, own: OwnDirectories) -> None:
         """Register, wait until the image shows it, and remove the clean-shutdown markers. From then
@@ -352,12 +367,6 @@ class BrokerProcess:
             # The disk failed, so the next start must not trust these logs.
             logger.exception("not all logs could be closed cleanly")
 
-    async def _watch_certificates(self) -> None:
-        """Read certificates again when their files change."""
-        while True:
-            await asyncio.sleep(CERTIFICATES_CHECK_S)
-            self._server.refresh_certificates()
-
     async def _warm_up(self) -> None:
         """Import the schemas that clients will need, in a thread, after the start."""
         await asyncio.sleep(WARM_UP_DELAY_S)
@@ -438,10 +447,10 @@ def _events_source(
     return PublishedMetadata(publisher)
 
 
-def _client(config: NodeConfig) -> ControllerClient:
+def _client(config: NodeConfig, channels: Channels) -> ControllerClient:
     return ControllerClient(
         _controllers(config),
-        patience=config.waits.of_connections(),
+        channels=channels,
         attempt_timeout_ms=config.waits.controller_socket_timeout_ms,
     )
 

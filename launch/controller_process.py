@@ -6,26 +6,32 @@ import logging
 import random
 from collections.abc import Callable
 
+from kvorum.launch.bootstrap_records import check_bootstrap_level, read_bootstrap_records
+from kvorum.launch.controller_links import ControllerLinks
 from kvorum.launch.identity import (
     DirectoryLock,
     check_log_folder,
     claim_directory,
     require_formatted,
 )
-from kvorum.launch.metadata_log import listener_complaint, open_log
+from kvorum.launch.metadata_log import listener_complaint, metadata_directory, open_log
 from kvorum.launch.metrics.setup import NodeServer, serve_controller
-from kvorum.launch.properties import CONTROLLER, NodeConfig
+from kvorum.launch.properties import NodeConfig
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.image.features import limited
-from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.record_codec import UnreadableRecord
+from kvorum.metadata.image.records import Endpoint, Record
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
+from kvorum.metadata.rpc.guard import ControllerGuard
 from kvorum.metadata.rpc.registrar import Registrar
 from kvorum.metadata.rpc.service import AdminServicer, ControllerServicer
 from kvorum.raft.node import RaftNode
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
+from kvorum.runtime.errors import DirectoryUnusable
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
 from kvorum.runtime.resolving import until_resolved
@@ -62,6 +68,10 @@ class ControllerProcess:
         self._lock: DirectoryLock | None = None
         self._features = limited(config.node.metadata_version_max)
         self._tasks = TaskGroup(on_failure)
+        self._links = ControllerLinks(config)
+        self._guard: ControllerGuard | None = None
+        if config.access is not None:
+            self._guard = ControllerGuard(config.access.authorizer())
 
     async def start(self) -> None:
         config = self._config
@@ -93,7 +103,7 @@ class ControllerProcess:
             on_failure=self._on_failure,
             rng=self._rng,
             clock=self._machine.clock,
-            patience=config.waits.of_connections(),
+            channels=self._links.channels,
         )
         complaint = listener_complaint(
             config,
@@ -103,8 +113,12 @@ class ControllerProcess:
         )
         if complaint is not None:
             logger.error("%s", complaint)
+        loop.controller.first_records = await self._first_records()
         loop.attach(node)
+        if self._guard is not None:
+            loop.on_image = self._on_image
         await loop.load(metadata_log.newest)
+        self._links.watch(self._tasks)
         await self._serve(loop, node)
         self._metrics = await serve_controller(config, node, loop)
         node.start()
@@ -112,20 +126,34 @@ class ControllerProcess:
             loop,
             self._registration(),
             on_refused=self._on_failure,
-            patience=config.waits.of_connections(),
+            channels=self._links.channels,
             call_timeout_ms=config.waits.controller_socket_timeout_ms,
         )
         self._tasks.spawn(registrar.run(), "registration")
         logger.info("controller=%d %s", config.node_id, node.core.summary())
 
+    def _on_image(self, image: ClusterImage) -> None:
+        if self._guard is not None and self._guard.update(image) and self._server is not None:
+            self._server.check_conversations()
+
+    async def _first_records(self) -> tuple[Record, ...]:
+        path = metadata_directory(self._config.directory)
+        try:
+            records = await read_bootstrap_records(self._machine.async_disk, path)
+        except UnreadableRecord as error:
+            raise DirectoryUnusable(f"the bootstrap checkpoint in {path}: {error}") from error
+        check_bootstrap_level(self._config, records)
+        return records
+
     def _registration(self) -> RegisterControllerRequest:
         config = self._config
-        host, port = config.advertised
+        listener = config.controller_listener
+        endpoint = Endpoint(listener.name, *config.advertised, listener.protocol)
         return RegisterControllerRequest(
             controller_id=config.node_id,
             cluster_id=config.cluster_id,
             incarnation_id=new_uuid(self._rng),
-            endpoints=(Endpoint(CONTROLLER, host, port),),
+            endpoints=(endpoint,),
             features=self._features,
         )
 
@@ -144,7 +172,11 @@ class ControllerProcess:
 
     async def _serve(self, loop: ControllerLoop, node: RaftNode) -> None:
         config = self._config
-        server = self._server = RpcServer(config.waits.of_connections())
+        server = self._server = RpcServer(
+            config.waits.of_connections(),
+            self._links.server,
+            None if self._guard is None else self._guard.refusal,
+        )
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
         server.add_service(

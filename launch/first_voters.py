@@ -13,9 +13,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kvorum.launch.bootstrap_records import bootstrap_payloads
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.metadata_log import metadata_directory
 from kvorum.launch.plan import HOST, ClusterPlan
+from kvorum.metadata.image.records import Record
 from kvorum.raft.snapshot_files import header_voters
 from kvorum.raft.vote_store import FILE_NAME as VOTE_FILE
 from kvorum.raft.voters import Voter, VoterSet
@@ -36,9 +38,14 @@ class ControllerPlace:
 
 
 def format_voters(
-    places: Sequence[ControllerPlace], *, cluster_id: str, rng: random.Random
+    places: Sequence[ControllerPlace],
+    *,
+    cluster_id: str,
+    rng: random.Random,
+    records: Sequence[Record] = (),
 ) -> None:
-    """Make these controllers the first voters. Raises ConfigError, OSError.
+    """Make these controllers the first voters. records: the cluster's first metadata, behind its
+    feature levels. Raises ConfigError, OSError.
 
     A directory that has this node's identity already keeps it, so that a format that was
     interrupted can be done again.
@@ -52,7 +59,7 @@ def format_voters(
         )
         for place in places
     )
-    asyncio.run(_write_checkpoints(places, voters))
+    asyncio.run(_write_checkpoints(places, voters, bootstrap_payloads(records)))
 
 
 def claim(place: ControllerPlace, *, cluster_id: str, rng: random.Random) -> bytes:
@@ -83,7 +90,9 @@ def _has_run(place: ControllerPlace) -> bool:
     return os.path.exists(f"{metadata_directory(place.directory)}/{VOTE_FILE}")
 
 
-async def _write_checkpoints(places: Sequence[ControllerPlace], voters: VoterSet) -> None:
+async def _write_checkpoints(
+    places: Sequence[ControllerPlace], voters: VoterSet, payloads: Sequence[bytes]
+) -> None:
     header = SnapshotHeader(
         end_offset=BOOTSTRAP_ID.end_offset,
         epoch=BOOTSTRAP_ID.epoch,
@@ -93,4 +102,4 @@ async def _write_checkpoints(places: Sequence[ControllerPlace], voters: VoterSet
     )
     for place in places:
         path = metadata_directory(place.directory)
-        await SnapshotStore(OsAsyncDisk(), path).write(header, [])
+        await SnapshotStore(OsAsyncDisk(), path).write(header, payloads)

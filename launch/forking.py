@@ -93,7 +93,7 @@ def _run_child(node: NodePlan, ready_fd: int) -> int:
 
 def _redirect_output(log_file: str) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(null, 0)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -31,7 +31,7 @@ class DirectoryLock:
     """The exclusive lock on a data directory, held until `release` or the end of the process."""
 
     def __init__(self, directory: str) -> None:
-        self._fd = os.open(f"{directory}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        self._fd = os.open(f"{directory}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvorum.launch.bootstrap_records import check_level
 from kvorum.launch.first_voters import ControllerPlace, claim, format_voters
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.kafka_properties import reject_unknown
-from kvorum.launch.listeners import is_unspecified, parse_address
+from kvorum.launch.listeners import is_unspecified, of_listeners, parse_address
 from kvorum.launch.node_file import load_node_file
+from kvorum.launch.node_links import controller_listener_name
 from kvorum.launch.places import NodePlace, check_places, parse_host, with_ports
 from kvorum.launch.plan import (
     BROKER_ID_BASE,
@@ -34,6 +36,7 @@ from kvorum.launch.properties import (
     controller_config,
     settings_for,
 )
+from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.config import dump_properties
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
@@ -74,6 +77,7 @@ class NewCluster:
     port, controller_port: first port for brokers and controllers that have none.
     racks: one for each broker in order, or none. settings: properties for every node.
     bind: the address on which every node listens, such as 0.0.0.0; its own host by default.
+    credentials: of the first users (KIP-900), for dynamic voters.
     """
 
     controllers: Sequence[NodePlace]
@@ -84,6 +88,7 @@ class NewCluster:
     racks: Sequence[str] = ()
     bind: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    credentials: Sequence[ScramCredential] = ()
 
 
 def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[NewNode]:
@@ -105,6 +110,7 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     if wanted.racks and len(wanted.racks) != len(brokers):
         raise ConfigError(f"{len(wanted.racks)} --rack for {len(brokers)} brokers; give each one")
     _check_settings(wanted.settings, [*voters, *brokers])
+    _check_credentials(wanted)
     if wanted.is_static:
         quorum = {_QUORUM[0]: ",".join(f"{place.node_id}@{place.address}" for place in voters)}
     else:
@@ -123,7 +129,7 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     os.makedirs(folder, exist_ok=True)
     if not wanted.is_static:
         first = [_controller(node) for node in nodes[: len(voters)]]
-        format_voters(first, cluster_id=common["cluster.id"], rng=rng)
+        format_voters(first, cluster_id=common["cluster.id"], rng=rng, records=wanted.credentials)
     for file, properties in texts.items():
         _write(file, properties)
     return nodes
@@ -224,7 +230,7 @@ def _factors_to_raise(brokers: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) -> None:
     """Raise ConfigError for a property that not all of these nodes can have."""
-    reject_unknown(settings, CONTROLLER_NAMES | BROKER_NAMES)
+    reject_unknown(settings, CONTROLLER_NAMES | BROKER_NAMES | of_listeners(settings))
     for name in settings:
         # kvorum init formats the directories of its plan; a node would find no other directory
         # formatted.
@@ -237,6 +243,19 @@ def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) ->
             f"metrics.listener={settings['metrics.listener']} cannot be that of every node on "
             f"{shared}; leave it out here and set it in each node's file"
         )
+
+
+def _check_credentials(wanted: NewCluster) -> None:
+    if not wanted.credentials:
+        return
+    if wanted.is_static:
+        raise ConfigError(
+            "--add-scram does not go with --static: the first metadata is in the bootstrap "
+            "checkpoint, which static voters have not"
+        )
+    highest = wanted.settings.get("metadata.version.max")
+    if highest is not None and highest.isdigit():
+        check_level(int(highest))
 
 
 def prepare_again(folder: str, *, node_id: int, rng: random.Random) -> NewNode:
@@ -323,7 +342,7 @@ def _known(folder: str) -> list[dict[str, Any]]:
 
 def _role(properties: Mapping[str, Any]) -> str:
     name = str(properties["listeners"]).partition("://")[0]
-    return "controller" if name == CONTROLLER else "broker"
+    return "controller" if name == controller_listener_name(properties) else "broker"
 
 
 def _listener(properties: Mapping[str, Any]) -> tuple[str, int]:

@@ -15,11 +15,11 @@ from typing import Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import text_of
-from kvorum.broker.network.principals import PrincipalRules
 from kvorum.broker.sasl import plain
 from kvorum.broker.sasl.jaas import SCRAM_MODULE, parse_jaas, plain_users
 from kvorum.broker.sasl.mechanisms import MECHANISMS, SaslSettings
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.text import address_text, split_address, whole_number
 from kvorum.runtime.tls import CLIENT_AUTH, VERSIONS, TlsSettings
 
@@ -34,9 +34,10 @@ PREFIX = "listener.name."
 _MECHANISMS = "sasl.enabled.mechanisms"
 _JAAS = "sasl.jaas.config"
 _REAUTH = "connections.max.reauth.ms"
-_OF_TLS = (
+TLS_NAMES = (
     "ssl.client.auth",
     "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
     "ssl.key.password",
     "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
@@ -47,9 +48,10 @@ _OF_TLS = (
     "ssl.truststore.location",
     "ssl.truststore.type",
 )
+_NAME_CHECK = "ssl.endpoint.identification.algorithm"
 _OF_MECHANISM = (_JAAS, _REAUTH)
 SUFFIXES = frozenset(
-    {_MECHANISMS, _REAUTH, *_OF_TLS}
+    {_MECHANISMS, _REAUTH, *TLS_NAMES}
     | {f"{mechanism.lower()}.{name}" for mechanism in MECHANISMS for name in _OF_MECHANISM}
 )
 """The names of a listener's properties behind `listener.name.NAME.`."""
@@ -94,13 +96,14 @@ def broker_listeners(
     advertised_listeners: str,
     protocol_map: str,
     inter_broker: str,
+    controllers: str,
     broker: BrokerConfig,
     properties: Mapping[str, Any],
 ) -> tuple[Listener, ...]:
     """The listeners, the one of the other brokers first. Raises ConfigError.
 
-    inter_broker: its name; "" for PLAINTEXT, or the only one. properties: all of the broker's, for
-    those of single listeners.
+    inter_broker: its name; "" for PLAINTEXT, or the only one. controllers: the name of their
+    listener. properties: all of the broker's, for those of single listeners.
     """
     bound = _addresses("listeners", listeners, may_be_any=True)
     advertised = _addresses("advertised.listeners", advertised_listeners)
@@ -110,10 +113,10 @@ def broker_listeners(
             f"advertised.listeners={advertised_listeners!r} names {', '.join(unknown)}, which "
             f"listeners={listeners!r} lacks"
         )
-    protocols = _protocols(protocol_map)
-    _check_served(bound, protocols)
+    protocols = listener_protocols(protocol_map)
+    _check_served(bound, protocols, controllers)
     first = _inter_broker(inter_broker, {name: protocols[name] for name in bound})
-    _check_names(properties, bound)
+    _check_names(properties, bound, controllers)
     found = []
     for name, address in bound.items():
         own = OwnProperties(name, broker, properties)
@@ -125,21 +128,11 @@ def broker_listeners(
                 listen=address,
                 advertised=_advertised(name, address, advertised.get(name)),
                 sasl=_sasl(own) if protocol in (SASL_PLAINTEXT, SASL_SSL) else None,
-                tls=_tls(own) if protocol in (SSL, SASL_SSL) else None,
+                tls=tls_settings(own) if protocol in (SSL, SASL_SSL) else None,
                 principals=PrincipalRules(own.get("ssl.principal.mapping.rules")),
             )
         )
     return tuple(sorted(found, key=lambda listener: listener.name != first))
-
-
-def check_controller_protocol(protocol_map: str) -> None:
-    """Raise ConfigError if a controller's listener would need TLS or SASL."""
-    protocol = _protocols(f"{CONTROLLER}:{PLAINTEXT},{protocol_map}")[CONTROLLER]
-    if protocol != PLAINTEXT:
-        raise ConfigError(
-            f"listener.security.protocol.map gives the listener {CONTROLLER} the protocol "
-            f"{protocol}: controllers talk without TLS or SASL"
-        )
 
 
 def of_listeners(properties: Mapping[str, Any]) -> frozenset[str]:
@@ -162,7 +155,8 @@ def _addresses(what: str, text: str, *, may_be_any: bool = False) -> dict[str, A
     return found
 
 
-def _protocols(text: str) -> dict[str, str]:
+def listener_protocols(text: str) -> dict[str, str]:
+    """The protocols by listener name of `listener.security.protocol.map`. Raises ConfigError."""
     what = "listener.security.protocol.map"
     protocols = dict(zip(PROTOCOLS, PROTOCOLS, strict=True))
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -176,10 +170,12 @@ def _protocols(text: str) -> dict[str, str]:
     return protocols
 
 
-def _check_served(bound: Mapping[str, Address], protocols: Mapping[str, str]) -> None:
-    if CONTROLLER in bound:
+def _check_served(
+    bound: Mapping[str, Address], protocols: Mapping[str, str], controllers: str
+) -> None:
+    if controllers in bound:
         raise ConfigError(
-            f"listeners has {CONTROLLER}, the listener of controllers; a node is a broker or a "
+            f"listeners has {controllers}, the listener of controllers; a node is a broker or a "
             "controller, each with a file of its own"
         )
     missing = [name for name in bound if name not in protocols]
@@ -196,12 +192,6 @@ def _inter_broker(asked: str, protocols: Mapping[str, str]) -> str:
         raise ConfigError(
             f"inter.broker.listener.name={name}: listeners has {', '.join(protocols) or 'none'}; "
             "name the one that the brokers use among themselves"
-        )
-    if protocols[name] != PLAINTEXT:
-        raise ConfigError(
-            f"inter.broker.listener.name={name} has the protocol {protocols[name]}: brokers talk "
-            "to each other over PLAINTEXT; give them a listener of their own, which clients cannot "
-            "reach"
         )
     return name
 
@@ -235,10 +225,14 @@ def is_unspecified(host: str) -> bool:
         return False
 
 
-def _check_names(properties: Mapping[str, Any], bound: Mapping[str, Address]) -> None:
+def _check_names(
+    properties: Mapping[str, Any], bound: Mapping[str, Address], controllers: str
+) -> None:
     """Raise ConfigError for a listener's property that has a name which nothing reads."""
     for name in sorted(of_listeners(properties)):
         listener, _, suffix = name.removeprefix(PREFIX).partition(".")
+        if listener.upper() == controllers:
+            continue  # see node_links
         if listener.upper() not in bound:
             raise ConfigError(f"{name}: listeners has no {listener.upper()}")
         if suffix not in SUFFIXES:
@@ -249,17 +243,17 @@ def _check_names(properties: Mapping[str, Any], bound: Mapping[str, Address]) ->
 
 
 class OwnProperties:
-    """The properties of one listener: its own, else the broker's."""
+    """The properties of one listener: its own, else the node's. node: a dataclass of those."""
 
-    def __init__(self, name: str, broker: BrokerConfig, properties: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, node: object, properties: Mapping[str, Any]) -> None:
         self.name = name
         self.prefix = f"{PREFIX}{name.lower()}."
-        self._broker = broker
+        self._node = node
         self._properties = properties
 
     def get(self, name: str) -> str:
         """The value as text; of a name that only a listener has, "" by default."""
-        default = getattr(self._broker, name.replace(".", "_").replace("-", "_"), "")
+        default = getattr(self._node, name.replace(".", "_").replace("-", "_"), "")
         return text_of(self._properties.get(f"{self.prefix}{name}", default))
 
     def of_mechanism(self, mechanism: str, name: str) -> str:
@@ -291,8 +285,10 @@ def _sasl(own: OwnProperties) -> SaslSettings:
     return SaslSettings(mechanisms=mechanisms, plain_users=users, session_ms=session_ms)
 
 
-def _tls(own: OwnProperties) -> TlsSettings:
-    what = f"the listener {own.name}"
+def tls_settings(own: OwnProperties, *, is_client: bool = False) -> TlsSettings:
+    """TLS of a listener, or of a node that connects to it, which need not have a certificate.
+    Raises ConfigError."""
+    what = f"calls to the listener {own.name}" if is_client else f"the listener {own.name}"
     for kind in ("keystore", "truststore"):
         is_file = bool(own.get(f"ssl.{kind}.location"))
         if is_file and own.get(f"ssl.{kind}.type") != "PEM":
@@ -301,7 +297,9 @@ def _tls(own: OwnProperties) -> TlsSettings:
                 f"file (openssl pkcs12 -nodes -in FILE.p12) and set ssl.{kind}.type=PEM"
             )
     chain, key = own.get("ssl.keystore.certificate.chain"), own.get("ssl.keystore.key")
-    if bool(chain) != bool(key) or bool(own.get("ssl.keystore.location")) == bool(key):
+    has_file = bool(own.get("ssl.keystore.location"))
+    is_lacking = not (key or has_file or is_client)
+    if bool(chain) != bool(key) or (has_file and key) or is_lacking:
         raise ConfigError(
             f"{what} needs a certificate: either ssl.keystore.location, or "
             "ssl.keystore.certificate.chain and ssl.keystore.key"
@@ -310,6 +308,12 @@ def _tls(own: OwnProperties) -> TlsSettings:
     if client_auth not in CLIENT_AUTH:
         raise ConfigError(
             f"{what}: ssl.client.auth={client_auth!r} is none of {', '.join(CLIENT_AUTH)}"
+        )
+    algorithm = own.get(_NAME_CHECK).lower()
+    if algorithm not in ("", "https"):
+        raise ConfigError(
+            f"{what}: {_NAME_CHECK}={algorithm!r} must be https, or empty for certificates of any "
+            "name"
         )
     versions = _list(own.get("ssl.enabled.protocols"))
     if not versions or not set(versions) <= set(VERSIONS):
@@ -327,6 +331,7 @@ def _tls(own: OwnProperties) -> TlsSettings:
         trusted=own.get("ssl.truststore.certificates"),
         client_auth=client_auth,
         versions=versions,
+        checks_name=algorithm == "https",
     )
 
 

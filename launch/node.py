@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kvorum.launch.logs import set_up_logging
 from kvorum.launch.process import run_node
-from kvorum.launch.properties import NodeConfig, broker_config, controller_config
+from kvorum.launch.properties import broker_config, controller_config
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.machine import machine_of
+from kvorum.runtime.private_files import create_files_private
 
 logger = logging.getLogger("kvorum.node")
 
@@ -21,19 +22,22 @@ def run_planned_node(
     *,
     ready: Callable[[], None] = lambda: None,
     fault_board: str = "",
+    notes: Sequence[str] = (),
 ) -> int:
     """Run a controller or broker until it is told to stop; return the exit code.
 
-    fault_board: see `runtime.machine.machine_of`. Raises ConfigError for invalid properties, before
-    anything is opened.
+    fault_board: see `runtime.machine.machine_of`. notes: warnings for its log. Raises ConfigError
+    for invalid properties, before anything is opened.
     """
+    # Before the first file: those that exist keep their modes.
+    create_files_private()
     set_up_logging(properties=properties, node=f"{role}-{properties.get('node.id', '?')}")
     machine = machine_of(fault_board)
     if role == "controller":
         from kvorum.launch.controller_process import ControllerProcess
 
         config, controller = controller_config(properties)
-        _log_notes(config)
+        _log_notes((*notes, *config.notes))
         return run_node(
             lambda failed: ControllerProcess(
                 config, controller, on_failure=failed, machine=machine
@@ -44,7 +48,7 @@ def run_planned_node(
         from kvorum.launch.broker_process import BrokerProcess
 
         broker_node, broker = broker_config(properties)
-        _log_notes(broker_node)
+        _log_notes((*notes, *broker_node.notes))
         return run_node(
             lambda failed: BrokerProcess(broker_node, broker, on_failure=failed, machine=machine),
             ready=ready,
@@ -52,6 +56,6 @@ def run_planned_node(
     raise ConfigError(f"a node is a controller or a broker, not {role!r}")
 
 
-def _log_notes(config: NodeConfig) -> None:
-    for note in config.notes:
+def _log_notes(notes: Sequence[str]) -> None:
+    for note in notes:
         logger.warning("%s", note)

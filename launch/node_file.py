@@ -14,6 +14,7 @@ from kvorum.launch.kafka_properties import reject_unknown
 from kvorum.launch.listeners import PREFIX as LISTENER_PREFIX
 from kvorum.launch.listeners import SUFFIXES, of_listeners
 from kvorum.launch.properties import BROKER_NAMES, CONTROLLER_NAMES
+from kvorum.launch.secret_properties import refuse_on_command_line
 from kvorum.metadata.configs.config_keys import broker_key
 from kvorum.runtime.config import Properties, load_properties, parse_assignment
 from kvorum.runtime.errors import ConfigError
@@ -46,12 +47,22 @@ def node_properties(
     command line.
 
     Relative folders in the environment and in settings are below the working directory, as in
-    Kafka. Raises ConfigError for what cannot be read, and for unknown names outside of the file.
+    Kafka. Raises ConfigError for what cannot be read, for unknown names outside of the file, and
+    for passwords on the command line.
     """
     properties = load_node_file(path) if path is not None else {}
     given = dict(parse_assignment(text) for text in settings)
+    _refuse_passwords(given)
     reject_unknown(given, BROKER_NAMES | CONTROLLER_NAMES | of_listeners(given))
     return {**properties, **_of_environment(environment), **given}
+
+
+def _refuse_passwords(given: Collection[str]) -> None:
+    for name in given:
+        refuse_on_command_line(
+            [name],
+            f"put it into the node's file (--config FILE) or the variable {variable_of(name)}",
+        )
 
 
 def variable_of(name: str) -> str:

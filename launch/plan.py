@@ -17,6 +17,7 @@ from typing import Any
 from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
 from kvorum.launch.identity import LOCK_NAME, check_owner, is_locked
 from kvorum.launch.kafka_properties import reject_unknown, with_bound_names
+from kvorum.launch.listeners import of_listeners
 from kvorum.launch.properties import (
     BROKER_CLASSES,
     BROKER_NAMES,
@@ -348,7 +349,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
     for name in settings:
         if name in GIVEN_BY_THE_PLAN:
             raise ConfigError(f"{name!r} is decided by the launcher and cannot be set")
-    reject_unknown(settings, CONTROLLER_NAMES | BROKER_NAMES)
+    reject_unknown(settings, CONTROLLER_NAMES | BROKER_NAMES | of_listeners(settings))
     needed = {"node.id": 0, "cluster.id": "", "listeners": "", "log.dirs": ""}
     needed["controller.quorum.voters"] = ""
     for cls in {*CONTROLLER_CLASSES, *BROKER_CLASSES}:

@@ -12,18 +12,27 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import text_of
 from kvorum.broker.groups.migration.policy import parse_policy
 from kvorum.broker.network.connection_limits import parse_overrides
+from kvorum.broker.network.peer_security import NO_SECURITY, PeerSecurity
 from kvorum.launch.access import AccessSettings, access_settings
 from kvorum.launch.kafka_properties import BROKER_ID, NODE_ID, unbound, with_bound_names
+from kvorum.launch.listeners import PREFIX as LISTENER_PREFIX
 from kvorum.launch.listeners import (
     Listener,
     broker_listeners,
-    check_controller_protocol,
     check_reachable,
     of_listeners,
     parse_address,
 )
 from kvorum.launch.logs import log_settings
 from kvorum.launch.metrics.row import KAFKA, NAME_SETS, OWN
+from kvorum.launch.node_links import (
+    ControllerListener,
+    TlsProperties,
+    controller_listener,
+    controller_listener_name,
+    inter_broker_name,
+    peer_security,
+)
 from kvorum.launch.presets import with_preset
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from kvorum.metadata.configs.effective import StaticValue
@@ -59,6 +68,8 @@ class NodeProperties:
     listeners: `NAME://host:port,...` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
     advertised_listeners: the addresses that brokers give to clients; by default those of listeners.
     listener_security_protocol_map, inter_broker_listener_name: see launch.listeners.
+    controller_listener_names, security_inter_broker_protocol,
+        sasl_mechanism_inter_broker_protocol: see launch.node_links.
     controller_quorum_voters: `1@host:port,2@host:port,...`, a static voter set, equal on all nodes.
     controller_quorum_bootstrap_servers: `host:port,...`, some controllers of a quorum with dynamic
         voters. Exactly one of these two must be given.
@@ -87,6 +98,9 @@ class NodeProperties:
     advertised_listeners: str = ""
     listener_security_protocol_map: str = ""
     inter_broker_listener_name: str = ""
+    security_inter_broker_protocol: str = ""
+    sasl_mechanism_inter_broker_protocol: str = ""
+    controller_listener_names: str = CONTROLLER
     broker_rack: str = ""
     peer_address_overrides: str = ""
     broker_heartbeat_interval_ms: int = 500
@@ -142,7 +156,7 @@ class PatienceProperties:
 
 
 _OF_BOTH = (NodeProperties, QuorumProperties, PatienceProperties, SnapshotPolicy)
-CONTROLLER_CLASSES = (*_OF_BOTH, ControllerConfig)
+CONTROLLER_CLASSES = (*_OF_BOTH, TlsProperties, ControllerConfig)
 BROKER_CLASSES = (*_OF_BOTH, BrokerConfig)
 CONTROLLER_NAMES = frozenset((*property_names(*CONTROLLER_CLASSES), BROKER_ID))
 BROKER_NAMES = frozenset((*property_names(*BROKER_CLASSES), *(key.name for key in OTHER_NAMES)))
@@ -154,7 +168,11 @@ def settings_for(role: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     own, other = CONTROLLER_NAMES, BROKER_NAMES
     if role == "broker":
         own, other = other, own
-    return {name: value for name, value in settings.items() if name in own or name not in other}
+    kept = {name: value for name, value in settings.items() if name in own or name not in other}
+    if role == "controller":
+        for name in of_listeners(kept) - _of_controllers(kept):
+            del kept[name]
+    return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +188,8 @@ class NodeConfig:
     metrics: address of the metrics server, None for none. metrics_names: the sets of names there.
     listen, advertised: of the controller's listener, or of the one that brokers use among
         themselves. listeners: all of a broker's, that one first; none of a controller.
+    controller_listener: of the controllers, on every node. peer_security: of a broker's connections
+        to other brokers.
     access: None if everybody may do everything.
     """
 
@@ -193,6 +213,8 @@ class NodeConfig:
     given: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    controller_listener: ControllerListener = dataclasses.field(default_factory=ControllerListener)
+    peer_security: PeerSecurity = NO_SECURITY
     access: AccessSettings | None = None
 
     def address_of(self, node_id: int) -> Address | None:
@@ -219,7 +241,7 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
     config = dataclasses.replace(
         _node_config(properties, CONTROLLER),
         given=dict(given),
-        notes=unbound(given, CONTROLLER_NAMES, BROKER_NAMES, "controller"),
+        notes=unbound(given, CONTROLLER_NAMES | _of_controllers(given), BROKER_NAMES, "controller"),
     )
     if len(config.data_directories) > 1 and not config.node.metadata_log_dir:
         raise ConfigError(
@@ -231,6 +253,7 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
             f"node.id={config.node_id} is not in controller.quorum.voters "
             f"({config.node.controller_quorum_voters}); a controller must be one of them"
         )
+    _check_callers(config)
     controller = bind(ControllerConfig, properties)
     interval_ms = config.node.broker_heartbeat_interval_ms
     if controller.broker_session_timeout_ms < 2 * interval_ms:
@@ -240,6 +263,21 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
             "would fence the broker; raise the one or lower the other, here and on the brokers"
         )
     return config, controller
+
+
+def _check_callers(config: NodeConfig) -> None:
+    """Raise ConfigError for an authorizer that would refuse every node."""
+    tls = config.controller_listener.server
+    is_named = tls is not None and tls.client_auth != "none"
+    if config.access is None or is_named or "User:ANONYMOUS" in config.access.super_users:
+        return
+    name = config.controller_listener.name
+    raise ConfigError(
+        f"authorizer.class.name: on the listener {name} every node is User:ANONYMOUS, and would be "
+        f"refused; set listener.security.protocol.map={name}:SSL and listener.name."
+        f"{name.lower()}.ssl.client.auth=required, or put User:ANONYMOUS into super.users, which "
+        "lets everybody in who reaches that listener"
+    )
 
 
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:
@@ -274,10 +312,16 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
     return config, broker
 
 
+def _of_controllers(given: Mapping[str, Any]) -> frozenset[str]:
+    """The properties of the controllers' listener alone."""
+    prefix = f"{LISTENER_PREFIX}{controller_listener_name(given).lower()}."
+    return frozenset(name for name in of_listeners(given) if name.startswith(prefix))
+
+
 def _check_role(properties: Mapping[str, Any], role: str) -> None:
     """Raise ConfigError for the other role's file, before its properties count as unknown."""
     other = "broker" if role == "controller" else "controller"
-    name = {"broker": BROKER, "controller": CONTROLLER}[other]
+    name = {"broker": BROKER, "controller": controller_listener_name(properties)}[other]
     if str(properties.get("listeners", "")).startswith(f"{name}://"):
         raise ConfigError(
             f"this is a {other}'s file, and not a {role}'s: listeners={properties['listeners']}; "
@@ -316,23 +360,26 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         uuid_from_text(node.cluster_id)
     except ValueError as error:
         raise ConfigError(f"cluster.id: {error}") from error
-    if bool(node.controller_quorum_voters) == bool(node.controller_quorum_bootstrap_servers):
-        raise ConfigError(
-            "give either controller.quorum.voters (a static voter set) or "
-            "controller.quorum.bootstrap.servers (dynamic voters), and not both: got "
-            f"{node.controller_quorum_voters!r} and {node.controller_quorum_bootstrap_servers!r}"
-        )
+    _check_quorum(node)
     controllers = _voters(node.controller_quorum_voters) if node.controller_quorum_voters else {}
     bootstrap_servers = _bootstrap_servers(node.controller_quorum_bootstrap_servers)
     data_directories = _data_directories(node)
     overrides = _overrides(node.peer_address_overrides)
-    listeners = _broker_listeners(node, properties) if listener_name == BROKER else ()
+    is_broker = listener_name == BROKER
+    of_tls = bind(BrokerConfig, properties) if is_broker else bind(TlsProperties, properties)
+    controllers_own = controller_listener(
+        properties, node.listener_security_protocol_map, of_tls, listens=not is_broker
+    )
+    listeners = _broker_listeners(node, properties) if is_broker else ()
+    security = NO_SECURITY
     if listeners:
         listen, advertised = listeners[0].listen, listeners[0].advertised
+        security = peer_security(
+            listeners[0], node.sasl_mechanism_inter_broker_protocol, of_tls, properties
+        )
     else:
-        check_controller_protocol(node.listener_security_protocol_map)
-        listen = _listener("listeners", node.listeners, CONTROLLER)
-        advertised = _advertised(node, listen)
+        listen = _listener("listeners", node.listeners, controllers_own.name)
+        advertised = _advertised(node, listen, controllers_own.name)
     return NodeConfig(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
@@ -364,6 +411,8 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         metrics_names=_metrics_names(node.metrics_names),
         given=dict(properties),
         listeners=listeners,
+        controller_listener=controllers_own,
+        peer_security=security,
         access=access_settings(
             class_name=node.authorizer_class_name,
             super_users=node.super_users,
@@ -372,24 +421,36 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     )
 
 
+def _check_quorum(node: NodeProperties) -> None:
+    if bool(node.controller_quorum_voters) == bool(node.controller_quorum_bootstrap_servers):
+        raise ConfigError(
+            "give either controller.quorum.voters (a static voter set) or "
+            "controller.quorum.bootstrap.servers (dynamic voters), and not both: got "
+            f"{node.controller_quorum_voters!r} and {node.controller_quorum_bootstrap_servers!r}"
+        )
+
+
 def _broker_listeners(node: NodeProperties, properties: Mapping[str, Any]) -> tuple[Listener, ...]:
     return broker_listeners(
         listeners=node.listeners,
         advertised_listeners=node.advertised_listeners,
         protocol_map=node.listener_security_protocol_map,
-        inter_broker=node.inter_broker_listener_name,
+        inter_broker=inter_broker_name(
+            node.inter_broker_listener_name, node.security_inter_broker_protocol
+        ),
+        controllers=controller_listener_name(properties),
         broker=bind(BrokerConfig, properties),
         properties=properties,
     )
 
 
-def _advertised(node: NodeProperties, listen: Address) -> Address:
-    """The address of a controller that others use."""
+def _advertised(node: NodeProperties, listen: Address, listener: str) -> Address:
+    """The address of a controller that others use. listener: its name."""
     name, text, address = "listeners", node.listeners, listen
     if node.advertised_listeners:
         name, text = "advertised.listeners", node.advertised_listeners
-        address = _listener(name, text, CONTROLLER)
-    check_reachable(f"{name}={text}", CONTROLLER, address, "other nodes")
+        address = _listener(name, text, listener)
+    check_reachable(f"{name}={text}", listener, address, "other nodes")
     return address
 
 
@@ -499,8 +560,7 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
     name, separator, address = text.partition("://")
     if not separator or name != listener_name or "," in text:
         raise ConfigError(
-            f"{property_name}={text!r} must be one listener of the form "
-            f"{listener_name}://host:port, without TLS or SASL"
+            f"{property_name}={text!r} must be one listener of the form {listener_name}://host:port"
         )
     return parse_address(property_name, address)
 

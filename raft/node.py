@@ -61,7 +61,7 @@ from kvorum.raft.transport import Address, PeerAddress, RaftTransport
 from kvorum.raft.voters import NO_VOTERS, VoterSet
 from kvorum.runtime.clock import REARM_MS, SYSTEM_CLOCK, Clock, monotonic_ms
 from kvorum.runtime.errors import NodeRefused, required
-from kvorum.runtime.rpc import USUAL_PATIENCE, Patience
+from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
 from kvorum.runtime.tasks import TaskGroup, Worker
 from kvorum.snapshots.format import SnapshotHeader
 from kvorum.storage.log.flush import FlushTicket
@@ -115,7 +115,7 @@ class RaftNode:
         on_failure: Callable[[BaseException], None],
         rng: random.Random,
         clock: Clock = SYSTEM_CLOCK,
-        patience: Patience = USUAL_PATIENCE,
+        channels: Channels = USUAL_CHANNELS,
     ) -> None:
         """peer_address: the configured address of a node, None if it has none. clock: for
         timestamps; deadlines are the event loop's."""
@@ -142,7 +142,7 @@ class RaftNode:
             note_address=self._note_address,
             own_address=config.address,
             request_timeout_ms=config.request_timeout_ms,
-            patience=patience,
+            channels=channels,
             deliver=self._deliver,
             tasks=self._tasks,
         )

@@ -17,7 +17,7 @@ from kvorum.raft import messages as m
 from kvorum.raft.events import Event, RequestFailed, ResponseReceived
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
 from kvorum.runtime.errors import WireError
-from kvorum.runtime.rpc import USUAL_PATIENCE, Patience, open_channel
+from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
 
@@ -57,7 +57,7 @@ class RaftTransport:
         note_address: NoteAddress,
         own_address: Address | None,
         request_timeout_ms: int,
-        patience: Patience = USUAL_PATIENCE,
+        channels: Channels = USUAL_CHANNELS,
         deliver: Callable[[Event], None],
         tasks: TaskGroup,
     ) -> None:
@@ -65,7 +65,7 @@ class RaftTransport:
         self._note_address = note_address
         self._own_address = own_address
         self._timeout_s = request_timeout_ms / 1000
-        self._patience = patience
+        self._channels = channels
         self._deliver = deliver
         self._tasks = tasks
         self._peers: dict[int, _Peer] = {}
@@ -104,7 +104,7 @@ class RaftTransport:
             self._tasks.spawn(peer.channel.close(), f"raft-close-{node_id}")
         if address is None:
             return None
-        self._peers[node_id] = _Peer(node_id, address, self._patience)
+        self._peers[node_id] = _Peer(node_id, address, self._channels)
         return self._peers[node_id]
 
     async def drain(self, timeout_ms: int) -> None:
@@ -214,10 +214,10 @@ class _FetchStream:
 class _Peer:
     """The channel to one node, and the stream of fetches on it."""
 
-    def __init__(self, node_id: int, address: Address, patience: Patience) -> None:
+    def __init__(self, node_id: int, address: Address, channels: Channels) -> None:
         self.node_id = node_id
         self.address = address
-        self.channel = open_channel(address_text(*address), patience)
+        self.channel = channels.open(address_text(*address))
         self.stub = pb_grpc.RaftStub(self.channel)
         self.fetches: _FetchStream | None = None
 

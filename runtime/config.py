@@ -112,7 +112,9 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
             raise ValueError
     except ValueError:
         expected = _KINDS.get(kind, "string (in quotes)")
-        raise ConfigError(f"property {name!r} must be a {expected}, not {value!r}") from None
+        # The value is not shown: it may be a password without its quotes.
+        kind_found = "" if kind is str else f", not {value!r}"
+        raise ConfigError(f"property {name!r} must be a {expected}{kind_found}") from None
     return value
 
 

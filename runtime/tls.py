@@ -1,10 +1,10 @@
-"""Server-side TLS contexts from PEM files, by the settings of Kafka's `ssl.*` names."""
+"""TLS contexts from PEM files, by the settings of Kafka's `ssl.*` names; words for failures."""
 
 from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -23,8 +23,10 @@ CLIENT_AUTH = {
 class TlsSettings:
     """what: the listener, for messages. keystore: file with the certificate's chain and its key.
 
-    certificate_chain, key: the same as PEM text, in place of a file. truststore, trusted: file or
-    text of the CAs that sign clients' certificates. versions: keys of VERSIONS.
+    certificate_chain, key: the same as PEM text, in place of a file; a client may have neither.
+    truststore, trusted: file or text of the CAs that sign the other side's certificates; a client
+    without them trusts the CAs of the system. client_auth: a server's; a key of CLIENT_AUTH.
+    versions: keys of VERSIONS. checks_name: a client's; False accepts a certificate of any host.
     """
 
     what: str
@@ -36,6 +38,12 @@ class TlsSettings:
     trusted: str = field(default="", repr=False)
     client_auth: str = "none"
     versions: tuple[str, ...] = tuple(VERSIONS)
+    checks_name: bool = True
+
+    @property
+    def has_certificate(self) -> bool:
+        """True if there is one to show."""
+        return bool(self.keystore or self.key)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -43,14 +51,82 @@ class TlsSettings:
         return tuple(filter(None, (self.keystore, self.truststore)))
 
 
-def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Raises ConfigError, which names the file or the property and shows no key."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def server_context(settings: TlsSettings, protocols: Sequence[str] = ()) -> ssl.SSLContext:
+    """protocols: of ALPN. Raises ConfigError, which names the file or the property and shows no
+    key."""
+    context = _context(ssl.PROTOCOL_TLS_SERVER, settings, protocols)
+    context.verify_mode = ssl.CERT_NONE
+    _load_certificate(context, settings)
+    if settings.truststore or settings.trusted:
+        _load_trusted(context, settings)
+    elif settings.client_auth != "none":
+        raise ConfigError(
+            f"{settings.what}: ssl.client.auth={settings.client_auth} needs the CAs of clients, "
+            "ssl.truststore.location or ssl.truststore.certificates"
+        )
+    context.verify_mode = CLIENT_AUTH[settings.client_auth]
+    return context
+
+
+def client_context(settings: TlsSettings, protocols: Sequence[str] = ()) -> ssl.SSLContext:
+    """Of the side that connects. Raises ConfigError like `server_context`."""
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, settings, protocols)
+    context.check_hostname = settings.checks_name
+    if settings.has_certificate:
+        _load_certificate(context, settings)
+    if settings.truststore or settings.trusted:
+        _load_trusted(context, settings)
+    else:
+        context.load_default_certs()
+    return context
+
+
+def failure_text(error: BaseException) -> str:
+    """Why a connection over TLS could not be made, or ended, in words for an operator."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the other side's certificate is not accepted: {error.verify_message.rstrip('.')}"
+    reason = getattr(error, "reason", None)
+    if isinstance(error, ssl.SSLError) and reason:
+        return _WORDS.get(reason, f"TLS: {reason.lower().replace('_', ' ')}")
+    if isinstance(error, ssl.SSLEOFError):
+        return "the other side closed the connection during the TLS handshake"
+    return str(error) or type(error).__name__
+
+
+_NO_TLS = "the other side does not speak TLS"
+_WORDS = {
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "HTTP_REQUEST": _NO_TLS,
+    "PACKET_LENGTH_TOO_LONG": _NO_TLS,
+    "RECORD_LAYER_FAILURE": _NO_TLS,
+    "UNEXPECTED_EOF_WHILE_READING": "the other side closed the connection, and TLS had not ended",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the other side showed no certificate",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the other side asks for a certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the other side does not know the CA of this side's certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the other side finds this side's certificate expired",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the other side refused this side's certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the other side refused this side's certificate",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the other side refused the handshake",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the other side serves other versions of TLS",
+    "UNSUPPORTED_PROTOCOL": "the other side offers no version of TLS that is served here",
+}
+"""By OpenSSL's reason, where its own words are none for operators."""
+
+
+def _context(
+    kind: ssl._SSLMethod, settings: TlsSettings, protocols: Sequence[str]
+) -> ssl.SSLContext:
+    context = ssl.SSLContext(kind)
     known = [VERSIONS[version] for version in settings.versions]
     context.minimum_version, context.maximum_version = min(known), max(known)
     # Compression leaks secrets, and renegotiation costs the server more than the client.
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    context.verify_mode = ssl.CERT_NONE
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
     with _key_file(settings) as path:
         try:
             # Without a password, OpenSSL would ask for one on the terminal.
@@ -61,23 +137,18 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
                 f"{settings.keystore or 'ssl.keystore.certificate.chain and ssl.keystore.key'}: "
                 f"{_reason(error)}; a PEM file has the key, then the certificate and its chain"
             ) from error
-    if settings.truststore or settings.trusted:
-        try:
-            context.load_verify_locations(
-                cafile=settings.truststore or None, cadata=settings.trusted or None
-            )
-        except (ssl.SSLError, OSError, ValueError) as error:
-            raise ConfigError(
-                f"{settings.what}: no certificates in "
-                f"{settings.truststore or 'ssl.truststore.certificates'}: {_reason(error)}"
-            ) from error
-    elif settings.client_auth != "none":
-        raise ConfigError(
-            f"{settings.what}: ssl.client.auth={settings.client_auth} needs the CAs of clients, "
-            "ssl.truststore.location or ssl.truststore.certificates"
+
+
+def _load_trusted(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    try:
+        context.load_verify_locations(
+            cafile=settings.truststore or None, cadata=settings.trusted or None
         )
-    context.verify_mode = CLIENT_AUTH[settings.client_auth]
-    return context
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise ConfigError(
+            f"{settings.what}: no certificates in "
+            f"{settings.truststore or 'ssl.truststore.certificates'}: {_reason(error)}"
+        ) from error
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-import trustme
+from kvorum.launch.dev_certificates import Wanted, issue, new_authority
 
 
 class Authority:
@@ -14,33 +14,30 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._ca = trustme.CA()
+        self._ca = new_authority(_NOW)
         self.file = folder / "ca.pem"
-        self._ca.cert_pem.write_to_path(str(self.file))
+        self.file.write_bytes(self._ca.certificate_pem)
 
     def server(self, name: str, *, is_expired: bool = False) -> Path:
         """One PEM file with key and certificate of 127.0.0.1."""
-        made = self._ca.issue_cert(
-            "127.0.0.1",
-            "localhost",
-            not_after=_PAST if is_expired else None,
-            not_before=_LONG_PAST if is_expired else None,
+        return self._written(
+            name,
+            Wanted(
+                name="127.0.0.1",
+                hosts=("127.0.0.1", "localhost"),
+                begins=_LONG_PAST if is_expired else None,
+                ends=_PAST if is_expired else None,
+            ),
         )
-        return self._written(name, made)
 
     def client(self, common_name: str, *, unit: str = "users") -> Path:
-        made = self._ca.issue_cert(
-            f"{common_name.lower()}@example.org",
-            common_name=common_name,
-            organization_name="Example",
-            organization_unit_name=unit,
-        )
-        return self._written(f"client-{common_name}.pem", made)
+        wanted = Wanted(name=common_name, is_node=False, organization="Example", unit=unit)
+        return self._written(f"client-{common_name}.pem", wanted)
 
-    def _written(self, name: str, made: trustme.LeafCert) -> Path:
+    def _written(self, name: str, wanted: Wanted) -> Path:
         path = self.folder / name
         part = path.with_suffix(".part")
-        part.write_bytes(made.private_key_and_cert_chain_pem.bytes())
+        part.write_bytes(issue(self._ca, wanted, _NOW))
         part.replace(path)
         return path
 

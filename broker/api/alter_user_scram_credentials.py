@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.sasl.scram import derived_keys
 from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.requests.scram_requests import (
     HASHES,
@@ -73,14 +74,3 @@ def _upsertion(item: Any) -> ScramUpsertion:
         stored_key=stored_key,
         server_key=server_key,
     )
-
-
-def derived_keys(hash_name: str, salted_password: bytes) -> tuple[bytes, bytes]:
-    """Stored key and server key of RFC 5802, section 3."""
-    # Imported here, since no other request needs them.
-    import hashlib
-    import hmac
-
-    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
-    server_key = hmac.digest(salted_password, b"Server Key", hash_name)
-    return hashlib.new(hash_name, client_key).digest(), server_key

@@ -39,6 +39,9 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         context.answer(API, _failed(ErrorCode.INVALID_REQUEST, "GroupId can't be empty."))
     else:
         body = _body_of(request, context.api_version)
+        if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+            context.answer(API, _failed(ErrorCode.GROUP_AUTHORIZATION_FAILED, None))
+            return
         hidden = [
             name
             for name in sorted(set(body.subscribed_topic_names or ()))

@@ -35,6 +35,7 @@ from kvorum.broker.quotas.client_quotas import QuotaKind
 from kvorum.broker.transactions.produce_gate import ProduceGate
 from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import ATTRIBUTES_AT, TRANSACTIONAL_BIT
 from kvorum.storage.format.client_batch import Unpacking
 from kvorum.wire.framing import response_head
 from kvorum.wire.produce_codec import (
@@ -99,11 +100,11 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         clock.wall_ms(),
         Unpacking(end - position),
     )
+    if context.has_access_control and not _may_write_in_transaction(context, request, view):
+        _refuse_transaction(context, request)
+        return
     gate = None
     if request.transactional_id is not None:
-        if not context.allows_transactional_id(AclOperation.WRITE, request.transactional_id):
-            _refuse_transaction(context, request)
-            return
         gate = ProduceGate(context.services, request.transactional_id, terms)
     progress = _Progress(terms, gate, waiting, set())
     for topic_index, topic in enumerate(request.topics):
@@ -117,6 +118,24 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         _finish_unanswered(context, topics)
     else:
         _respond(context, topics)
+
+
+def _may_write_in_transaction(
+    context: RequestContext, request: ProduceRequest, view: memoryview
+) -> bool:
+    """False if a batch says that it is transactional, and the client may not use the transactional
+    id; or if there is no id."""
+    is_transactional = any(
+        length > ATTRIBUTES_AT and view[position + ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+        for topic in request.topics
+        for _, position, length in topic.partitions
+    )
+    if not is_transactional:
+        return True
+    transactional_id = request.transactional_id
+    return transactional_id is not None and context.allows_transactional_id(
+        AclOperation.WRITE, transactional_id
+    )
 
 
 def _refuse_transaction(context: RequestContext, request: ProduceRequest) -> None:

@@ -58,6 +58,7 @@ class BrokerConfig:
     ssl_client_auth: str = "none"
     ssl_enabled_protocols: str = "TLSv1.2,TLSv1.3"
     ssl_principal_mapping_rules: str = "DEFAULT"
+    ssl_endpoint_identification_algorithm: str = "https"
 
     # Topics.
     num_partitions: int = 1

@@ -13,7 +13,6 @@ partition that fails is taken out of the session until its pause is over.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection
@@ -25,6 +24,7 @@ from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
 from kvorum.broker.fetch.log_start_ack import LogStartAcks, OnError
 from kvorum.broker.metadata_answers.suspects import Suspects
 from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.broker.network.peer_connection import PeerSocket
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.image import TopicIdPartition
@@ -38,7 +38,6 @@ _log = logging.getLogger(__name__)
 
 RECONNECT_FIRST_MS = 20
 RECONNECT_MAX_MS = 200
-CONNECT_TIMEOUT_MS = 2_000
 ADDRESS_RETRY_MS = 50
 IN_FLIGHT_MAX = 2
 NEWCOMERS_INTERVAL_MS = 30
@@ -52,7 +51,8 @@ ANSWER_BYTES_MAX = (1 << 31) - 1
 large as max.message.bytes. Memory is allocated as the bytes arrive."""
 
 PeerAddress = Callable[[int], tuple[str, int] | None]
-Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[socket.socket]]
+PeerLink = socket.socket | PeerSocket
+Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[PeerLink]]
 """Returns a non-blocking socket connected to an address. Raises OSError, TimeoutError."""
 
 
@@ -194,7 +194,7 @@ class ReplicaFetcher:
         )
         self._client_id = f"broker-{broker_id}-fetcher-{leader}".encode()
         self._has_work = asyncio.Event()
-        self._sock: socket.socket | None = None
+        self._sock: PeerLink | None = None
         self._address: tuple[str, int] | None = None
         self._buffer: FrameBuffer | None = None
         self._output = bytearray()
@@ -203,6 +203,9 @@ class ReplicaFetcher:
         self._in_flight: list[int] = []
         self._heard_ms = 0
         self._is_paused = False
+        self._is_held = False
+        """Paused, or about to log in again: nothing is sent."""
+        self._login: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._has_answered = False
         self._watcher: asyncio.TimerHandle | None = None
         self._newcomers: asyncio.TimerHandle | None = None
@@ -214,7 +217,7 @@ class ReplicaFetcher:
         tasks.spawn(self._run(), f"fetcher-{self._leader}")
 
     def pause(self, is_paused: bool) -> None:
-        self._is_paused = is_paused
+        self._is_paused = self._is_held = is_paused
         if is_paused:
             self._lose("paused")
         self._has_work.set()
@@ -297,19 +300,66 @@ class ReplicaFetcher:
         self._lost = loop.create_future()
         self._heard_ms = self._clock.monotonic_ms()
         self.session.begin()
-        loop.add_reader(sock.fileno(), self._on_readable)
+        self._read_from(sock)
         try:
             self._watch()
             return await self._lost
         finally:
-            if self._watcher is not None:
-                self._watcher.cancel()
+            for waiting in (self._watcher, self._login):
+                if waiting is not None:
+                    waiting.cancel()
+            self._is_held = self._is_paused
             loop.remove_reader(sock.fileno())
             loop.remove_writer(sock.fileno())
             sock.close()
             self._sock = None
             self._in_flight.clear()
             self._output.clear()
+
+    def _read_from(self, sock: PeerLink) -> None:
+        loop = asyncio.get_running_loop()
+        if isinstance(sock, PeerSocket):
+            loop.add_reader(sock.fileno(), self._on_secure_readable, sock)
+            if sock.login_due_s is not None:
+                self._login = loop.call_at(sock.login_due_s, self._on_login_due)
+        else:
+            loop.add_reader(sock.fileno(), self._on_readable)
+
+    def _on_login_due(self) -> None:
+        """The session of the login ends soon. Once nothing is in flight, log in again."""
+        self._is_held = True
+        self._login = None
+        self._log_in_if_idle()
+
+    def _log_in_if_idle(self) -> None:
+        sock = self._sock
+        is_due = not self._is_paused and self._login is None
+        if is_due and not self._in_flight and isinstance(sock, PeerSocket):
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(sock.fileno())
+            self._login = loop.create_task(self._log_in(sock), name=f"login-{self._leader}")
+
+    async def _log_in(self, sock: PeerSocket) -> None:
+        try:
+            await sock.login(asyncio.get_running_loop())
+        except (OSError, TimeoutError) as failure:
+            _log.warning("%s refuses the login: %r", self._name(), failure)
+            self._lose(repr(failure))
+            return
+        self._is_held = self._is_paused
+        self._login = None
+        self._read_from(sock)
+        self._send_fetch()
+
+    def _on_secure_readable(self, sock: PeerSocket) -> None:
+        self._on_readable()
+        # No event of the socket announces bytes that are decrypted already.
+        while self._sock is sock and not self._is_lost and sock.pending():
+            self._on_readable()
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._lost is None or self._lost.done()
 
     def _watch(self) -> None:
         """Close the connection if the leader is silent, send a fetch if none is in flight, and
@@ -363,7 +413,8 @@ class ReplicaFetcher:
 
     def _send_fetch(self) -> None:
         sock = self._sock
-        if sock is None or self._is_paused or self._lost is None or self._lost.done():
+        if sock is None or self._is_held or self._lost is None or self._lost.done():
+            self._log_in_if_idle()
             return
         topics, forgotten = self.session.next_request()
         if self.session.is_paused and not forgotten:
@@ -406,22 +457,3 @@ class ReplicaFetcher:
             loop.add_writer(sock.fileno(), self._flush)
         else:
             loop.remove_writer(sock.fileno())
-
-
-async def connect_tcp(loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> socket.socket:
-    """Connect over TCP; the `Connect` of production."""
-    async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
-        try:
-            found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
-        except UnicodeError as error:  # a broker may register any host name, such as `broker..svc`
-            raise OSError(errno.EINVAL, f"{address[0]!r} is no host name: {error}") from error
-        family, kind, protocol, _, target = found[0]
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(sock, target)
-        except BaseException:
-            sock.close()
-            raise
-        return sock

@@ -22,7 +22,6 @@ from kvorum.broker.fetch.follower_fetch import (
     Connect,
     PeerAddress,
     ReplicaFetcherManager,
-    connect_tcp,
 )
 from kvorum.broker.log_dirs.log_directories import (
     FoundDirectory,
@@ -54,6 +53,7 @@ from kvorum.runtime.clock import SYSTEM_CLOCK, Clock
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
+from kvorum.runtime.sockets import connect_tcp
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ most twice what has arrived. Large buffers are anonymous maps, which Linux enlar
 from __future__ import annotations
 
 import mmap
-import socket
+from typing import Protocol
 
 from kvorum.wire.framing import FRAME_SIZE_BYTES, frame_size
 
@@ -22,6 +22,12 @@ KEEP_BYTES_MAX = 4 * 1024 * 1024
 """A buffer above this size is released when it is empty and less than a quarter of it was used
 since it was last empty. One huge request must not hold memory for ever, and a row of them must not
 allocate a buffer each."""
+
+
+class Source(Protocol):
+    """The part of a socket that is read from."""
+
+    def recv_into(self, buffer: memoryview, /) -> int: ...
 
 
 class FrameBuffer:
@@ -39,7 +45,7 @@ class FrameBuffer:
         self._start = 0
         self._end = 0
 
-    def receive(self, sock: socket.socket) -> int:
+    def receive(self, sock: Source) -> int:
         """Read once from the socket; returns the number of bytes, 0 at the end of the stream.
 
         Raises BlockingIOError, WireError, OSError (ConnectionAbortedError if there is no memory).

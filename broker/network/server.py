@@ -26,9 +26,7 @@ from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.metrics.counters import TIMED_INTERVAL_S, RequestTiming
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
-from kvorum.broker.network.protocol_error_log import ProtocolErrorLog
-from kvorum.broker.network.tls_connection import HandshakeTurn, TlsConnection, wrapped
-from kvorum.broker.network.tls_listener import TlsListener
+from kvorum.broker.network.tls_connection import TlsConnection, wrapped
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.model import AclOperation
@@ -36,7 +34,11 @@ from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
 from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.errors import WireError
+from kvorum.runtime.handshake_turn import HandshakeTurn
+from kvorum.runtime.limited_lines import LimitedLines
+from kvorum.runtime.sockets import listening_sockets
 from kvorum.wire.framing import API_VERSIONS_KEY, parse_request_header
 from kvorum.wire.kio_codec import read_request
 from kvorum.wire.versions import Api
@@ -114,8 +116,7 @@ class KafkaServer:
         self._connections: dict[Connection, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._idle_task: asyncio.Task[None] | None = None
-        self._closing_lines = ProtocolErrorLog()
-        self._more_timer: asyncio.TimerHandle | None = None
+        self._closing_lines = LimitedLines(_log, self.clock.monotonic_ms)
         self._handshakes = HandshakeTurn()
 
     @property
@@ -137,33 +138,26 @@ class KafkaServer:
         authenticate: MakeAuthentication | None = None,
         tls: TlsListener | None = None,
     ) -> int:
-        """Bind the port and listen; returns the port (useful with port 0). Raises OSError.
+        """Bind the port on every address of the host, and listen; returns the port (useful with
+        port 0). Raises OSError.
 
         listener_name: the listener whose endpoints Metadata gives to clients that connect here;
         None means each broker's first. authenticate: begins the authentication of each client; None
         for a listener without SASL. tls: None for a listener without TLS.
         """
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.setblocking(False)
-            # Accepted connections inherit these from the listening socket.
-            for option, size in (
-                (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
-                (socket.SO_SNDBUF, self.config.socket_send_buffer_bytes),
-            ):
-                if size > 0:
-                    sock.setsockopt(socket.SOL_SOCKET, option, size)
-            sock.bind(address)
-            sock.listen(self.config.socket_listen_backlog_size)
-        except BaseException:
-            sock.close()
-            raise
-        self._listeners.append(_Listener(sock, listener_name, authenticate, tls))
-        bound_port: int = sock.getsockname()[1]
+        options = (
+            (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
+            (socket.SO_SNDBUF, self.config.socket_send_buffer_bytes),
+        )
+        socks = await listening_sockets(
+            asyncio.get_running_loop(),
+            host,
+            port,
+            backlog=self.config.socket_listen_backlog_size,
+            options=[(option, size) for option, size in options if size > 0],
+        )
+        self._listeners += [_Listener(sock, listener_name, authenticate, tls) for sock in socks]
+        bound_port: int = socks[0].getsockname()[1]
         return bound_port
 
     def serve(self) -> None:
@@ -188,8 +182,7 @@ class KafkaServer:
             with suppress(asyncio.CancelledError):
                 await self._idle_task
             self._idle_task = None
-        if self._more_timer is not None:
-            self._more_timer.cancel()
+        self._closing_lines.stop()
         await self.services.stop()
         tasks = list(self._tasks)
         for task in tasks:
@@ -216,26 +209,7 @@ class KafkaServer:
 
     def on_protocol_error(self, connection: Connection, failure: WireError) -> None:
         """Log a connection that is about to be closed because its peer broke the protocol."""
-        lines = self._closing_lines
-        now_ms = self.clock.monotonic_ms()
-        for line in lines.closed(connection.peer, str(failure), now_ms):
-            _log.warning("%s", line)
-        if lines.has_more and self._more_timer is None:
-            self._more_timer = asyncio.get_running_loop().call_later(
-                max(lines.more_due_ms - now_ms, 0) / 1000, self._write_more
-            )
-
-    def _write_more(self) -> None:
-        self._more_timer = None
-        lines = self._closing_lines
-        now_ms = self.clock.monotonic_ms()
-        for line in lines.more(now_ms):
-            _log.warning("%s", line)
-        if lines.has_more:
-            # Another second has begun, or the timer fired a moment early.
-            self._more_timer = asyncio.get_running_loop().call_later(
-                max(lines.more_due_ms - now_ms, 1) / 1000, self._write_more
-            )
+        self._closing_lines.closed(connection.peer, str(failure))
 
     def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
         if delta is None or delta.changed_quotas:
@@ -323,12 +297,6 @@ class KafkaServer:
                 handshakes=self._handshakes,
             )
         self._connections[connection] = None
-
-    def refresh_certificates(self, *, is_asked: bool = False) -> None:
-        """Read certificates again, those that have changed or, if asked, all."""
-        for listener in self._listeners:
-            if listener.tls is not None:
-                listener.tls.refresh(is_asked=is_asked)
 
     async def _close_idle(self) -> None:
         while True:

@@ -14,8 +14,9 @@ import ssl
 from typing import cast
 
 from kvorum.broker.network.connection import Connection, FileSend, Server
-from kvorum.broker.network.principals import PrincipalRules
 from kvorum.broker.sasl.authentication import Authentication
+from kvorum.runtime.handshake_turn import HandshakeTurn
+from kvorum.runtime.principals import PrincipalRules
 from kvorum.wire.fetch_codec import FileSlice
 
 RECORD_BYTES = 16 * 1024
@@ -24,33 +25,6 @@ FILE_CHUNK_BYTES = 128 * 1024
 """Bytes of a file that are read at a time."""
 READS_PER_TURN_MAX = 64
 """Records that one connection may read in a turn of the event loop, a megabyte."""
-HANDSHAKE_TURN_S = 0.005
-"""Time for handshakes in a turn of the event loop; one costs 1 to 3 ms. The rest waits, so that a
-thousand new clients do not hold up those that are connected."""
-
-
-class HandshakeTurn:
-    """The time that a turn of the event loop has left for handshakes. One for all connections."""
-
-    def __init__(self) -> None:
-        self._spent_s = 0.0
-        self._is_renewed = True
-
-    @property
-    def is_spent(self) -> bool:
-        """True if handshakes must wait for the next turn."""
-        return self._spent_s >= HANDSHAKE_TURN_S
-
-    def spend(self, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Count the time of a handshake's step."""
-        self._spent_s += seconds
-        if self._is_renewed:
-            self._is_renewed = False
-            loop.call_soon(self._renew)
-
-    def _renew(self) -> None:
-        self._spent_s = 0.0
-        self._is_renewed = True
 
 
 class TlsConnection(Connection):

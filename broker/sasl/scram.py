@@ -50,6 +50,13 @@ class Credential:
     server_key: bytes
 
 
+def derived_keys(hash_name: str, salted_password: bytes) -> tuple[bytes, bytes]:
+    """Stored key and server key of RFC 5802, section 3. hash_name: a value of HASHES."""
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    server_key = hmac.digest(salted_password, b"Server Key", hash_name)
+    return hashlib.new(hash_name, client_key).digest(), server_key
+
+
 FindCredential = Callable[[str], Credential | None]
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import struct
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.broker.fetch.follower_fetch import Connect, PeerAddress
+from kvorum.broker.fetch.follower_fetch import Connect, PeerAddress, PeerLink
 from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.broker.network.peer_connection import PeerSocket
 from kvorum.runtime.errors import ErrorCode, WireError
 from kvorum.wire.kio_codec import encode_request, read_response
 from kvorum.wire.primitives import string_bytes
@@ -88,9 +88,12 @@ class Peers:
         address = self._peer_address(broker_id)
         held = self._connections.get(broker_id)
         if held is not None and not held.is_closed:
-            if held.address == address:
+            if held.address == address and not held.is_ending:
                 return held
-            held.close("the peer's address changed")
+            if held.address == address:
+                held.retire()
+            else:
+                held.close("the peer's address changed")
         if address is None:
             return None
         opening = self._opening.get(broker_id)
@@ -127,7 +130,7 @@ class _Connection:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
+        sock: PeerLink,
         address: tuple[str, int],
         client_id: str,
     ) -> None:
@@ -140,7 +143,24 @@ class _Connection:
         self._output = bytearray()
         self._correlation_id = 0
         self._in_flight: deque[tuple[int, Api, int, asyncio.Future[Any | None]]] = deque()
-        loop.add_reader(sock.fileno(), self._on_readable)
+        self._login_due_s: float | None = None
+        self._is_retired = False
+        if isinstance(sock, PeerSocket):
+            self._login_due_s = sock.login_due_s
+            loop.add_reader(sock.fileno(), self._on_secure_readable, sock)
+        else:
+            loop.add_reader(sock.fileno(), self._on_readable)
+
+    @property
+    def is_ending(self) -> bool:
+        """True if the session of the login ends soon: another connection is for new requests."""
+        return self._login_due_s is not None and self._loop.time() >= self._login_due_s
+
+    def retire(self) -> None:
+        """Close the connection once all of its requests are answered."""
+        self._is_retired = True
+        if not self._in_flight:
+            self.close("its session ends")
 
     def ask(self, api: Api, version: int, values: Mapping[str, Any]) -> asyncio.Future[Any | None]:
         future: asyncio.Future[Any | None] = self._loop.create_future()
@@ -170,6 +190,12 @@ class _Connection:
             if not future.done():
                 future.set_result(None)
 
+    def _on_secure_readable(self, sock: PeerSocket) -> None:
+        self._on_readable()
+        # No event of the socket announces bytes that are decrypted already.
+        while not self.is_closed and sock.pending():
+            self._on_readable()
+
     def _on_readable(self) -> None:
         try:
             if self._buffer.receive(self._sock) == 0:
@@ -194,6 +220,8 @@ class _Connection:
         self._in_flight.popleft()
         if not future.done():
             future.set_result(answer)
+        if self._is_retired and not self._in_flight:
+            self.close("its session ends")
 
     def _flush(self) -> None:
         try:

@@ -21,19 +21,27 @@ from kvorum.runtime.errors import ConfigError
 if TYPE_CHECKING:
     import ssl
 
+    from kvorum.runtime.rpc import Channels
+    from kvorum.runtime.tls import TlsSettings
+
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_OF_SECURITY = ("ssl.", "sasl.", "security.", "kvorum.")
+_OF_CONTROLLERS = "kvorum.controllers.security.protocol"
 _KNOWN = (
     "security.protocol", "sasl.mechanism", "sasl.jaas.config", "ssl.truststore.type",
     "ssl.truststore.location", "ssl.keystore.type", "ssl.keystore.location", "ssl.key.password",
-    "ssl.endpoint.identification.algorithm",
+    "ssl.endpoint.identification.algorithm", _OF_CONTROLLERS,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
-    """context: None without TLS. mechanism: "" without SASL."""
+    """context: None without TLS; tls: what it was made of. controllers: their protocol, if there
+    is TLS. mechanism: "" without SASL."""
 
     context: ssl.SSLContext | None = None
+    tls: TlsSettings | None = None
+    controllers: str = "SSL"
     mechanism: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
@@ -43,6 +51,14 @@ class ClientSecurity:
         return (
             sock if self.context is None else self.context.wrap_socket(sock, server_hostname=host)
         )
+
+    def channels(self) -> Channels:
+        """The channels to controllers. They know no login: a certificate says who calls."""
+        from kvorum.runtime.rpc import Channels, rpc_caller
+
+        if self.tls is None or self.controllers == "PLAINTEXT":
+            return Channels()
+        return Channels(tls=rpc_caller(self.tls))
 
     def nonce(self) -> str:
         """Of one login."""
@@ -66,9 +82,19 @@ def security_of(properties: Mapping[str, str], where: str) -> ClientSecurity:
         raise ConfigError(
             f"{where}: security.protocol={protocol!r} is none of {', '.join(PROTOCOLS)}"
         )
-    context = _context(properties, where) if protocol.endswith("SSL") else None
+    controllers = properties.get(_OF_CONTROLLERS, "SSL").upper()
+    if controllers not in ("PLAINTEXT", "SSL"):
+        raise ConfigError(
+            f"{where}: {_OF_CONTROLLERS}={controllers!r} is neither SSL nor PLAINTEXT"
+        )
+    tls = _tls(properties, where) if protocol.endswith("SSL") else None
+    context = None
+    if tls is not None:
+        from kvorum.runtime.tls import client_context
+
+        context = client_context(tls)
     if not protocol.startswith("SASL"):
-        return ClientSecurity(context=context)
+        return ClientSecurity(context=context, tls=tls, controllers=controllers)
     from kvorum.broker.sasl.jaas import parse_jaas
     from kvorum.broker.sasl.mechanisms import MECHANISMS
 
@@ -84,31 +110,29 @@ def security_of(properties: Mapping[str, str], where: str) -> ClientSecurity:
         raise ConfigError(f"{where}: sasl.jaas.config needs username and password")
     return ClientSecurity(
         context=context,
+        tls=tls,
+        controllers=controllers,
         mechanism=mechanism,
         user=options["username"],
         password=options["password"],
     )
 
 
-def _context(properties: Mapping[str, str], where: str) -> ssl.SSLContext:
+def _tls(properties: Mapping[str, str], where: str) -> TlsSettings:
     for kind in ("truststore", "keystore"):
         is_pem = properties.get(f"ssl.{kind}.type", "JKS") == "PEM"
         if properties.get(f"ssl.{kind}.location") and not is_pem:
             raise ConfigError(f"{where}: ssl.{kind}.type must be PEM; no other is read")
-    import ssl
+    from kvorum.runtime.tls import TlsSettings
 
-    try:
-        context = ssl.create_default_context(cafile=properties.get("ssl.truststore.location"))
-        keystore = properties.get("ssl.keystore.location")
-        if keystore:
-            password = properties.get("ssl.key.password", "")
-            context.load_cert_chain(keystore, password=lambda: password)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{where}: a certificate or key cannot be read: {error}") from error
-    # Kafka's way to switch the check of the broker's name off.
-    if properties.get("ssl.endpoint.identification.algorithm") == "":
-        context.check_hostname = False
-    return context
+    return TlsSettings(
+        what=where,
+        keystore=properties.get("ssl.keystore.location", ""),
+        key_password=properties.get("ssl.key.password", ""),
+        truststore=properties.get("ssl.truststore.location", ""),
+        # Empty is Kafka's way to switch the check of the name off.
+        checks_name=properties.get("ssl.endpoint.identification.algorithm") != "",
+    )
 
 
 def read_properties(path: str) -> dict[str, str]:
@@ -130,7 +154,9 @@ def read_properties(path: str) -> dict[str, str]:
         found[key.strip()] = value.strip()
     # A client's file may have settings of its own; those of security must be known.
     unknown = sorted(
-        key for key in found if key.startswith(("ssl.", "sasl.", "security.")) and key not in _KNOWN
+        key
+        for key in found
+        if key.startswith(("ssl.", "sasl.", "security.", "kvorum.")) and key not in _KNOWN
     )
     if unknown:
         raise ConfigError(f"{path}: {unknown[0]} is not served; there are {', '.join(_KNOWN)}")

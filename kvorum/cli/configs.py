@@ -101,6 +101,13 @@ def describe(
 @click.option(
     "--set", "to_set", multiple=True, metavar="KEY=VALUE", help="Set a value. Repeatable."
 )
+@click.option(
+    "--set-file",
+    "to_set_from",
+    multiple=True,
+    metavar="KEY=FILE",
+    help="Set a value to the text of a file: passwords belong there. Repeatable.",
+)
 @click.option("--delete", "to_delete", multiple=True, metavar="KEY", help="Remove a value.")
 @click.option(
     "--append", "to_append", multiple=True, metavar="KEY=ITEMS", help="Add items to a list."
@@ -119,6 +126,7 @@ def alter(
     names: tuple[str, ...],
     is_default: bool,
     to_set: tuple[str, ...],
+    to_set_from: tuple[str, ...],
     to_delete: tuple[str, ...],
     to_append: tuple[str, ...],
     to_subtract: tuple[str, ...],
@@ -128,11 +136,15 @@ def alter(
     """Change configs of a topic or a broker, quotas of clients, users and addresses, or the levels
     of a broker's loggers until it ends."""
     changes: list[Change] = [("set", *_assignment(text)) for text in to_set]
+    _refuse_passwords(changes)
+    changes += [("set", *_from_file(text)) for text in to_set_from]
     changes += [("delete", name, None) for name in to_delete]
     changes += [("append", *_assignment(text)) for text in to_append]
     changes += [("subtract", *_assignment(text)) for text in to_subtract]
     if not changes:
-        raise click.UsageError("nothing to do: give --set, --delete, --append or --subtract")
+        raise click.UsageError(
+            "nothing to do: give --set, --set-file, --delete, --append or --subtract"
+        )
     if entities[0] in _RESOURCES:
         kind, name = _one_resource(entities, names, is_default)
         if name is None:
@@ -145,7 +157,13 @@ def alter(
         parts, _ = _quota_entity(entities, names, is_default, may_lack_names=False)
         label = _backend(options).alter_quotas(parts, quotas, dry_run=dry_run)
     rows = [
-        {"entity": label, "operation": op, "name": key, "value": value, "dry_run": dry_run}
+        {
+            "entity": label,
+            "operation": op,
+            "name": key,
+            "value": _shown(key, value),
+            "dry_run": dry_run,
+        }
         for op, key, value in changes
     ]
     show(options["output"], rows, ["entity", "operation", "name", "value", "dry_run"])
@@ -224,6 +242,37 @@ def _assignment(text: str) -> tuple[str, str]:
         return parse_assignment(text)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _refuse_passwords(changes: list[Change]) -> None:
+    from kvorum.launch.secret_properties import refuse_on_command_line
+    from kvorum.runtime.errors import ConfigError
+
+    try:
+        refuse_on_command_line(
+            (name for _, name, _ in changes),
+            "put it into a file and give --set-file {name}=FILE",
+        )
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _from_file(text: str) -> tuple[str, str]:
+    """The key, and the text of the file without the line breaks at its end."""
+    name, path = _assignment(text)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return name, file.read().rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise click.UsageError(f"--set-file {name}: cannot read {path}: {reason}") from error
+
+
+def _shown(name: str, value: str | None) -> str | None:
+    from kvorum.metadata.configs.secrets import is_password
+    from kvorum.metadata.image.records import HIDDEN
+
+    return HIDDEN if value is not None and is_password(name) else value
 
 
 def _number(key: str, text: str | None) -> float:

@@ -9,7 +9,14 @@ from typing import Any
 
 import grpc
 
-from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed, warn
+from kvorum.cli.client_security import current_security
+from kvorum.cli.common import (
+    EXIT_NO_QUORUM,
+    EXIT_NOT_AUTHORIZED,
+    EXIT_UNREACHABLE,
+    CommandFailed,
+    warn,
+)
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.history import MetadataCopy
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
@@ -29,7 +36,6 @@ RETRY_PAUSE_S = 0.02
 
 #: By default gRPC waits a second or more before it reconnects.
 _CHANNEL_OPTIONS = [
-    ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 20),
     ("grpc.max_reconnect_backoff_ms", 200),
 ]
@@ -51,7 +57,9 @@ class BlockingControllerClient:
         self._no_quorum = no_quorum
         self._addresses = [address_text(*address) for address in addresses]
         self._address_by_id: dict[int, str] = {}
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[str, Any] = {}
+        # Taken now: one command has one security, and other threads use this client.
+        self._maker = current_security().channels()
         self._has_warned = False
 
     def describe(self) -> pb.DescribeQuorumReply:
@@ -102,9 +110,7 @@ class BlockingControllerClient:
                 timeout_s = max(deadline - time.monotonic(), 0.1)
                 answer = call.method(self._channel(address))(message, timeout=timeout_s)
             except grpc.RpcError as error:
-                raise CommandFailed(
-                    f"controller {leader_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
-                ) from error
+                raise _failed(leader_id, address, error) from error
             if answer.status.code != ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
                 return call.decode_reply(answer)
             time.sleep(RETRY_PAUSE_S)
@@ -160,9 +166,7 @@ class BlockingControllerClient:
                     pb.ReadElectionTimelineRequest(), timeout=self._timeout_s
                 )
             except grpc.RpcError as error:
-                raise CommandFailed(
-                    f"controller {node_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
-                ) from error
+                raise _failed(node_id, address, error) from error
             lines += [(line.timestamp_ms, node_id, line.text) for line in reply.lines]
             missing.discard(node_id)
         for node_id in sorted(missing) if is_missing_told else ():
@@ -181,9 +185,7 @@ class BlockingControllerClient:
             ):
                 yield chunk.lines
         except grpc.RpcError as error:
-            raise CommandFailed(
-                f"controller {node_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
-            ) from error
+            raise _failed(node_id, address, error) from error
 
     def _leader_within(self, deadline: float) -> pb.DescribeQuorumReply:
         replies, leader = self._await_leader(deadline)
@@ -223,6 +225,8 @@ class BlockingControllerClient:
                 break
         if self._no_quorum is not None:
             raise CommandFailed(self._no_quorum, EXIT_NO_QUORUM)
+        if all("PERMISSION_DENIED" in problem for problem in problems):
+            raise CommandFailed(problems[0], EXIT_NOT_AUTHORIZED)
         raise CommandFailed(f"no controller reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
 
     def _probe_round(self, is_leader_enough: bool) -> tuple[Replies, list[str], bool]:
@@ -274,13 +278,24 @@ class BlockingControllerClient:
     def _stub(self, address: str) -> Any:
         return pb_grpc.AdminStub(self._channel(address))
 
-    def _channel(self, address: str) -> grpc.Channel:
+    def _channel(self, address: str) -> Any:
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.insecure_channel(
-                address, options=_CHANNEL_OPTIONS
-            )
+            channel = self._channels[address] = self._maker.open_blocking(address, _CHANNEL_OPTIONS)
         return channel
+
+
+def _failed(node_id: int, address: str, error: Any) -> CommandFailed:
+    is_denied = error.code() is grpc.StatusCode.PERMISSION_DENIED
+    return CommandFailed(
+        f"controller {node_id} at {address}: {_details(error)}",
+        EXIT_NOT_AUTHORIZED if is_denied else EXIT_UNREACHABLE,
+    )
+
+
+def open_channel(address: str) -> Any:
+    """A blocking channel with the security of the command that runs."""
+    return current_security().channels().open_blocking(address)
 
 
 def _details(error: Any) -> str:

@@ -66,6 +66,11 @@ if TYPE_CHECKING:
     help="A property with Kafka's name, for every node that has it. Repeatable.",
 )
 @click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    help="TOML file of such properties; --set goes before it. Passwords belong here.",
+)
+@click.option(
     "--racks",
     type=click.IntRange(min=0),
     default=0,
@@ -105,11 +110,13 @@ def dev(ctx: click.Context, /, **options: Any) -> None:
     from kvorum.launch.identity import DirectoryLock
     from kvorum.launch.supervisor import StartupFailed, Supervisor
     from kvorum.runtime.errors import ConfigError, CorruptData
+    from kvorum.runtime.private_files import private_files
 
     is_json = options["output"] == "json"
     say = partial(_say, err=is_json)
     failure: StartupFailed | None = None
     with ExitStack() as held:
+        held.enter_context(private_files())
         try:
             plan = _plan(options, held)
             _forget(options["ready_file"])
@@ -140,9 +147,11 @@ def _start_in_background(options: dict[str, Any]) -> None:
     from kvorum.cli.dev_background import start_in_background
     from kvorum.launch.identity import is_locked
     from kvorum.runtime.errors import ConfigError, CorruptData
+    from kvorum.runtime.private_files import private_files
 
     try:
         with ExitStack() as held:
+            held.enter_context(private_files())
             plan = _plan(options, held)
             if is_locked(plan.data_dir):
                 raise ConfigError(
@@ -151,7 +160,8 @@ def _start_in_background(options: dict[str, Any]) -> None:
                 )
     except (ConfigError, CorruptData) as error:
         raise refused(error) from error
-    fields = start_in_background(options)
+    with private_files():
+        fields = start_in_background(options)
     if options["output"] == "json":
         _say(json.dumps(fields))
     else:
@@ -163,6 +173,7 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
 
     Raises ConfigError, CorruptData.
     """
+    from kvorum.broker.config.dynamic_config import text_of
     from kvorum.launch.plan import (
         NO_LINKS,
         check_nodes,
@@ -171,8 +182,14 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
         read_links,
         reserve_ports,
     )
-    from kvorum.runtime.config import parse_assignment
+    from kvorum.launch.secret_properties import refuse_on_command_line
+    from kvorum.runtime.config import load_properties, parse_assignment
 
+    settings = dict(parse_assignment(text) for text in options["settings"])
+    refuse_on_command_line(settings, "put it into a file and give kvorum dev --config FILE")
+    if options["config"]:
+        of_file = load_properties(options["config"])
+        settings = {name: text_of(value) for name, value in of_file.items()} | settings
     shape = {name: options[name] for name in ("controllers", "brokers", "port", "controller_port")}
     guards = [held.enter_context(guard) for guard in reserve_ports(**shape)]
     plan = plan_cluster(
@@ -180,7 +197,7 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
         voters=options["voters"],
         racks=options["racks"],
         data_dir=options["data_dir"],
-        settings=dict(parse_assignment(text) for text in options["settings"]),
+        settings=settings,
         links=read_links(options["links"]) if options["links"] else NO_LINKS,
         free_ports=[guard.getsockname()[1] for guard in guards],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from kvorum.cli.common import CommandFailed, output_option, refused, show, warn
 
 if TYPE_CHECKING:
     from kvorum.launch.init import NewCluster, NewNode
+    from kvorum.metadata.image.records import ScramCredential
 
 
 @click.command()
@@ -63,6 +65,15 @@ if TYPE_CHECKING:
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A property for every node."
 )
 @click.option(
+    "--add-scram",
+    "add_scram",
+    multiple=True,
+    metavar="MECHANISM=[name=USER,...]",
+    help="The credential of a first user: SCRAM-SHA-512=[name=alice,password-file=FILE], with "
+    "iterations, salt and saltedpassword as in Kafka. Without a password it is asked for. "
+    "Repeatable.",
+)
+@click.option(
     "--add",
     type=click.Choice(["controller", "broker"]),
     default=None,
@@ -86,9 +97,11 @@ def init(context: click.Context, /, folder: str, **options: Any) -> None:
     quorum add-voter makes it a voter.
     """
     from kvorum.runtime.errors import ConfigError, CorruptData
+    from kvorum.runtime.private_files import private_files
 
     try:
-        nodes = _made(context, folder, options)
+        with private_files():
+            nodes = _made(context, folder, options)
     except (ConfigError, CorruptData) as error:
         raise refused(error) from error
     except OSError as error:
@@ -108,9 +121,14 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
     import random
 
     from kvorum.launch.init import add_node, init_cluster, prepare_again
+    from kvorum.launch.secret_properties import refuse_on_command_line
     from kvorum.runtime.errors import ConfigError
 
     rng = random.SystemRandom()
+    refuse_on_command_line(
+        (text.partition("=")[0].strip() for text in options["settings"]),
+        "leave it out and write it into each node's file",
+    )
     if options["preset"]:
         options["settings"] = (*options["settings"], f"kvorum.preset={options['preset']}")
     add, again, host, port = (options[name] for name in ("add", "again", "host", "port"))
@@ -159,7 +177,35 @@ def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
         racks=options["racks"],
         bind=None if options["bind"] is None else parse_bind("--bind", options["bind"]),
         settings=dict(parse_assignment(text) for text in options["settings"]),
+        credentials=_credentials(options["add_scram"]),
     )
+
+
+def _credentials(texts: tuple[str, ...]) -> tuple[ScramCredential, ...]:
+    import random
+
+    from kvorum.launch.add_scram import has_password, parse_add_scram
+
+    if not texts:
+        return ()
+    found = parse_add_scram(texts, ask=_asked, rng=random.SystemRandom())
+    if any(map(has_password, texts)):
+        warn(
+            "--add-scram with a password: other users of this machine can read command lines, and "
+            "shells keep them; password-file=FILE avoids it"
+        )
+    return found
+
+
+def _asked(user: str) -> str:
+    from kvorum.runtime.errors import ConfigError
+
+    if not sys.stdin.isatty():
+        raise ConfigError(f"--add-scram for {user} has no password: give password-file=FILE")
+    password: str = click.prompt(
+        f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True
+    )
+    return password
 
 
 def _refuse_what_is_settled(context: click.Context, free: tuple[str, ...]) -> None:

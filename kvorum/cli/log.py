@@ -37,7 +37,8 @@ def dump(
     """Print the same as kafka-dump-log for PATHS.
 
     Reads .log, .index, .timeindex, .txnindex, .snapshot (of producers) and leader-epoch-checkpoint
-    files. Damage and contradictions are reported on stderr, and the exit status is then 1.
+    files. Records of the metadata log are printed as JSON, without secrets. Damage and
+    contradictions are reported on stderr, and the exit status is then 1.
     """
     from kvorum.raft.control_text import control_text
     from kvorum.runtime.disk import OsDisk
@@ -52,6 +53,7 @@ def dump(
         )
     complaints = Complaints()
     for path in paths:
+        of_metadata = _metadata_text if print_data_log and _is_metadata(path) else None
         try:
             lines = dump_lines(
                 OsDisk(),
@@ -63,7 +65,7 @@ def dump(
                 ),
                 complaints=complaints,
                 control_text=control_text,
-                record_text=_transaction_text if transaction_log_decoder else None,
+                record_text=_transaction_text if transaction_log_decoder else of_metadata,
             )
             for line in lines:
                 click.echo(line)
@@ -75,6 +77,20 @@ def dump(
         raise CommandFailed("; ".join(complaints.damage))
     if complaints.are_faults:
         raise CommandFailed("an index and its log do not agree")
+
+
+def _is_metadata(path: str) -> bool:
+    from kvorum.raft.metadata_log import FOLDER_NAME
+
+    return os.path.basename(os.path.dirname(os.path.abspath(path))) == FOLDER_NAME
+
+
+def _metadata_text(key: bytes, value: bytes | None) -> tuple[str, str]:
+    """The record as JSON: as bytes it would show credentials and passwords."""
+    from kvorum.metadata.image.record_codec import decode_record
+    from kvorum.metadata.inspect.record_rows import record_json
+
+    return "", "<DELETE>" if value is None else record_json(decode_record(value))
 
 
 def _transaction_text(key: bytes, value: bytes | None) -> tuple[str, str]:

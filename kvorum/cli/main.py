@@ -53,6 +53,7 @@ _NOUNS = {
     "metadata": ("kvorum.cli.metadata:metadata", "Inspect the cluster metadata; export it."),
     "snapshot": ("kvorum.cli.snapshot:snapshot", "Inspect snapshot files on disk."),
     "log": ("kvorum.cli.log:log", "Inspect and verify logs on disk."),
+    "certs": ("kvorum.cli.certs:certs", "Certificates for TLS on a laptop or in a lab."),
     "console": ("kvorum.console.command:console", "Serve a page that shows the cluster."),
     "chaos": ("kvorum.cli.chaos:chaos", "Run experiments on a real cluster, or simulations."),
     "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, check it, analyse it."),

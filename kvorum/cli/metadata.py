@@ -167,8 +167,9 @@ def dump(start: int | None, stop: int | None, **options: Any) -> None:
 def export(out: str, form: str, rows_per_file: int, **options: Any) -> None:
     """Write metadata log and image as tables, with schema.json beside them."""
     from kvorum.metadata.inspect.export import export_history
+    from kvorum.runtime.private_files import private_files
 
-    with in_a_sentence():
+    with in_a_sentence(), private_files():
         try:
             rows = export_history(
                 read_history(options),
@@ -197,16 +198,18 @@ def snapshot(out: str, **options: Any) -> None:
 
     from kvorum.metadata.image.snapshot_job import header_of, payloads_of
     from kvorum.runtime.async_disk import OsAsyncDisk
+    from kvorum.runtime.private_files import private_files
     from kvorum.snapshots.store import SnapshotStore
 
     with in_a_sentence():
         history = read_history(options)
         image = history.image_at(options["at_offset"])
         timestamp_ms = history.timestamp_at(options["at_offset"])
-    os.makedirs(out, exist_ok=True)
     header = header_of(image, timestamp_ms=timestamp_ms)
-    store = SnapshotStore(OsAsyncDisk(), out)
-    path = store.path(asyncio.run(store.write(header, payloads_of(image))))
+    with private_files():
+        os.makedirs(out, exist_ok=True)
+        store = SnapshotStore(OsAsyncDisk(), out)
+        path = store.path(asyncio.run(store.write(header, payloads_of(image))))
     show(options["output"], {"file": path, "end_offset": image.end_offset, "epoch": image.epoch})
 
 

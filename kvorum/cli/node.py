@@ -63,6 +63,14 @@ def _with_format(settings: tuple[str, ...], log_format: str | None) -> tuple[str
     return settings if log_format is None else (*settings, f"kvorum.logging.format={log_format}")
 
 
+def _readable(path: str | None, properties: dict[str, Any]) -> tuple[str, ...]:
+    from kvorum.launch.node_file import load_node_file
+    from kvorum.launch.secret_properties import readable_secrets
+
+    of_file = {} if path is None else load_node_file(path)
+    return readable_secrets(path, of_file, properties)
+
+
 def _run(role: str, path: str | None, settings: tuple[str, ...]) -> int:
     from kvorum.launch.node import run_planned_node
     from kvorum.launch.node_file import node_properties
@@ -75,6 +83,6 @@ def _run(role: str, path: str | None, settings: tuple[str, ...]) -> int:
                 f"a {role} needs properties: give --config FILE, --set KEY=VALUE, or variables "
                 "such as KVORUM_NODE_ID"
             )
-        return run_planned_node(role, properties)
+        return run_planned_node(role, properties, notes=_readable(path, properties))
     except ConfigError as error:
         raise refused(error) from error

@@ -38,10 +38,12 @@ def recover(path: str, unsafe: bool, output: str) -> None:
     from kvorum.launch.recover import inspect
     from kvorum.launch.recover import recover as do_it
     from kvorum.runtime.errors import ConfigError, CorruptData
+    from kvorum.runtime.private_files import private_files
 
     try:
         config, _ = controller_config(load_node_file(path))
-        survivor = do_it(config) if unsafe else inspect(config)
+        with private_files():
+            survivor = do_it(config) if unsafe else inspect(config)
     except (ConfigError, CorruptData) as error:
         raise refused(error) from error
     row: dict[str, Any] = {

@@ -12,6 +12,7 @@ import click
 from kvorum.cli.common import (
     EXIT_FAILED,
     EXIT_NO_QUORUM,
+    EXIT_NOT_AUTHORIZED,
     EXIT_UNREACHABLE,
     CommandFailed,
     cluster_options,
@@ -128,13 +129,16 @@ def _call(client: Any, leader: Any, method: str, request: Any, timeout_s: float)
     """The leader's answer, None if the connection was lost before it came."""
     import grpc
 
+    from kvorum.cli.controller_client import open_channel
     from kvorum.rpc import raft_pb2_grpc as pb_grpc
 
     address = client.address_of(leader.leader_id)
-    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    with open_channel(address) as channel:
         try:
             return getattr(pb_grpc.RaftStub(channel), method)(request, timeout=timeout_s)
         except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.PERMISSION_DENIED:
+                raise CommandFailed(str(error.details()), EXIT_NOT_AUTHORIZED) from error
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
                 raise CommandFailed(
                     f"controller {leader.leader_id} at {address} is of a build without {method}",

@@ -198,6 +198,30 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "The listener that brokers use among themselves; by default PLAINTEXT, or the only one.",
     ),
     (
+        "security.inter.broker.protocol",
+        _STRING,
+        "",
+        "The name of that listener, if it is the name of its protocol.",
+    ),
+    (
+        "sasl.mechanism.inter.broker.protocol",
+        _STRING,
+        "",
+        "The mechanism by which brokers log in at each other.",
+    ),
+    (
+        "controller.listener.names",
+        _STRING,
+        "CONTROLLER",
+        "The listener of the controllers.",
+    ),
+    (
+        "ssl.endpoint.identification.algorithm",
+        _STRING,
+        "https",
+        "https: a certificate must name the host. Empty: it need not.",
+    ),
+    (
         "sasl.enabled.mechanisms",
         _STRING,
         "",

@@ -44,7 +44,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
         sasl.login.retry.backoff.max.ms LONG 10000
         sasl.login.retry.backoff.ms LONG 100
         sasl.mechanism.controller.protocol STRING GSSAPI
-        sasl.mechanism.inter.broker.protocol STRING GSSAPI per-broker
         sasl.oauthbearer.assertion.algorithm STRING RS256
         sasl.oauthbearer.assertion.claim.aud STRING -
         sasl.oauthbearer.assertion.claim.exp.seconds INT 300 >=0
@@ -78,7 +77,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
         ssl.allow.dn.changes BOOLEAN false
         ssl.allow.san.changes BOOLEAN false
         ssl.cipher.suites LIST "" per-broker
-        ssl.endpoint.identification.algorithm STRING https per-broker
         ssl.engine.factory.class CLASS - per-broker
         ssl.keymanager.algorithm STRING SunX509 per-broker
         ssl.keystore.password PASSWORD - per-broker

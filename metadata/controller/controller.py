@@ -193,6 +193,8 @@ class Controller:
         self._supported_features = supported_features
         #: The voters of the quorum; the driver keeps them current.
         self.voter_ids: tuple[int, ...] = ()
+        #: Appended behind the feature levels of a new cluster.
+        self.first_records: tuple[Record, ...] = ()
         self._fencing_chunk = fencing_chunk
         self._fencing: BrokerFencing | None = None
         self._fencing_cause = ""
@@ -232,8 +234,10 @@ class Controller:
         return level_of(self._active_image().features, METADATA_VERSION)
 
     def begin(self) -> tuple[Record, ...]:
-        """The feature levels of a new cluster, as its first records after the claim."""
-        records = bootstrap(self._active_image(), self._context())
+        """The feature levels of a new cluster and its first_records, as the log's first metadata
+        after the claim."""
+        levels = bootstrap(self._active_image(), self._context())
+        records: tuple[Record, ...] = (*levels, *self.first_records) if levels else ()
         self._advance(records)
         return records
 

@@ -38,6 +38,8 @@ class ControllerLoop:
         self, controller: Controller, *, on_failure: Callable[[BaseException], None]
     ) -> None:
         self.controller = controller
+        self.on_image: Callable[[ClusterImage], object] = lambda _: None
+        """Is called with every committed image."""
         self._on_failure = on_failure
         self._node: RaftNode | None = None
         self._snapshotter: Snapshotter | None = None
@@ -145,11 +147,13 @@ class ControllerLoop:
     def note_image(self, image: ClusterImage) -> None:
         """The committed image has advanced."""
         required(self._snapshotter, "attached with the node").on_image(image)
+        self.on_image(image)
 
     # Helpers.
 
     def _on_loaded(self, image: ClusterImage) -> None:
         required(self._snapshotter, "attached with the node").note_loaded(image)
+        self.on_image(image)
         self._core.on_loaded(image, monotonic_ms())
         self._arm_timer()
 

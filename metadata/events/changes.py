@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from kvorum.metadata.configs.secrets import shown_config
 from kvorum.metadata.events.model import REMOVED_KEY, Event, Origin
 from kvorum.metadata.events.quorum import (
     KRAFT_VERSION,
@@ -25,7 +26,6 @@ from kvorum.metadata.events.things import (
     partition_key,
     quota_fields,
     quota_key,
-    shown_config,
     topic_key,
 )
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from kvorum.metadata.configs.config_keys import CONFIGS_OF, broker_key
-from kvorum.metadata.configs.model import is_hidden
+from kvorum.metadata.configs.secrets import shown_config
 from kvorum.metadata.events.quorum import NO_QUORUM, QuorumState
-from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.quotas import entity_text
-from kvorum.metadata.image.records import HIDDEN, QuotaEntity
+from kvorum.metadata.image.records import QuotaEntity
 from kvorum.metadata.inspect.thing_rows import (
     acl_row,
     broker_row,
@@ -62,18 +61,6 @@ def quota_key(entity: QuotaEntity) -> str:
 
 def acl_key(acl_id: bytes) -> str:
     return f"acl/{uuid_text(acl_id)}"
-
-
-def shown_config(resource_type: int, name: str, value: str | None) -> str | None:
-    """The value of a config, `[hidden]` for a password.
-
-    A config that is not known may be anything, so it is hidden too, as DescribeConfigs does.
-    """
-    if resource_type == RESOURCE_BROKER:
-        key = broker_key(name)
-    else:
-        key = CONFIGS_OF.get(resource_type, {}).get(name)
-    return HIDDEN if value is not None and is_hidden(key) else value
 
 
 def config_fields(image: ClusterImage, resource: tuple[int, str]) -> Fields:

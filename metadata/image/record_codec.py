@@ -17,9 +17,9 @@ from typing import Any
 import msgpack
 
 from kvorum.metadata.access.model import AclOperation, PatternType, Permission, ResourceType
+from kvorum.metadata.configs.secrets import shown_fields
 from kvorum.metadata.image.features import REASSIGNMENT_LEVEL, RELEASES, FeatureRange
 from kvorum.metadata.image.records import (
-    HIDDEN,
     RECORD_CLASSES,
     AccessControlEntry,
     BrokerRegistrationChange,
@@ -87,7 +87,7 @@ def decode_record(value: bytes | memoryview) -> Record:
 
 def record_to_dict(record: Record) -> dict[str, Any]:
     """The record's fields by name, uuids as bytes, secrets hidden; for printing and export."""
-    return dataclasses.asdict(record) | dict.fromkeys(getattr(record, "SECRETS", ()), HIDDEN)
+    return shown_fields(record, dataclasses.asdict(record))
 
 
 def _decode_register_broker(fields: tuple[Any, ...]) -> RegisterBroker:

@@ -130,6 +130,7 @@ class Config:
     """A dynamic config was set, or removed if value is None.
 
     resource_type: Kafka's number (2 topic, 4 broker). resource_name: "" is the cluster default.
+    value: perhaps a password; `metadata.configs.secrets` decides what may be shown.
     """
 
     TYPE: ClassVar[int] = 4
@@ -138,7 +139,7 @@ class Config:
     resource_type: int
     resource_name: str
     name: str
-    value: str | None
+    value: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Protocol
 
+from kvorum.metadata.configs.secrets import shown_config
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.export_schema import (
     ACLS,
@@ -206,7 +207,7 @@ def _config_rows(image: ClusterImage) -> Iterator[Row]:
                 "resource_type": kind,
                 "resource_name": resource,
                 "name": name,
-                "value": value,
+                "value": shown_config(kind, name, value),
             }
 
 

@@ -121,7 +121,7 @@ CONFIGS = Table(
         Column("resource_type", "int32", "Kafka's number: 2 topic, 4 broker"),
         Column("resource_name", "string", "the resource; empty for the cluster's default"),
         Column("name", "string", "of the config"),
-        Column("value", "string", "of the config"),
+        Column("value", "string", "of the config; [hidden] for a password or an unknown name"),
     ),
 )
 FEATURES = Table(

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.record_codec import record_to_dict
+from kvorum.metadata.image.records import Record
 from kvorum.metadata.inspect.history import LogEntry, MetadataHistory
 from kvorum.runtime.ids import uuid_text
 
@@ -23,6 +25,16 @@ def json_line(entry: LogEntry) -> str:
         "type": entry.type,
         "version": entry.version,
         "data": entry.fields,
+    }
+    return json.dumps(line, default=_json_value)
+
+
+def record_json(record: Record) -> str:
+    """`{"type", "version", "data"}`, uuids as text, without secrets."""
+    line = {
+        "type": type(record).__name__,
+        "version": record.VERSION,
+        "data": record_to_dict(record),
     }
     return json.dumps(line, default=_json_value)
 

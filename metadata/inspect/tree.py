@@ -15,6 +15,7 @@ from typing import Any
 
 from immutables import Map
 
+from kvorum.metadata.configs.secrets import hidden_fields, shown_config
 from kvorum.metadata.image.features import FeatureRange
 from kvorum.metadata.image.image import (
     RESOURCE_BROKER,
@@ -186,8 +187,21 @@ def _config_entries(configs: Map[tuple[int, str], Map[str, str]]) -> dict[str, N
     for (kind, name), values in sorted(configs.items(), key=lambda item: item[0]):
         by_kind.setdefault(kind, {})[name or DEFAULT_NAME] = values
     return {
-        RESOURCE_NAMES.get(kind, str(kind)): _folder(named, _mapping_entries)
+        RESOURCE_NAMES.get(kind, str(kind)): _folder(named, partial(_resource_entries, kind))
         for kind, named in by_kind.items()
+    }
+
+
+def _resource_entries(kind: int, named: Mapping[str, Map[str, str]]) -> dict[str, Node]:
+    return {
+        _segment(name): _folder(values, partial(_value_entries, kind))
+        for name, values in sorted(named.items())
+    }
+
+
+def _value_entries(kind: int, values: Mapping[str, str]) -> dict[str, Node]:
+    return {
+        _segment(name): shown_config(kind, name, value) for name, value in sorted(values.items())
     }
 
 
@@ -222,7 +236,7 @@ def _folder(value: Any, entries: Callable[[Any], dict[str, Node]]) -> Folder:
 
 def _field_entries(value: Any) -> dict[str, Node]:
     entries = {f.name: node_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    entries |= dict.fromkeys(getattr(value, "SECRETS", ()), HIDDEN)
+    entries |= dict.fromkeys(hidden_fields(value), HIDDEN)
     if entries.get("features") == []:
         # A node without reported levels has the folder too.
         entries["features"] = _folder((), _range_entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvorum.metadata.image.records import QuotaEntity
 from kvorum.runtime.errors import ErrorCode
@@ -21,11 +21,11 @@ class Operation(enum.IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigOperation:
     """The change of one key. kind: a number of Operation, or an unknown one. value: may be
-    missing."""
+    missing, and may be a password."""
 
     name: str
     kind: int
-    value: str | None = None
+    value: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.http2.client import Channel
 from kvorum.runtime.http2.status import Unsent
-from kvorum.runtime.rpc import USUAL_PATIENCE, Patience, open_channel
+from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
 
 RETRY_BACKOFF_MS = 20
 ATTEMPT_TIMEOUT_MS = 1_000
@@ -68,11 +68,11 @@ class ControllerClient:
         self,
         addresses: Mapping[int, str],
         *,
-        patience: Patience = USUAL_PATIENCE,
+        channels: Channels = USUAL_CHANNELS,
         attempt_timeout_ms: int = ATTEMPT_TIMEOUT_MS,
     ) -> None:
         """attempt_timeout_ms: a controller that does not answer within this time is passed over."""
-        self._patience = patience
+        self._maker = channels
         self._attempt_timeout_ms = attempt_timeout_ms
         self._addresses = dict(addresses)
         self._channels: dict[int, Channel] = {}
@@ -383,7 +383,7 @@ class ControllerClient:
     def _channel(self, controller_id: int) -> Channel:
         channel = self._channels.get(controller_id)
         if channel is None:
-            channel = open_channel(self._addresses[controller_id], self._patience)
+            channel = self._maker.open(self._addresses[controller_id])
             self._channels[controller_id] = channel
         return channel
 

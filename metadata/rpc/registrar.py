@@ -13,7 +13,7 @@ from kvorum.metadata.requests.controller_requests import RegisterControllerReque
 from kvorum.metadata.rpc.calls import REGISTER_CONTROLLER
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError, ErrorCode
-from kvorum.runtime.rpc import USUAL_PATIENCE, Patience, open_channel
+from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
 from kvorum.runtime.text import address_text
 
 logger = logging.getLogger("kvorum.controller")
@@ -34,10 +34,10 @@ class Registrar:
         registration: RegisterControllerRequest,
         *,
         on_refused: Callable[[BaseException], None],
-        patience: Patience = USUAL_PATIENCE,
+        channels: Channels = USUAL_CHANNELS,
         call_timeout_ms: int = CALL_TIMEOUT_MS,
     ) -> None:
-        self._patience = patience
+        self._channels = channels
         self._call_timeout_ms = call_timeout_ms
         self._loop = loop
         self._registration = registration
@@ -84,7 +84,7 @@ class Registrar:
 
     async def _call(self, address: str) -> tuple[int, str] | None:
         message = REGISTER_CONTROLLER.encode_request(self._registration)
-        channel = open_channel(address, self._patience)
+        channel = self._channels.open(address)
         try:
             timeout_s = self._call_timeout_ms / 1000
             reply = await REGISTER_CONTROLLER.method(channel)(message, timeout=timeout_s)

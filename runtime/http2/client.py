@@ -14,12 +14,16 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from kvorum.runtime.certificates import TlsCaller
 from kvorum.runtime.http2 import frames, headers
 from kvorum.runtime.http2.calls import StreamCall
 from kvorum.runtime.http2.client_connection import ClientConnection
 from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.status import StreamEnded, check_status, parsed, rpc_error, unsent
 from kvorum.runtime.http2.stream import Stream
+from kvorum.runtime.http2.tls import TlsLayer
+from kvorum.runtime.sockets import connect_tcp
+from kvorum.runtime.tls import failure_text
 
 RECONNECT_BACKOFF_MIN_MS = 20
 RECONNECT_BACKOFF_MAX_MS = 200
@@ -29,10 +33,16 @@ Parse = Callable[[bytes], Any]
 
 
 class Channel:
-    """Calls to the server at `host:port`. connections: all open ones, closing ones included."""
+    """Calls to the server at `host:port`. connections: all open ones, closing ones included.
 
-    def __init__(self, address: str, patience: Patience = USUAL_PATIENCE) -> None:
+    tls: None for clear text. Its context is taken anew for each connection.
+    """
+
+    def __init__(
+        self, address: str, patience: Patience = USUAL_PATIENCE, tls: TlsCaller | None = None
+    ) -> None:
         self._patience = patience
+        self._tls = tls
         host, _, port = address.rpartition(":")
         self.connections: set[ClientConnection] = set()
         self._host, self._port = host.strip("[]"), port
@@ -178,7 +188,7 @@ class Channel:
             block = self._heads[method] = headers.encode(
                 (
                     (":method", "POST"),
-                    (":scheme", "http"),
+                    (":scheme", "http" if self._tls is None else "https"),
                     (":path", method),
                     (":authority", self._authority),
                     ("te", "trailers"),
@@ -211,7 +221,7 @@ class Channel:
         connection = ClientConnection(self.connections, self._patience)
         try:
             async with asyncio.timeout(self._patience.connect_ms / 1000):
-                await loop.create_connection(lambda: connection, self._host, int(self._port))
+                await self._open(loop, connection)
                 await connection.ready
             if connection.is_closing:
                 raise ConnectionError(connection.reason or "the server goes away")
@@ -221,12 +231,26 @@ class Channel:
                 max(self._backoff_ms * 2, RECONNECT_BACKOFF_MIN_MS), RECONNECT_BACKOFF_MAX_MS
             )
             self._retry_at = loop.time() + self._backoff_ms / 1000
-            what = str(error) or f"nothing answered within {self._patience.connect_ms} ms"
+            what = f"nothing answered within {self._patience.connect_ms} ms"
+            if str(error):
+                what = failure_text(error)
             self._failure = f"failed to connect to {self._authority}: {what}"
             raise
         self._backoff_ms = 0
         self._connection = connection
         return connection
+
+    async def _open(self, loop: asyncio.AbstractEventLoop, connection: ClientConnection) -> None:
+        address = (self._host, int(self._port))
+        sock = await connect_tcp(loop, address, self._patience.connect_ms)
+        protocol: asyncio.Protocol = connection
+        if self._tls is not None:
+            protocol = TlsLayer(connection, self._tls.context, server_name=self._host)
+        try:
+            await loop.create_connection(lambda: protocol, sock=sock)
+        except BaseException:
+            sock.close()
+            raise
 
     def _on_connected(self, task: asyncio.Task[ClientConnection]) -> None:
         self._connecting = None

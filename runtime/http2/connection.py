@@ -15,6 +15,7 @@ from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, KeepAlive, Patience
 from kvorum.runtime.http2.status import status_of_reset
 from kvorum.runtime.http2.stream import STREAM_WINDOW, Stream
 from kvorum.runtime.text import address_text
+from kvorum.runtime.tls import failure_text
 
 FRAME_BYTES_MAX = 1 << 20
 """The largest frame that is accepted."""
@@ -98,10 +99,17 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._keepalive.stop()
         if not self.reason:
-            what = f"the connection was lost: {exc}" if exc else "the peer closed the connection"
-            self.reason = what
+            self.reason = self._reason_of_end(exc)
         self.fail_streams()
         self.on_lost()
+
+    def _reason_of_end(self, error: Exception | None) -> str:
+        if not self._has_settings and frames.is_tls(self._buffer):
+            return "the other side speaks TLS"
+        if error is None:
+            return "the peer closed the connection"
+        # After the handshake of TLS 1.3 a server may still refuse the client's certificate.
+        return f"the connection was lost: {failure_text(error)}"
 
     def pause_writing(self) -> None:
         self.is_congested = True

@@ -11,6 +11,7 @@ import grpc.aio
 from kvorum.runtime.http2 import frames, headers
 from kvorum.runtime.http2.status import StreamEnded
 from kvorum.runtime.http2.stream import Stream
+from kvorum.runtime.http2.tls import UNKNOWN, Caller
 
 _HEAD = headers.encode(((":status", "200"), ("content-type", headers.GRPC)))
 _OK = headers.encode((("grpc-status", "0"),))
@@ -26,9 +27,13 @@ class Aborted(Exception):
 
 
 class Context:
-    """A call as its handler sees it."""
+    """A call as its handler sees it.
 
-    def __init__(self, stream: Stream, handler: Any) -> None:
+    user: of the caller's certificate, ANONYMOUS without one. host: the caller's address.
+    """
+
+    def __init__(self, stream: Stream, handler: Any, caller: Caller = UNKNOWN) -> None:
+        self.user, self.host = caller
         self._stream = stream
         self._parse: Callable[[bytes], Any] = handler.request_deserializer or bytes
         self._serialize: Callable[[Any], bytes] = handler.response_serializer or bytes

@@ -49,6 +49,9 @@ MESSAGE_BYTES_MAX = 64 << 20
 _HEAD = struct.Struct(">HBBBL")
 _SETTING = struct.Struct(">HL")
 _MESSAGE_FRAME = struct.Struct(">HBBBLBL")
+_TLS_RECORDS = (0x15, 0x16)
+"""Types of TLS records: an alert, a handshake."""
+_TLS_MAJOR = 3
 
 
 class ProtocolError(WireError):
@@ -91,9 +94,16 @@ def settings(values: Mapping[int, int]) -> bytes:
     return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(*item) for item in values.items()))
 
 
+def is_tls(began: bytes | bytearray) -> bool:
+    """True if the first bytes of a connection are TLS's: of a handshake, or of an alert."""
+    return len(began) > 1 and began[0] in _TLS_RECORDS and began[1] == _TLS_MAJOR
+
+
 def require_settings(data: bytes) -> None:
     """Raise ProtocolError unless data, at least a frame head long, begins with SETTINGS."""
     _, kind, flags, stream_id = parse_head(data, 0)
+    if is_tls(data):
+        raise ProtocolError("it speaks TLS")
     if kind != SETTINGS or flags & ACK or stream_id:
         raise ProtocolError(f"it does not begin with SETTINGS, but with {data[:HEAD_BYTES]!r}")
 

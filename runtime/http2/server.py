@@ -14,6 +14,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from kvorum.runtime.certificates import TlsListener
+from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.http2 import headers
 from kvorum.runtime.http2.context import Aborted, Context, end_call
@@ -22,6 +24,8 @@ from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.server_connection import ServerConnection
 from kvorum.runtime.http2.status import StreamEnded
 from kvorum.runtime.http2.stream import Stream
+from kvorum.runtime.http2.tls import Handshakes, TlsLayer
+from kvorum.runtime.limited_lines import LimitedLines
 
 logger = logging.getLogger("kvorum.rpc")
 
@@ -32,20 +36,34 @@ CUT_TIMEOUT_MS = 1_000
 """How long a stopping server waits for handlers that it has cancelled."""
 
 
+Guard = Callable[[str, str, str], str | None]
+"""From the path of a method, the caller's user and host to the reason of a refusal, or None."""
+
+
 class Server:
     """Dispatches calls by path to handlers, as generated code registers them.
 
     connections: those that are open. is_stopping: no new connection is accepted.
     """
 
-    def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
+    def __init__(
+        self,
+        patience: Patience = USUAL_PATIENCE,
+        tls: TlsListener | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        """tls: None for clear text. Its ALPN is `tls.ALPN`. guard: None lets everybody call."""
+        self._guard = guard
         self._patience = patience
+        self._tls = tls
+        self._refusals = LimitedLines(logger, monotonic_ms)
+        self._handshakes = Handshakes(patience.connect_ms, self._refusals.closed)
         self.connections: set[ServerConnection] = set()
         self.is_stopping = False
         self._handlers: dict[str, Any] = {}
         self._server: asyncio.Server | None = None
         self._calls: set[asyncio.Task[None]] = set()
-        self._conversations: set[asyncio.Task[None]] = set()
+        self._conversations: dict[asyncio.Task[None], tuple[str, ServerConnection, Stream]] = {}
 
     def add_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Serve these methods as `/service/name`."""
@@ -55,10 +73,10 @@ class Server:
             self._handlers[f"/{service}/{name}"] = handler
 
     async def listen(self, host: str, port: int) -> None:
-        """Begin to serve. Raises OSError."""
+        """Begin to serve, on every address of the host. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: ServerConnection(self, self._patience),
+            self._connection,
             host,
             port,
             backlog=BACKLOG,
@@ -71,6 +89,8 @@ class Server:
         self.is_stopping = True
         if self._server is not None:
             self._server.close()
+        self._handshakes.close()
+        self._refusals.stop()
         for connection in list(self.connections):
             connection.wind_up()
         for call in self._conversations:
@@ -86,6 +106,12 @@ class Server:
         for connection in list(self.connections):
             connection.close("the server has stopped")
 
+    def _connection(self) -> asyncio.Protocol:
+        if self._tls is None:
+            return ServerConnection(self, self._patience)
+        connection = ServerConnection(self, self._patience, self._tls.rules)
+        return TlsLayer(connection, self._tls.context, handshakes=self._handshakes)
+
     # Callbacks of connections.
 
     def on_call(
@@ -99,6 +125,8 @@ class Server:
             what = f"Method {path} is not served here" if is_grpc else "this is no gRPC call"
             self.refuse_call(stream, grpc.StatusCode.UNIMPLEMENTED, what)
             return
+        if self._guard is not None and not self._is_let_in(path, connection, stream):
+            return
         timeout = request.get("grpc-timeout")
         try:
             timeout_ms = None if timeout is None else headers.parse_timeout(timeout)
@@ -106,10 +134,11 @@ class Server:
             self.refuse_call(stream, grpc.StatusCode.INVALID_ARGUMENT, str(error))
             return
         loop = asyncio.get_running_loop()
-        call = loop.create_task(self._run(path, handler, Context(stream, handler), stream))
+        context = Context(stream, handler, connection.caller)
+        call = loop.create_task(self._run(path, handler, context, stream))
         self._calls.add(call)
         if handler.stream_stream is not None:
-            self._conversations.add(call)
+            self._conversations[call] = (path, connection, stream)
         stream.on_failed = call.cancel
         connection.calls += 1
         timer: asyncio.TimerHandle | None = None
@@ -119,6 +148,22 @@ class Server:
                 timeout_ms / 1000, self.refuse_call, stream, code, "Deadline Exceeded"
             )
         call.add_done_callback(partial(self._on_done, connection, stream, timer))
+
+    def _is_let_in(self, path: str, connection: ServerConnection, stream: Stream) -> bool:
+        """Ask the guard, and refuse the call if it says so."""
+        if self._guard is None:
+            return True
+        refusal = self._guard(path, *connection.caller)
+        if refusal is None:
+            return True
+        self._refusals.closed(connection.peer, refusal)
+        self.refuse_call(stream, grpc.StatusCode.PERMISSION_DENIED, refusal)
+        return False
+
+    def check_conversations(self) -> None:
+        """Ask the guard again for every conversation under way, since its answers have changed."""
+        for path, connection, stream in list(self._conversations.values()):
+            self._is_let_in(path, connection, stream)
 
     def refuse_call(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
         """End a call with this status, and cancel its handler if there is one."""
@@ -135,7 +180,7 @@ class Server:
         call: asyncio.Task[None],
     ) -> None:
         self._calls.discard(call)
-        self._conversations.discard(call)
+        self._conversations.pop(call, None)
         connection.calls -= 1
         if timer is not None:
             timer.cancel()

@@ -13,6 +13,8 @@ from kvorum.runtime.http2.connection import STREAMS_MAX, Connection
 from kvorum.runtime.http2.frames import ProtocolError
 from kvorum.runtime.http2.keepalive import SERVER_FACTOR, USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.stream import Stream
+from kvorum.runtime.http2.tls import UNKNOWN, caller_of
+from kvorum.runtime.principals import PrincipalRules
 
 logger = logging.getLogger("kvorum.rpc")
 
@@ -37,10 +39,19 @@ class ServerConnection(Connection):
     """The connection of one caller.
 
     calls: number of its handlers that have not ended, also of streams that the caller gave up.
+    caller: who is at the other end.
     """
 
-    def __init__(self, server: CallServer, patience: Patience = USUAL_PATIENCE) -> None:
+    def __init__(
+        self,
+        server: CallServer,
+        patience: Patience = USUAL_PATIENCE,
+        rules: PrincipalRules | None = None,
+    ) -> None:
+        """rules: from a caller's certificate to its user; None without TLS."""
         super().__init__(patience)
+        self.caller = UNKNOWN
+        self._rules = rules
         self._keepalive.factor = SERVER_FACTOR
         self.calls = 0
         self._server = server
@@ -53,6 +64,7 @@ class ServerConnection(Connection):
         if self._server.is_stopping:
             self.abort("the server is stopping")
             return
+        self.caller = caller_of(transport, self._rules)
         self._server.connections.add(self)
         self._preface_timer = asyncio.get_running_loop().call_later(
             PREFACE_TIMEOUT_MS / 1000, self._on_no_preface
@@ -76,7 +88,10 @@ class ServerConnection(Connection):
     def _on_no_preface(self) -> None:
         if self._preface is not None and not self.is_closing:
             began = bytes(self._preface[:24])
-            logger.warning("%s does not speak gRPC (began with %r): closed", self.peer, began)
+            what = (
+                "speaks TLS, which is off here" if frames.is_tls(began) else "does not speak gRPC"
+            )
+            logger.warning("%s %s (began with %r): closed", self.peer, what, began)
             self.close("it does not speak gRPC")
 
     def wind_up(self) -> None:

@@ -59,6 +59,8 @@ LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
+ATTRIBUTES_AT = 22
+"""Place in a batch of the byte with the bits above; the byte before it has none."""
 
 SEQUENCE_MODULUS = 1 << 31
 DECOMPRESSED_BYTES_MAX = 256 << 20

@@ -26,7 +26,9 @@ class HandMade:
         brokers: int = 1,
         is_static: bool = False,
         settings: Sequence[str] = (),
+        more: Sequence[str] = (),
     ) -> None:
+        """more: further arguments of kvorum init."""
         self.folder = folder
         self.conf = folder / "conf"
         self.ports = Ports()
@@ -37,6 +39,7 @@ class HandMade:
         arguments += ["--static"] if is_static else []
         for setting in settings:
             arguments += ["--set", setting]
+        arguments += more
         self.init(*arguments)
         self.bootstrap = f"127.0.0.1:{self.ports.broker}"
 

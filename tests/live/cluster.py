@@ -171,7 +171,7 @@ class Command:
 class Cluster:
     """A whole cluster in `folder`/data. As a context manager it is started and always ended.
 
-    links: a file for `kvorum dev --links`, which is read at the start.
+    links, config: files for `kvorum dev`, which are read at the start.
     """
 
     def __init__(
@@ -182,6 +182,7 @@ class Cluster:
         brokers: int = 3,
         settings: Sequence[str] = (),
         links: Path | None = None,
+        config: Path | None = None,
     ) -> None:
         self.ports = Ports()
         self.data_dir = folder / "data"
@@ -191,6 +192,8 @@ class Cluster:
         self._arguments += ["--controller-port", str(self.ports.controller)]
         for setting in settings:
             self._arguments += ["--set", setting]
+        if config is not None:
+            self._arguments += ["--config", str(config)]
         if links is not None:
             self._arguments += ["--links", str(links)]
         self._seen_pids: set[int] = set()

@@ -11,7 +11,7 @@ SHARD = "broker/events/shard.py"
 FEED = "metadata/events/feed.py"
 MODEL = "metadata/events/model.py"
 SOURCE = "metadata/events/source.py"
-THINGS = "metadata/events/things.py"
+SECRETS = "metadata/configs/secrets.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("events-repeat", "a leader goes on behind the last offset", MODEL,
@@ -43,7 +43,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      'return EventsShard(f"{EVENTS_TOPIC}-0")'),
     ("events-old-image", "a broker asks for the topic in images of its own process", TOPIC,
      "broker.broker_epoch != broker_epoch", "False"),
-    ("events-secrets", "a config that may be a password is hidden", THINGS,
+    ("events-secrets", "a config that may be a password is hidden", SECRETS,
      "value is not None and is_hidden(key)", "False"),
     ("events-batch-start", "records below a position inside a batch are left out", SOURCE,
      "if offset <= entry.offset < end_offset:", "if entry.offset < end_offset:"),

@@ -9,7 +9,7 @@ SCRAM = "broker/sasl/scram.py"
 PLAIN = "broker/sasl/plain.py"
 MECHANISMS = "broker/sasl/mechanisms.py"
 LISTENERS = "launch/listeners.py"
-PRINCIPALS = "broker/network/principals.py"
+PRINCIPALS = "runtime/principals.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("sasl-open", "before the login nothing else is served", AUTHENTICATION,
@@ -50,8 +50,6 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "if authorization_id and authorization_id != user:", "if False:"),
     ("listener-any-address", "clients are told an address that they can reach", LISTENERS,
      "if is_unspecified(host):", "if False:"),
-    ("listener-of-brokers", "brokers do not use a listener with SASL or TLS", LISTENERS,
-     "if protocols[name] != PLAINTEXT:", "if False:"),
     ("listener-first", "the listener of the brokers is registered first", LISTENERS,
      "key=lambda listener: listener.name != first", "key=lambda listener: listener.name"),
     ("principal-whole-name", "a rule must match the whole name", PRINCIPALS,
@@ -64,7 +62,7 @@ MUTANTS = mutants_of(
     _RULES,
     tests=(
         "tests/test_broker/test_sasl.py",
-        "tests/test_broker/test_principals.py",
+        "tests/test_runtime/test_principals.py",
         "tests/test_launch/test_listeners.py",
     ),
 )

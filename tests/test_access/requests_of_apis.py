@@ -140,7 +140,7 @@ REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
     "alter_client_quotas": (1, {"validate_only": True, "entries": [
         {"entity": [{"entity_type": "user", "entity_name": "a"}], "ops": []},
     ]}),
-    "describe_user_scram_credentials": (0, {"users": None}),
+    "describe_user_scram_credentials": (0, {"users": [{"name": "a"}]}),
     "alter_user_scram_credentials": (0, {"upsertions": [], "deletions": [
         {"name": "a", "mechanism": 1},
     ]}),
@@ -170,7 +170,8 @@ REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
 
 OTHERS: list[tuple[str, int, dict[str, Any]]] = [
     ("produce", 9, {
-        **produce_values(TOPIC, batch(1)), "transactional_id": TRANSACTIONAL_ID,
+        **produce_values(TOPIC, batch(1, **_PRODUCER, base_sequence=0, is_transactional=True)),
+        "transactional_id": TRANSACTIONAL_ID,
     }),
     ("fetch", 12, {**fetch_values(TOPIC, 0), "replica_id": 1}),
     ("metadata", 9, {

@@ -18,9 +18,11 @@ from typing import Any, ClassVar, TypeVar
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import QuorumDescription, ReplicaState
+from kvorum.broker.fetch.follower_fetch import Connect
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.partition.replica import Replica
+from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.controller.decide import Context
 from kvorum.metadata.controller.decide.acls import create_acls, delete_acls
 from kvorum.metadata.controller.decide.configs import alter_configs
@@ -81,9 +83,11 @@ from kvorum.metadata.rpc.calls import (
     Reply,
     Request,
 )
+from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid
+from kvorum.runtime.sockets import connect_tcp
 from tests.test_broker.directories import DirectoriesSide, DirectoryHost
 from tests.test_broker.raw_client import RawClient
 
@@ -323,6 +327,15 @@ class BrokerSide(DirectoriesSide):
         )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SecureLinks:
+    """A listener of the brokers' own. connect: of a broker id."""
+
+    connect: Callable[[int], Connect]
+    authenticate: Callable[[], Authentication] | None = None
+    tls: TlsListener | None = None
+
+
 @dataclasses.dataclass
 class Broker:
     broker_id: int
@@ -342,7 +355,11 @@ class Cluster(DirectoryHost):
         config: BrokerConfig | None = None,
         directory_count: int = 1,
         disks: dict[int, Disk] | None = None,
+        links: SecureLinks | None = None,
     ) -> None:
+        self.links = links
+        self.peer_ports: dict[int, int] = {}
+        """Ports for other brokers, if there are links."""
         super().__init__(directory, directory_count=directory_count, disks=disks)
         self.config = config or QUICK
         self.controller = FakeController()
@@ -362,7 +379,7 @@ class Cluster(DirectoryHost):
         def peer_address(peer: int) -> tuple[str, int] | None:
             if (broker_id, peer) in self.unreachable or peer not in self.ports:
                 return None
-            return ("127.0.0.1", self.ports[peer])
+            return ("127.0.0.1", self.peer_ports.get(peer, self.ports[peer]))
 
         side = BrokerSide(self.controller, broker_id)
         manager = ReplicaManager(
@@ -373,6 +390,7 @@ class Cluster(DirectoryHost):
             disk=self.disk_of(broker_id),
             peer_address=peer_address,
             rng=random.Random(broker_id),
+            connect=connect_tcp if self.links is None else self.links.connect(broker_id),
             on_directory_failed=lambda: self._on_directory_failed(broker_id),
         )
         manager.load(is_clean, self.found_directories_of(broker_id, is_clean))
@@ -384,6 +402,10 @@ class Cluster(DirectoryHost):
             cluster_id=CLUSTER_ID,
             broker_id=broker_id,
         )
+        if self.links is not None:
+            self.peer_ports[broker_id] = await server.bind(
+                "127.0.0.1", 0, authenticate=self.links.authenticate, tls=self.links.tls
+            )
         port = await self._listen(server)
         self.ports[broker_id] = port
         broker = Broker(broker_id, port, manager, server)

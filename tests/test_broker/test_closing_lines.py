@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.broker.network.protocol_error_log import (
+from kvorum.runtime.protocol_error_log import (
     LINES_PER_SECOND_MAX,
     REASON_CHARACTERS_MAX,
     ProtocolErrorLog,

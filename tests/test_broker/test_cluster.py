@@ -11,11 +11,11 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.fetch.follower_fetch import connect_tcp
 from kvorum.broker.partition.follower_state import LONG_AGO_MS
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
 from kvorum.runtime.disk import OsDiskFile
+from kvorum.runtime.sockets import connect_tcp
 from kvorum.storage.format.batch import build_batch
 from tests.polling import eventually
 from tests.test_broker.harness import Harness

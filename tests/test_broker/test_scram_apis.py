@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from kvorum.broker.api.alter_user_scram_credentials import derived_keys
+from kvorum.broker.sasl.scram import derived_keys
 from tests.test_broker.harness import DEADLINE_S, Harness
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256

@@ -45,7 +45,7 @@ def test_user_and_password_are_read_and_not_shown():
         ),
         (
             "security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/nowhere",
-            "cannot be read",
+            "no certificates in /nowhere: No such file",
         ),
         ("ssl.cipher.suites=x", "ssl.cipher.suites is not served"),
         ("security.protocol", "must be key=value"),

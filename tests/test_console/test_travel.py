@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.console.travel import Travel, hidden
+from kvorum.console.travel import Travel
 from kvorum.console.views import BadParameter, NotThere
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.image.records import HIDDEN, Config, PartitionChange, RemoveTopic
-from kvorum.metadata.inspect.tree import content
 from tests.test_console.samples import (
     ORDERS,
     cluster_records,
@@ -104,12 +103,3 @@ def test_secrets_are_shown_nowhere(history):
     everywhere.append(travel.difference(history, {"from": "12", "to": "13"}))
     assert "a secret of many words" not in repr(everywhere)
     assert text_at(travel, history, "/configs/broker/<default>/ssl.key.password", 14) == HIDDEN
-
-
-def test_hiding_changes_nothing_else(history):
-    image = history.image_at()
-    for path in ("/brokers", "/topics", "/features"):
-        shown = content(image, path)
-        assert hidden([path[1:]], shown) == shown
-    configs = {"topic": {"orders": {"retention.ms": "60000"}}}
-    assert hidden(["configs"], configs) == configs

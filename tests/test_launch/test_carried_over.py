@@ -125,8 +125,14 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
         ({"authorizer.class.name": "org.apache.X"}, "leave it out, or give org.apache.kafka.meta"),
         ({"super.users": "User:a"}, "have no effect without an authorizer"),
         ({"super.users": "a"}, "'a' is no principal; write User:NAME"),
-        ({"security.inter.broker.protocol": "SSL"}, "brokers talk to each other over PLAINTEXT"),
-        ({"listeners": "SASL_SSL://h:1"}, "brokers talk to each other over PLAINTEXT"),
+        (
+            {"security.inter.broker.protocol": "SSL"},
+            "listener.name=SSL: listeners has",
+        ),
+        (
+            {"inter.broker.listener.name": "A", "security.inter.broker.protocol": "SSL"},
+            "name one thing; give only one of them",
+        ),
         ({"listeners": "PLAINTEXT://h:1,CONTROLLER://h:2"}, "a node is a broker or a controller"),
         ({"broker.id": 7}, "broker.id=7 and node.id=101 are names of one thing"),
         ({"remote.log.storage.system.enable": "true"}, "as logs have no remote tier"),

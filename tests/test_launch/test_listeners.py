@@ -138,7 +138,7 @@ def test_every_address_may_be_bound_but_not_advertised(host):
         ({"listeners": "LAN://h:1"}, "has no protocol for the listener LAN: add LAN:PLAINTEXT"),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "has not the form NAME:PROTOCOL"),
         ({"listener.security.protocol.map": "PLAINTEXT:TLS"}, "one of PLAINTEXT, SASL_PLAINTEXT"),
-        ({"listeners": "SSL://h:1"}, "has the protocol SSL: brokers talk to each other"),
+        ({"listeners": "SSL://h:1"}, "the listener SSL needs a certificate"),
         ({**TLS, "ssl.keystore.location": ""}, "the listener SSL needs a certificate"),
         ({**TLS, "ssl.keystore.key": "k"}, "the listener SSL needs a certificate"),
         ({**TLS, "ssl.keystore.type": "JKS"}, "ssl.keystore.type=JKS is not served; make a PEM"),
@@ -150,7 +150,7 @@ def test_every_address_may_be_bound_but_not_advertised(host):
         ({"inter.broker.listener.name": "LAN"}, "name the one that the brokers use"),
         (
             {**SASL, "inter.broker.listener.name": "CLIENTS"},
-            "has the protocol SASL_PLAINTEXT: brokers talk to each other over PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol=(none): brokers log in at the listener CLIENTS",
         ),
         ({**SASL, "sasl.enabled.mechanisms": ""}, "CLIENTS: no mechanism is enabled"),
         ({**SASL, "sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI is not served"),
@@ -195,8 +195,8 @@ def test_bad_jaas_is_refused_without_its_secrets(text, said):
     assert "simple" not in told and "quoted" not in told
 
 
-def test_a_controller_has_one_listener_without_tls_or_sasl():
+def test_a_controller_has_one_listener_without_sasl():
     taken = {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,EXTERNAL:SASL_SSL"}
     assert controller_config({**CONTROLLER, **taken})[0].listeners == ()
-    with pytest.raises(ConfigError, match="gives the listener CONTROLLER the protocol SSL"):
-        controller_config({**CONTROLLER, "listener.security.protocol.map": "CONTROLLER:SSL"})
+    with pytest.raises(ConfigError, match="controllers know each other by certificates"):
+        controller_config({**CONTROLLER, "listener.security.protocol.map": "CONTROLLER:SASL_SSL"})

@@ -171,7 +171,7 @@ def test_another_number_of_controllers_is_refused_with_the_way_out(tmp_path, vot
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"listeners": "SSL://h:1"}, "brokers talk to each other over PLAINTEXT"),
+        ({"listeners": "SSL://h:1"}, "the listener SSL needs a certificate"),
         ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "names PLAINTEXT twice"),
         ({"listeners": "PLAINTEXT://h:70000"}, "'h:70000' is not host:port"),
         ({"listeners": "PLAINTEXT://h..svc:1"}, "'h..svc:1' has a host that is no name"),

@@ -14,6 +14,7 @@ from kvorum.metadata.image.features import SUPPORTED
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
 from kvorum.metadata.image.quotas import entity_text
 from kvorum.metadata.image.records import (
+    HIDDEN,
     Config,
     Endpoint,
     Partition,
@@ -85,7 +86,7 @@ def test_everything_has_its_place(image):
     assert content(image, "/configs") == {
         "topic": {"orders": {"retention.ms": "1"}},
         "broker": {"<default>": {"log.retention.ms": "2"}},
-        "group": {"g%2F1": {"x": "y"}},
+        "group": {"g%2F1": {"x": HIDDEN}},  # no group config has this name
     }
     assert content(image, "/provenance") == {"end_offset": 9, "epoch": 2}
 

@@ -8,12 +8,11 @@ import grpc
 
 from kvorum.chaos.experiment.observations import UNKNOWN, Observation, QuorumSeen
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
+from kvorum.runtime.rpc import USUAL_CHANNELS
 
 _RECONNECT_MS = 100
-#: An HTTP proxy from the environment must not be used, and a controller that was down for long must
-#: be seen again at once.
+#: A controller that was down for long must be seen again at once.
 _OPTIONS = (
-    ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS),
     ("grpc.min_reconnect_backoff_ms", _RECONNECT_MS),
     ("grpc.max_reconnect_backoff_ms", 2 * _RECONNECT_MS),
@@ -28,7 +27,7 @@ class KvorumControllerView:
         self.node = node
         self._node_id = node_id
         self._timeout_s = timeout_ms / 1000
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._channel = USUAL_CHANNELS.open_blocking(address, _OPTIONS)
         self._stub = admin_pb2_grpc.AdminStub(self._channel)
 
     def look(self) -> Sequence[Observation]:

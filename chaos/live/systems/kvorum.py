@@ -37,13 +37,17 @@ from kvorum.chaos.live.systems.protocol import (
     node_named,
 )
 from kvorum.launch.identity import claim_directory
+from kvorum.metadata.configs.secrets import is_password
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.history import history_of
 from kvorum.metadata.rpc.metadata_log_reader import read_copy
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
+from kvorum.runtime.config import dump_properties
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.fault_board import FaultBoard
+from kvorum.runtime.private_files import private_files
+from kvorum.runtime.rpc import USUAL_CHANNELS
 
 #: Time for a clean stop of every node, with snapshots and clean-shutdown markers.
 _STOP_TIMEOUT_MS = 20_000
@@ -120,8 +124,19 @@ class KvorumSystem:
         command += ["--port", str(self._client_port)]
         command += ["--controller-port", str(self._controller_port)]
         for key, value in self._shape.settings:
-            command += ["--set", f"{key}={value}"]
+            if not is_password(key):
+                command += ["--set", f"{key}={value}"]
+        if self._passwords():
+            command += ["--config", self._secrets_file]
         return [*command, "--links", links_file]
+
+    def _passwords(self) -> dict[str, str]:
+        """The settings that no command line may show."""
+        return {key: value for key, value in self._shape.settings if is_password(key)}
+
+    @property
+    def _secrets_file(self) -> str:
+        return str(Path(self.data_dir).parent / "secrets.toml")
 
     def roll_command(self) -> list[str]:
         """`kvorum cluster roll` on this cluster, through the addresses that its clients have."""
@@ -142,6 +157,9 @@ class KvorumSystem:
         for name, node in document.items():
             node["fault_board"] = self._boards.path_of(name)
         Path(links_file).write_text(json.dumps(document, indent=1), encoding="utf-8")
+        if passwords := self._passwords():
+            with private_files():
+                Path(self._secrets_file).write_text(dump_properties(passwords), encoding="utf-8")
         process = self._process = start_process(self.command(links_file), log_file=self._log_file)
 
         def is_ready() -> bool:
@@ -287,7 +305,7 @@ class KvorumSystem:
 
     def quorum_status(self, name: str) -> QuorumStatus:
         listener = node_named(self, name).listener
-        with _channel(listener) as channel:
+        with USUAL_CHANNELS.open_blocking(listener) as channel:
             try:
                 answer = admin_pb2_grpc.AdminStub(channel).DescribeQuorum(
                     admin_pb2.DescribeQuorumRequest(), timeout=_STATUS_TIMEOUT_S
@@ -309,7 +327,7 @@ class KvorumSystem:
         """Everything that the quorum's leader has committed, as Parquet, for the Spark job."""
         name = active_controller(self)
         listener = node_named(self, name).listener
-        with _channel(listener) as channel:
+        with USUAL_CHANNELS.open_blocking(listener) as channel:
             try:
                 copy = read_copy(channel, timeout_s=timeout_s)
             except grpc.RpcError as error:
@@ -352,11 +370,6 @@ def kvorum_version() -> str:
         return metadata.version("kvorum")
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _channel(listener: str) -> grpc.Channel:
-    # An HTTP proxy from the environment must not be used for this connection.
-    return grpc.insecure_channel(listener, options=[("grpc.enable_http_proxy", 0)])
 
 
 def _send(pid: int | None, number: signal.Signals) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.fetch.follower_fetch import CONNECT_TIMEOUT_MS
 from kvorum.broker.log_dirs.log_directories import FoundDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
@@ -29,6 +28,7 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.memory_disk import PowerCut
+from kvorum.runtime.sockets import CONNECT_TIMEOUT_MS
 from kvorum.storage.log.checkpoints import (
     read_clean_shutdown,
     remove_clean_shutdown,

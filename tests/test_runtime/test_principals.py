@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.broker.network.principals import PrincipalRules, distinguished_name
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.principals import PrincipalRules, distinguished_name
 
 SUBJECT = {
     "subject": (

@@ -1,0 +1,65 @@
+"""The access that each gRPC method of a controller asks for. Pure.
+
+All of it is access to the cluster. CLUSTER_ACTION is that of controllers and brokers, and enough
+for every method: a broker has asked its client for access already, and forwards. The others are for
+commands that talk to controllers directly; where Kafka's API asks for access to single topics,
+which nobody knows before the request is read, a controller asks for ALTER on the cluster instead.
+Whoever has that can give himself all the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvorum.metadata.access.model import AclOperation
+
+_NODES = (AclOperation.CLUSTER_ACTION,)
+_ALTER = (*_NODES, AclOperation.ALTER)
+_DESCRIBE = (*_NODES, AclOperation.DESCRIBE)
+
+_RAFT = {
+    "Vote": _NODES,
+    "BeginQuorumEpoch": _NODES,
+    "EndQuorumEpoch": _NODES,
+    "Fetch": _NODES,
+    "FetchSnapshot": _NODES,
+    "UpdateVoter": _NODES,
+    "AddVoter": _ALTER,
+    "RemoveVoter": _ALTER,
+}
+_CONTROLLER = {
+    "RegisterBroker": _NODES,
+    "Heartbeat": _NODES,
+    "AlterPartition": _NODES,
+    "AllocateProducerIds": _NODES,
+    "AssignReplicas": _NODES,
+    "RegisterController": _NODES,
+}
+_ADMIN = {
+    "CreateTopics": (*_NODES, AclOperation.CREATE),
+    "DeleteTopics": _ALTER,
+    "CreatePartitions": _ALTER,
+    "AlterReassignments": _ALTER,
+    "ListReassignments": _DESCRIBE,
+    "ElectLeaders": _ALTER,
+    "AlterConfigs": _ALTER,
+    "AlterClientQuotas": (*_NODES, AclOperation.ALTER_CONFIGS),
+    "AlterScramCredentials": _ALTER,
+    "CreateAcls": _ALTER,
+    "DeleteAcls": _ALTER,
+    "UpdateFeatures": _ALTER,
+    "UnregisterBroker": _ALTER,
+    "DescribeQuorum": _DESCRIBE,
+    # All metadata, with the keys of users who log in by SCRAM.
+    "ReadMetadataLog": _NODES,
+    "ReadElectionTimeline": _DESCRIBE,
+    "ReadFlightRecord": _NODES,
+}
+
+ACCESS_OF: Mapping[str, tuple[AclOperation, ...]] = {
+    f"/kvorum.rpc.{service}/{method}": operations
+    for service, methods in (("Raft", _RAFT), ("Controller", _CONTROLLER), ("Admin", _ADMIN))
+    for method, operations in methods.items()
+}
+"""By the path of a method, the operations on the cluster of which one is enough. The last one is
+for messages."""

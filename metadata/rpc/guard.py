@@ -1,0 +1,54 @@
+"""Who may call a controller's methods: decided before a message is read or anything changes."""
+
+from __future__ import annotations
+
+from kvorum.metadata.access.audit import AuditLog
+from kvorum.metadata.access.authorizer import Authorizer
+from kvorum.metadata.access.model import CLUSTER_NAME, Acl, ResourceType
+from kvorum.metadata.access.services import ACCESS_OF
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+
+
+class ControllerGuard:
+    """Asks an authorizer that follows the committed image. Super users need no ACL, so that the
+    quorum can be elected before there is an image."""
+
+    def __init__(self, authorizer: Authorizer, audit: AuditLog | None = None) -> None:
+        self._authorizer = authorizer
+        self._audit = audit or AuditLog()
+        self._acls = EMPTY_IMAGE.acls
+
+    def refusal(self, path: str, user: str, host: str) -> str | None:
+        """Why this user may not call the method at `path`, in a sentence; None if it may."""
+        operations = ACCESS_OF.get(path)
+        if not operations:
+            return f"{path} is refused: no access is declared for it"
+        is_allowed = any(
+            self._authorizer.is_allowed(user, host, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+            for operation in operations
+        )
+        needed = operations[-1]
+        if self._audit.notes(is_allowed):
+            self._audit.note_access(
+                user, host, needed, ResourceType.CLUSTER, CLUSTER_NAME,
+                is_allowed=is_allowed, method=path,
+            )  # fmt: skip
+        if is_allowed:
+            return None
+        return (
+            f"{path} is refused to User:{user} from {host}, who may not {needed.name} the cluster; "
+            "controllers and brokers must be super.users, or have CLUSTER_ACTION"
+        )
+
+    def update(self, image: ClusterImage) -> bool:
+        """Answer by the image's ACLs from now on; True if they have changed."""
+        before, acls = self._acls, image.acls
+        if acls is before:
+            return False
+        added: list[Acl] = [acl for key, acl in acls.items() if key not in before]
+        removed = [acl for key, acl in before.items() if key not in acls]
+        self._acls = acls
+        if not (added or removed):
+            return False
+        self._authorizer.change(added=added, removed=removed)
+        return True
