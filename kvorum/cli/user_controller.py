@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvorum.broker.api.alter_user_scram_credentials import derived_keys
+from kvorum.broker.sasl.scram import derived_keys
 from kvorum.cli.backend_controller import ControllerBackend
 from kvorum.cli.common import check
 from kvorum.cli.user_credentials import NewCredential, Users

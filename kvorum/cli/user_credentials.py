@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kvorum.metadata.requests.scram_requests import HASHES, SHA_256, SHA_512
+from kvorum.broker.sasl.scram import MECHANISMS
+from kvorum.metadata.requests.scram_requests import HASHES
 
-MECHANISMS = {"SCRAM-SHA-256": SHA_256, "SCRAM-SHA-512": SHA_512}
 NAMES = {number: name for name, number in MECHANISMS.items()}
 SALT_BYTES = 16
 

@@ -118,7 +118,8 @@ def set_password(name: str, **options: Any) -> None:
 @cluster_options
 def delete(name: str, mechanisms: tuple[str, ...], is_sure: bool, **options: Any) -> None:
     """Delete the user NAME, who cannot log in any more. ACLs of the user stay."""
-    from kvorum.cli.user_credentials import MECHANISMS, NAMES
+    from kvorum.broker.sasl.scram import MECHANISMS
+    from kvorum.cli.user_credentials import NAMES
 
     backend = _backend(options)
     known = backend.users([_checked(name)]).get(name, {})
@@ -137,7 +138,8 @@ def delete(name: str, mechanisms: tuple[str, ...], is_sure: bool, **options: Any
 
 
 def _set(backend: UserBackend, name: str, options: dict[str, Any]) -> None:
-    from kvorum.cli.user_credentials import MECHANISMS, new_credential
+    from kvorum.broker.sasl.scram import MECHANISMS
+    from kvorum.cli.user_credentials import new_credential
 
     password = _password(options["password_file"])
     iterations = options["iterations"]
