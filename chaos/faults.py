@@ -418,6 +418,8 @@ OPERATIONS = (
     "create-partitions",
     "configs",
     "quotas",
+    "create-acls",
+    "delete-acls",
     "reassign",
     "elect",
     "features",
