@@ -27,7 +27,8 @@ from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_director
 from kvorum.launch.metadata_log import open_log
 from kvorum.launch.metrics.setup import NodeServer, serve_broker
 from kvorum.launch.process import ended
-from kvorum.launch.properties import Address, NodeConfig, static_values
+from kvorum.launch.properties import NodeConfig, static_values
+from kvorum.launch.quorum_addresses import Address
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import limited
 from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
@@ -88,8 +89,7 @@ class BrokerProcess:
         self._machine = machine or Machine()
         self._disk = self._machine.disk
         self._on_failure = on_failure
-        self._unfenced = asyncio.Event()
-        self._shown_active = asyncio.Event()
+        self._unfenced, self._shown_active = asyncio.Event(), asyncio.Event()
         self._rng = random.Random()
         self._tasks = TaskGroup(on_failure)
         self._features = limited(config.node.metadata_version_max)

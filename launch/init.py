@@ -28,14 +28,8 @@ from kvorum.launch.plan import (
     GIVEN_BY_THE_PLAN,
     internal_topic_factors,
 )
-from kvorum.launch.properties import (
-    BROKER_NAMES,
-    CONTROLLER,
-    CONTROLLER_NAMES,
-    broker_config,
-    controller_config,
-    settings_for,
-)
+from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER, CONTROLLER_NAMES, settings_for
 from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.config import dump_properties
 from kvorum.runtime.disk import OsDisk

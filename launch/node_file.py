@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from kvorum.launch.kafka_properties import reject_unknown
 from kvorum.launch.listeners import PREFIX as LISTENER_PREFIX
 from kvorum.launch.listeners import SUFFIXES, of_listeners
-from kvorum.launch.properties import BROKER_NAMES, CONTROLLER_NAMES
+from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
 from kvorum.launch.secret_properties import refuse_on_command_line
 from kvorum.metadata.configs.config_keys import broker_key
 from kvorum.runtime.config import Properties, load_properties, parse_assignment

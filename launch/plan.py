@@ -18,13 +18,12 @@ from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
 from kvorum.launch.identity import LOCK_NAME, check_owner, is_locked
 from kvorum.launch.kafka_properties import reject_unknown, with_bound_names
 from kvorum.launch.listeners import of_listeners
-from kvorum.launch.properties import (
+from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.property_classes import (
     BROKER_CLASSES,
     BROKER_NAMES,
     CONTROLLER_CLASSES,
     CONTROLLER_NAMES,
-    broker_config,
-    controller_config,
     settings_for,
 )
 from kvorum.runtime.config import bind

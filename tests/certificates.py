@@ -18,17 +18,30 @@ class Authority:
         self.file = folder / "ca.pem"
         self.file.write_bytes(self._ca.certificate_pem)
 
-    def server(self, name: str, *, is_expired: bool = False) -> Path:
-        """One PEM file with key and certificate of 127.0.0.1."""
+    def server(
+        self,
+        name: str,
+        *,
+        is_expired: bool = False,
+        hosts: tuple[str, ...] = ("127.0.0.1", "localhost"),
+    ) -> Path:
+        """One PEM file with key and certificate of 127.0.0.1, or of other hosts."""
         return self._written(
             name,
             Wanted(
                 name="127.0.0.1",
-                hosts=("127.0.0.1", "localhost"),
+                hosts=hosts,
                 begins=_LONG_PAST if is_expired else None,
                 ends=_PAST if is_expired else None,
             ),
         )
+
+    def node(self, common_name: str, name: str = "node.pem") -> Path:
+        """Of a node on this machine, a server and a client, with a subject."""
+        wanted = Wanted(
+            name=common_name, hosts=("127.0.0.1", "localhost"), organization="Example", unit="nodes"
+        )
+        return self._written(name, wanted)
 
     def client(self, common_name: str, *, unit: str = "users") -> Path:
         wanted = Wanted(name=common_name, is_node=False, organization="Example", unit=unit)

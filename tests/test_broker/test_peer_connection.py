@@ -27,9 +27,9 @@ from kvorum.runtime.sockets import connect_tcp
 from kvorum.runtime.tls import TlsSettings
 from tests.certificates import Authority
 from tests.polling import eventually, until
+from tests.test_broker.credentials import SALT, credential_of
 from tests.test_broker.harness import Cluster, Harness, SecureLinks
-from tests.test_broker.test_cluster import produce
-from tests.test_broker.test_sasl import SALT, credential_of
+from tests.test_broker.producing import produce
 
 Make = Callable[[], Authentication]
 LARGE = b"v" * 900_000

@@ -1,0 +1,44 @@
+"""The addresses in controller.quorum.voters, its bootstrap servers and peer.address.overrides."""
+
+from __future__ import annotations
+
+from kvorum.launch.listeners import parse_address
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.text import whole_number
+
+Address = tuple[str, int]
+
+
+def voters_of(text: str) -> dict[int, Address]:
+    voters: dict[int, Address] = {}
+    for part in text.split(","):
+        digits, separator, address = part.strip().partition("@")
+        node_id = whole_number(digits)
+        if not separator or node_id is None:
+            raise ConfigError(
+                f"controller.quorum.voters={text!r} must be of the form id@host:port,..."
+            )
+        if "@" in address:
+            raise ConfigError(f"controller.quorum.voters={text!r}: {address!r} is not host:port")
+        if node_id in voters:
+            raise ConfigError(f"controller.quorum.voters={text!r} names node {node_id} twice")
+        voters[node_id] = parse_address("controller.quorum.voters", address)
+    return voters
+
+
+def bootstrap_servers_of(text: str) -> tuple[Address, ...]:
+    name = "controller.quorum.bootstrap.servers"
+    return tuple(parse_address(name, part.strip()) for part in text.split(",") if part.strip())
+
+
+def overrides_of(text: str) -> dict[int, Address]:
+    overrides: dict[int, Address] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        digits, separator, address = part.partition("=")
+        node_id = whole_number(digits)
+        if not separator or node_id is None:
+            raise ConfigError(
+                f"peer.address.overrides={text!r} must be of the form id=host:port,..."
+            )
+        overrides[node_id] = parse_address("peer.address.overrides", address)
+    return overrides
