@@ -26,7 +26,7 @@ from kvorum.launch.property_classes import (
     CONTROLLER_NAMES,
     settings_for,
 )
-from kvorum.launch.secure_plan import CLIENTS, NODES, NODES_PORT_SHIFT, security_properties
+from kvorum.launch.secure_plan import CLIENTS, FOLDER, NODES, NODES_PORT_SHIFT, security_properties
 from kvorum.runtime.config import bind
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
@@ -464,7 +464,8 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
         "log.dirs": directory,
     }
     if layout.is_secure:
-        own |= security_properties(layout.data_dir, name, list(layout.ids))
+        folder = os.path.join(layout.data_dir, FOLDER)
+        own |= security_properties(folder, name, list(layout.ids))
     if role == "broker" and layout.racks:
         own["broker.rack"] = f"rack-{(node_id - BROKER_ID_BASE - 1) % layout.racks + 1}"
     if "controller.quorum.voters" not in properties:

@@ -1,8 +1,8 @@
-"""The security of a cluster of `kvorum dev --secure`: certificates, listeners, the first user.
+"""The security of `kvorum dev --secure` and `kvorum init --secure`: certificates, listeners, users.
 
 Nodes know each other by certificates (mutual TLS). Clients log in over SASL_SSL with SCRAM-SHA-512;
-the first user, `admin`, is a super user with the nodes. ACLs are on. All secrets lie in a folder of
-the data directory that its owner alone may read.
+the first user, `admin`, is a super user with the nodes. ACLs are on. All secrets lie in a folder
+that its owner alone may read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import os
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kvorum.broker.sasl.jaas import SCRAM_MODULE, parse_jaas
 from kvorum.broker.sasl.scram import HASHES, MECHANISMS, derived_keys
@@ -40,9 +40,9 @@ def admin_file(data_dir: str) -> str:
     return os.path.join(data_dir, FOLDER, ADMIN_FILE)
 
 
-def security_properties(data_dir: str, name: str, nodes: Sequence[str]) -> dict[str, str]:
-    """The properties of one node. nodes: the names of all, which are super users."""
-    folder = os.path.join(data_dir, FOLDER)
+def security_properties(folder: str, name: str, nodes: Sequence[str]) -> dict[str, str]:
+    """The properties of one node. folder: of the secrets. nodes: the names of all, which are super
+    users."""
     common = {
         "listener.security.protocol.map": f"CONTROLLER:SSL,{CLIENTS}:SASL_SSL,{NODES}:SSL",
         "listener.name.controller.ssl.client.auth": "required",
@@ -64,16 +64,19 @@ def security_properties(data_dir: str, name: str, nodes: Sequence[str]) -> dict[
     }
 
 
-def prepare_secrets(data_dir: str, nodes: Sequence[str]) -> None:
-    """Make what is missing of the certificates and of the first user's properties. Raises
-    ConfigError, OSError."""
+def prepare_secrets(data_dir: str, nodes: Mapping[str, Sequence[str]]) -> None:
+    """Make what is missing of the certificates and of the first user's properties. nodes: by name
+    the hosts of each, beside those of this machine. Raises ConfigError, OSError."""
     # `cryptography` takes a tenth of a second to import.
     from kvorum.launch.dev_certificate_files import Request, make_certificates
 
     folder = os.path.join(data_dir, FOLDER)
     now = datetime.datetime.now(datetime.UTC)
-    request = Request(nodes=nodes, users=(ADMIN,), days=CERTIFICATE_DAYS)
-    made = make_certificates(folder, request, now)
+    requests = [
+        Request(nodes=(name,), hosts=hosts, days=CERTIFICATE_DAYS) for name, hosts in nodes.items()
+    ]
+    requests.append(Request(nodes=(), users=(ADMIN,), days=CERTIFICATE_DAYS))
+    made = [each for request in requests for each in make_certificates(folder, request, now)]
     over = [each.file for each in made if each.ends < now]
     if over:
         raise ConfigError(

@@ -91,7 +91,7 @@ class Supervisor:
         # Before the first node: node data without a cluster file would be refused for ever.
         self._write_cluster_file()
         if self._plan.is_secure:
-            prepare_secrets(self._plan.data_dir, [node.name for node in self._plan.nodes])
+            prepare_secrets(self._plan.data_dir, {node.name: () for node in self._plan.nodes})
         format_planned(self._plan, random.SystemRandom())
         for process in self._of_role("controller"):
             self._spawn(process)
