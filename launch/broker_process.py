@@ -14,21 +14,18 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import ignored_configs
 from kvorum.broker.controller.forwarding import ForwardingManager
 from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, RegistrationFailed
-from kvorum.broker.fetch.follower_fetch import Connect
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
-from kvorum.broker.network.peer_connection import PeerConnector
-from kvorum.broker.network.peer_security import NO_SECURITY
 from kvorum.broker.network.server import KafkaServer
-from kvorum.broker.sasl.mechanisms import authenticator
-from kvorum.launch.controller_links import ControllerLinks
-from kvorum.launch.listeners import Listener
+from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
+from kvorum.broker.sasl.oauthbearer import Validate
+from kvorum.launch.listeners import Address, Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from kvorum.launch.metadata_log import open_log
 from kvorum.launch.metrics.setup import NodeServer, serve_broker
 from kvorum.launch.process import ended
 from kvorum.launch.properties import NodeConfig, static_values
-from kvorum.launch.quorum_addresses import Address
+from kvorum.launch.reach import NodeLinks
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import limited
 from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
@@ -38,20 +35,20 @@ from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
 from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.raft.node import RaftNode
 from kvorum.raft.voters import VoterSet
-from kvorum.runtime.certificates import TlsCaller, TlsListener
+from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError, DirectoryUnusable
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
 from kvorum.runtime.resolving import until_resolved
 from kvorum.runtime.rpc import Channels
-from kvorum.runtime.sockets import connect_tcp
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
 from kvorum.storage.log.checkpoints import remove_clean_shutdown, write_clean_shutdown
 from kvorum.wire.kio_codec import warm_up
 
 if TYPE_CHECKING:
+    from kvorum.broker.sasl.key_source import KeySource
     from kvorum.metadata.events.source import MetadataSource
 
 logger = logging.getLogger("kvorum.broker")
@@ -89,27 +86,16 @@ class BrokerProcess:
         self._machine = machine or Machine()
         self._disk = self._machine.disk
         self._on_failure = on_failure
-        self._unfenced, self._shown_active = asyncio.Event(), asyncio.Event()
+        self._unfenced = asyncio.Event()
+        self._key_sources: list[KeySource] = []
+        self._shown_active = asyncio.Event()
         self._rng = random.Random()
         self._tasks = TaskGroup(on_failure)
         self._features = limited(config.node.metadata_version_max)
         self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
-        waits = config.waits
-        self._links = ControllerLinks(config)
+        self._links = NodeLinks(config)
         self._client = _client(config, self._links.channels)
-        self._lifecycle = BrokerLifecycleManager(
-            self._client,
-            registration=self._registration(),
-            publisher=self._publisher,
-            heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
-            heartbeat_timeout_ms=waits.controller_socket_timeout_ms,
-            registration_timeout_ms=waits.initial_broker_registration_timeout_ms,
-            on_unfenced=self._unfenced.set,
-            on_answer=lambda is_fenced: self._replicas.isolation.on_controller_answer(
-                is_fenced=is_fenced
-            ),
-            offline_directories=lambda: self._replicas.directories.failed_ids(),
-        )
+        self._lifecycle = self._make_lifecycle()
         self._controller = ForwardingManager(
             self._client, self._publisher, config.node_id, lambda: self._lifecycle.broker_epoch
         )
@@ -124,7 +110,7 @@ class BrokerProcess:
             peer_address=self._peer_address,
             rng=self._rng,
             clock=self._machine.clock,
-            connect=self._connect_to_peers(),
+            connect=self._links.peer_connect(),
             on_directory_failed=self._on_directory_failed,
         )
         self._server = KafkaServer(
@@ -146,6 +132,22 @@ class BrokerProcess:
         self._ignored: dict[str, str] = {}
         self._is_serving = False
         self._is_publishing = False
+
+    def _make_lifecycle(self) -> BrokerLifecycleManager:
+        config, waits = self._config, self._config.waits
+        return BrokerLifecycleManager(
+            self._client,
+            registration=self._registration(),
+            publisher=self._publisher,
+            heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
+            heartbeat_timeout_ms=waits.controller_socket_timeout_ms,
+            registration_timeout_ms=waits.initial_broker_registration_timeout_ms,
+            on_unfenced=self._unfenced.set,
+            on_answer=lambda is_fenced: self._replicas.isolation.on_controller_answer(
+                is_fenced=is_fenced
+            ),
+            offline_directories=lambda: self._replicas.directories.failed_ids(),
+        )
 
     async def start(self) -> None:
         config = self._config
@@ -210,7 +212,12 @@ class BrokerProcess:
         if listener.sasl is not None:
             # Nobody may predict the nonces.
             rng = random.SystemRandom()
-            authenticate = authenticator(listener.sasl, lambda: self._publisher.image, rng)
+            authenticate = authenticator(
+                listener.sasl,
+                lambda: self._publisher.image,
+                rng,
+                validate=self._judge_of_tokens(listener.sasl),
+            )
         tls = None
         if listener.tls is not None:
             tls = TlsListener(listener.tls, listener.principals)
@@ -225,19 +232,17 @@ class BrokerProcess:
                 f"{error.strerror}; give listeners a free port and an address of this machine"
             ) from error
 
-    def _connect_to_peers(self) -> Connect:
-        """How to connect to other brokers. Raises ConfigError for certificates that cannot be
-        used."""
-        security = self._config.peer_security
-        if security == NO_SECURITY:
-            return connect_tcp
-        tls = None
-        if security.tls is not None:
-            tls = TlsCaller(security.tls)
-            self._links.certificates.add(tls)
-        # Nobody may predict the nonces.
-        rng = random.SystemRandom()
-        return PeerConnector(security, tls, broker_id=self._config.node_id, rng=rng)
+    def _judge_of_tokens(self, sasl: SaslSettings) -> Validate | None:
+        """Of OAUTHBEARER; None for a listener without it. Raises ConfigError."""
+        if sasl.oauth is None:
+            return None
+        # Imported here: it brings cryptography, which no other broker needs.
+        from kvorum.broker.sasl.key_source import KeySource, validator_of
+
+        source = KeySource(sasl.oauth.key_set)
+        source.start()
+        self._key_sources.append(source)
+        return validator_of(sasl.oauth.expected, source, self._machine.clock)
 
     async def _register(self, own: OwnDirectories) -> None:
         """Register, wait until the image shows it, and remove the clean-shutdown markers. From then
@@ -306,6 +311,8 @@ class BrokerProcess:
         if self._metrics is not None:
             await self._metrics.stop()
         await self._server.stop()
+        for source in self._key_sources:
+            source.stop()
         if self._is_serving:
             await self._close_replicas()
         if self._raft is not None:

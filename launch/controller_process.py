@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 
 from kvorum.launch.bootstrap_records import check_bootstrap_level, read_bootstrap_records
-from kvorum.launch.controller_links import ControllerLinks
 from kvorum.launch.identity import (
     DirectoryLock,
     check_log_folder,
@@ -17,6 +16,7 @@ from kvorum.launch.identity import (
 from kvorum.launch.metadata_log import listener_complaint, metadata_directory, open_log
 from kvorum.launch.metrics.setup import NodeServer, serve_controller
 from kvorum.launch.properties import NodeConfig
+from kvorum.launch.reach import NodeLinks
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.image.features import limited
@@ -68,7 +68,7 @@ class ControllerProcess:
         self._lock: DirectoryLock | None = None
         self._features = limited(config.node.metadata_version_max)
         self._tasks = TaskGroup(on_failure)
-        self._links = ControllerLinks(config)
+        self._links = NodeLinks(config)
         self._guard: ControllerGuard | None = None
         if config.access is not None:
             self._guard = ControllerGuard(config.access.authorizer())

@@ -16,6 +16,7 @@ from kvorum.broker.network.peer_security import NO_SECURITY, PeerSecurity
 from kvorum.launch.access import AccessSettings, access_settings
 from kvorum.launch.kafka_properties import BROKER_ID, NODE_ID, unbound, with_bound_names
 from kvorum.launch.listeners import (
+    Address,
     Listener,
     broker_listeners,
     check_reachable,
@@ -44,7 +45,7 @@ from kvorum.launch.property_classes import (
     PatienceProperties,
     QuorumProperties,
 )
-from kvorum.launch.quorum_addresses import Address, bootstrap_servers_of, overrides_of, voters_of
+from kvorum.launch.quorum_addresses import bootstrap_servers, peer_overrides, static_voters
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.controller.controller import ControllerConfig
@@ -232,10 +233,10 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     log_settings(properties)
     _check_identity(node)
     _check_quorum(node)
-    controllers = voters_of(node.controller_quorum_voters) if node.controller_quorum_voters else {}
-    bootstrap_servers = bootstrap_servers_of(node.controller_quorum_bootstrap_servers)
+    controllers = static_voters(node.controller_quorum_voters)
+    bootstrap = bootstrap_servers(node.controller_quorum_bootstrap_servers)
     data_directories = _data_directories(node)
-    overrides = overrides_of(node.peer_address_overrides)
+    overrides = peer_overrides(node.peer_address_overrides)
     is_broker = listener_name == BROKER
     of_tls = bind(BrokerConfig, properties) if is_broker else bind(TlsProperties, properties)
     controllers_own = controller_listener(
@@ -262,14 +263,14 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         controllers={i: overrides.get(i, address) for i, address in controllers.items()},
         voter_addresses=controllers,
         overrides=overrides,
-        bootstrap_servers=bootstrap_servers,
+        bootstrap_servers=bootstrap,
         raft=_raft_config(
             node,
             quorum,
             voters=tuple(sorted(controllers)),
             address=advertised if listener_name == CONTROLLER else None,
             # The ids that Apache Kafka uses for servers whose own ids are unknown.
-            bootstrap_ids=tuple(-2 - i for i in range(len(bootstrap_servers))),
+            bootstrap_ids=tuple(-2 - i for i in range(len(bootstrap))),
         ),
         snapshots=_snapshot_policy(properties),
         node=node,

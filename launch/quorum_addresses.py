@@ -1,17 +1,16 @@
-"""The addresses in controller.quorum.voters, its bootstrap servers and peer.address.overrides."""
+"""Addresses of other nodes in a node's properties."""
 
 from __future__ import annotations
 
-from kvorum.launch.listeners import parse_address
+from kvorum.launch.listeners import Address, parse_address
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.text import whole_number
 
-Address = tuple[str, int]
 
-
-def voters_of(text: str) -> dict[int, Address]:
+def static_voters(text: str) -> dict[int, Address]:
+    """Of controller.quorum.voters. Raises ConfigError."""
     voters: dict[int, Address] = {}
-    for part in text.split(","):
+    for part in text.split(",") if text else ():
         digits, separator, address = part.strip().partition("@")
         node_id = whole_number(digits)
         if not separator or node_id is None:
@@ -26,12 +25,14 @@ def voters_of(text: str) -> dict[int, Address]:
     return voters
 
 
-def bootstrap_servers_of(text: str) -> tuple[Address, ...]:
+def bootstrap_servers(text: str) -> tuple[Address, ...]:
+    """Of controller.quorum.bootstrap.servers. Raises ConfigError."""
     name = "controller.quorum.bootstrap.servers"
     return tuple(parse_address(name, part.strip()) for part in text.split(",") if part.strip())
 
 
-def overrides_of(text: str) -> dict[int, Address]:
+def peer_overrides(text: str) -> dict[int, Address]:
+    """Of peer.address.overrides. Raises ConfigError."""
     overrides: dict[int, Address] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         digits, separator, address = part.partition("=")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from kvorum.launch.dev_certificates import Wanted, issue, new_authority
 
+_HOSTS = ("127.0.0.1", "localhost")
+
 
 class Authority:
     """A CA, and the files of what it signs in `folder`."""
@@ -18,30 +20,26 @@ class Authority:
         self.file = folder / "ca.pem"
         self.file.write_bytes(self._ca.certificate_pem)
 
-    def server(
-        self,
-        name: str,
-        *,
-        is_expired: bool = False,
-        hosts: tuple[str, ...] = ("127.0.0.1", "localhost"),
-    ) -> Path:
-        """One PEM file with key and certificate of 127.0.0.1, or of other hosts."""
+    def server(self, name: str, *, is_expired: bool = False) -> Path:
+        """One PEM file with key and certificate of 127.0.0.1."""
         return self._written(
             name,
             Wanted(
                 name="127.0.0.1",
-                hosts=hosts,
+                hosts=_HOSTS,
                 begins=_LONG_PAST if is_expired else None,
                 ends=_PAST if is_expired else None,
             ),
         )
 
-    def node(self, common_name: str, name: str = "node.pem") -> Path:
+    def node(
+        self, common_name: str, name: str = "node.pem", *, hosts: tuple[str, ...] = _HOSTS
+    ) -> Path:
         """Of a node on this machine, a server and a client, with a subject."""
-        wanted = Wanted(
-            name=common_name, hosts=("127.0.0.1", "localhost"), organization="Example", unit="nodes"
+        return self._written(
+            name,
+            Wanted(name=common_name, hosts=hosts, organization="Example", unit="nodes"),
         )
-        return self._written(name, wanted)
 
     def client(self, common_name: str, *, unit: str = "users") -> Path:
         wanted = Wanted(name=common_name, is_node=False, organization="Example", unit=unit)

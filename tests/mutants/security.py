@@ -23,7 +23,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("sasl-other-user", "a client that logs in again is who it was", AUTHENTICATION,
      "if self.user and self.user != step.user:", "if False:"),
     ("sasl-other-mechanism", "a client logs in again by the same mechanism", AUTHENTICATION,
-     "or (is_again and mechanism != self._mechanism)", ""),
+     "or (is_again and mechanism != self.mechanism)", ""),
     ("sasl-two-handshakes", "one handshake is enough", AUTHENTICATION,
      "if self._state not in (_State.NEW, _State.DONE) or", "if"),
     ("sasl-bare", "only a handshake of version 0 is followed by bare tokens", AUTHENTICATION,

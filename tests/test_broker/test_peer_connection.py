@@ -18,18 +18,18 @@ from kvorum.broker.network.peer_connection import LinkRefused, PeerConnector, Pe
 from kvorum.broker.network.peer_security import PeerSecurity
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
+from kvorum.launch.add_scram import parse_add_scram
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
-from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.certificates import TlsCaller, TlsListener
 from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.sockets import connect_tcp
 from kvorum.runtime.tls import TlsSettings
+from kvorum.storage.format.batch import build_batch
 from tests.certificates import Authority
 from tests.polling import eventually, until
-from tests.test_broker.credentials import SALT, credential_of
 from tests.test_broker.harness import Cluster, Harness, SecureLinks
-from tests.test_broker.producing import produce
+from tests.test_broker.raw_client import RawClient, produce_values
 
 Make = Callable[[], Authentication]
 LARGE = b"v" * 900_000
@@ -58,8 +58,8 @@ def plain(session_ms: int = 0) -> Make:
 
 def scram() -> Make:
     delta = Delta(EMPTY_IMAGE)
-    made = credential_of("secret", name="sha512")
-    delta.replay(ScramCredential("node", 2, 4_096, SALT, made.stored_key, made.server_key))
+    text = "SCRAM-SHA-512=[name=node,password=secret]"
+    delta.replay_all(parse_add_scram([text], ask=str, rng=random.Random(1)))
     image = delta.apply(end_offset=1, epoch=1)
     sasl = SaslSettings(mechanisms=("SCRAM-SHA-512",))
     return authenticator(sasl, lambda: image, random.Random(1))
@@ -94,13 +94,22 @@ def running(folder: Path, made: SecureLinks) -> Iterator[Harness]:
         harness.close()
 
 
+def produce(harness: Harness, value: bytes) -> KioError:
+    client = RawClient(harness.cluster.brokers[1].port)
+    batch = bytes(build_batch([(None, value)], timestamp_ms=1_000))
+    answer = client.call("produce", 9, produce_values("t", batch, acks=-1))
+    client.close()
+    error: KioError = answer.responses[0].partition_responses[0].error_code
+    return error
+
+
 def replicated(harness: Harness, *values: bytes) -> None:
     """Produce with acks=all to a partition of both brokers."""
     if "t" not in harness.cluster.controller.image.topic_ids:
         harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)]))
     eventually(lambda: len(harness.cluster.replica(1, "t").core.isr_state.isr) == 2, "in sync")
     for value in values:
-        assert produce(harness, 1, value) is KioError.none
+        assert produce(harness, value) is KioError.none
 
 
 def fetcher_socket(harness: Harness) -> Any:
@@ -172,9 +181,15 @@ def run(case: Coroutine[Any, Any, None]) -> None:
     ],
 )
 def test_a_refusal_is_said_once_and_tried_again_later(
-    bad: str, said: str, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    bad: str,
+    said: str,
+    authority: Authority,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr("kvorum.broker.network.peer_connection.BACKOFF_FIRST_MS", 0)
     other = Authority(tmp_path / "other")
 
     async def case() -> None:
@@ -211,6 +226,23 @@ def test_a_refusal_is_said_once_and_tried_again_later(
             await until(is_let_in, "the link is made")
             assert "lets this one in now" in caplog.text
             opened[0].close()
+
+    run(case())
+
+
+def test_a_broker_that_refused_is_left_alone_for_a_while(
+    authority: Authority, tmp_path: Path
+) -> None:
+    async def case() -> None:
+        loop = asyncio.get_running_loop()
+        tls = settings(authority)
+        mine = connector(tls, "PLAIN", "wrong")
+        async with listening(TlsListener(tls, PrincipalRules()), plain(), tmp_path) as address:
+            with pytest.raises(LinkRefused, match="login as node"):
+                await mine(loop, address)
+        # Nobody listens there any more, and nobody was asked.
+        with pytest.raises(LinkRefused, match="login as node"):
+            await mine(loop, address)
 
     run(case())
 

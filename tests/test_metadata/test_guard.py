@@ -159,7 +159,8 @@ def test_a_refused_call_ends_before_its_message_is_read() -> None:
         refusing = True
         server.check_conversations()
         with pytest.raises(grpc.aio.AioRpcError) as ended:
-            await stream.read()
+            async with asyncio.timeout(10):
+                await stream.read()
         assert ended.value.code() is grpc.StatusCode.PERMISSION_DENIED
         await channel.close()
         await server.stop(0)

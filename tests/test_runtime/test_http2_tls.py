@@ -188,7 +188,7 @@ def test_a_bad_handshake_names_its_reason(
     async def case() -> None:
         file = authority.server("s.pem", is_expired=bad == "expired")
         if bad == "other name":
-            file = authority.server("s.pem", hosts=("elsewhere",))
+            file = authority.node("Somebody", hosts=("elsewhere.example.org",))
         theirs = None if bad == "plain server" else of_server(authority, file)
         mine: TlsSettings | None = of_client(authority, authority.client("Alice"))
         if bad == "no certificate":
@@ -209,8 +209,8 @@ def test_a_bad_handshake_names_its_reason(
 
 def test_the_check_of_the_name_can_be_switched_off(authority: Authority) -> None:
     async def case() -> None:
-        server = of_server(authority, authority.server("s.pem", hosts=("elsewhere",)))
-        async with serving(server) as (address, _):
+        elsewhere = authority.node("Somebody", hosts=("elsewhere.example.org",))
+        async with serving(of_server(authority, elsewhere)) as (address, _):
             settings = of_client(authority, authority.client("Alice"), checks_name=False)
             async with calling(address, settings) as channel:
                 assert await ask_who(channel) == "alice 127.0.0.1"
@@ -268,7 +268,7 @@ def test_more_handshakes_than_the_limit_end_the_oldest(
 
     async def case() -> None:
         settings = of_server(authority, authority.server("s.pem"))
-        async with serving(settings, Patience(connect_ms=20_000)) as (address, _):
+        async with serving(settings, Patience(connect_ms=3_600_000)) as (address, _):
             host, port = address.split(":")
             stalled = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
             assert await stalled[0][0].read(1) == b""
@@ -293,7 +293,7 @@ def test_new_certificates_are_used_by_new_connections(authority: Authority, tmp_
             tls.refresh()
             assert await ask_who(first) == "alice 127.0.0.1"
             async with calling(address, mine) as second:
-                assert "self-signed certificate in certificate chain" in await refusal(second)
+                assert "certificate is not accepted" in await refusal(second)
             file.write_text("no certificate")
             tls.refresh()
             trusting = TlsSettings(

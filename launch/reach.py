@@ -1,18 +1,27 @@
-"""TLS of a node with the controllers, and the watch over all of its certificates."""
+"""How a node reaches the others, and the watch over all of its certificates."""
 
 from __future__ import annotations
 
+import random
+from typing import TYPE_CHECKING
+
+from kvorum.broker.network.peer_security import NO_SECURITY
 from kvorum.launch.properties import NodeConfig
-from kvorum.runtime.certificates import CertificateWatch, TlsListener
+from kvorum.runtime.certificates import CertificateWatch, TlsCaller, TlsListener
 from kvorum.runtime.rpc import Channels, rpc_caller, rpc_listener
+from kvorum.runtime.sockets import connect_tcp
 from kvorum.runtime.tasks import TaskGroup
 
+if TYPE_CHECKING:
+    from kvorum.broker.fetch.follower_fetch import Connect
 
-class ControllerLinks:
+
+class NodeLinks:
     """channels: how this node reaches controllers. server: TLS of a controller's own listener, None
     in clear text. Raises ConfigError for files that cannot be used."""
 
     def __init__(self, config: NodeConfig) -> None:
+        self._config = config
         listener = config.controller_listener
         self.certificates = CertificateWatch()
         caller = None if listener.client is None else rpc_caller(listener.client)
@@ -23,6 +32,22 @@ class ControllerLinks:
         for made in (caller, self.server):
             if made is not None:
                 self.certificates.add(made)
+
+    def peer_connect(self) -> Connect:
+        """How a broker connects to other brokers. Raises ConfigError."""
+        security = self._config.peer_security
+        if security == NO_SECURITY:
+            return connect_tcp
+        # Controllers use this module, too, and need nothing of what follows.
+        from kvorum.broker.network.peer_connection import PeerConnector
+
+        tls = None
+        if security.tls is not None:
+            tls = TlsCaller(security.tls)
+            self.certificates.add(tls)
+        # Nobody may predict the nonces.
+        rng = random.SystemRandom()
+        return PeerConnector(security, tls, broker_id=self._config.node_id, rng=rng)
 
     def watch(self, tasks: TaskGroup) -> None:
         """Read certificates again when their files change."""
