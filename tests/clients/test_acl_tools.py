@@ -164,18 +164,3 @@ def test_acls_are_there_after_a_restart_of_all_nodes(cluster: HandMade) -> None:
         "the brokers answer again",
     )
     eventually(lambda: everything(cluster) == {allowed("TOPIC", "kept", "ALL")}, "the ACL is there")
-
-
-def test_the_brokers_without_an_authorizer_say_so(tmp_path: Any) -> None:
-    made = HandMade(tmp_path, controllers=1, brokers=1)
-    try:
-        made.start("controller-1", "broker-101")
-        eventually(
-            lambda: run_kvorum("topics", "list", "-b", made.bootstrap).returncode == 0,
-            "the broker answers",
-        )
-        done = run_tool(ACL_COMMAND, "--bootstrap-server", made.bootstrap, "--list")
-        assert done.returncode == 1
-        assert "No Authorizer is configured." in done.stdout + done.stderr
-    finally:
-        made.close()
