@@ -10,7 +10,7 @@ import json
 import os
 import random
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,28 +156,16 @@ def plan_cluster(
     known = check_directory(data_dir)
     if known is not None:
         _check_shape(data_dir, known, (controllers, brokers), voters)
-        cluster_id, voters = known.cluster_id, known.voters
-        if is_secure and not known.is_secure:
-            raise ConfigError(
-                f"the cluster in {data_dir} was made without --secure; start it without, or make "
-                "another one in an empty directory"
-            )
-        is_secure = known.is_secure
+        _check_security(data_dir, known, is_secure=is_secure)
+        cluster_id, voters, is_secure = known.cluster_id, known.voters, known.is_secure
     else:
         if is_secure:
             voters = voters or controllers
         cluster_id = uuid_text(new_uuid(rng or random.SystemRandom()))
-    first_ports = {"controller": _first_controller_port(port, controller_port), "broker": port}
     free = iter(free_ports)
-    ids, ports = {}, {}
-    for role, count, id_base in (
-        ("controller", controllers, 0),
-        ("broker", brokers, BROKER_ID_BASE),
-    ):
-        for at in range(count):
-            name = f"{role}-{id_base + at + 1}"
-            ids[name] = id_base + at + 1
-            ports[name] = first_ports[role] + at if first_ports[role] else next(free)
+    ids, ports = _ids_and_ports(
+        (controllers, brokers), (_first_controller_port(port, controller_port), port), free
+    )
     nodes_ports = {}
     if is_secure:
         names = [name for name in ids if name.startswith("broker-")]
@@ -206,6 +194,21 @@ def plan_cluster(
         voters=voters or 0,
         is_secure=is_secure,
     )
+
+
+def _ids_and_ports(
+    counts: tuple[int, int], first_ports: tuple[int, int], free: Iterator[int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Ids and ports by node name. counts, first_ports: of controllers and of brokers; a first port
+    of 0 takes free ones."""
+    ids, ports = {}, {}
+    roles = (("controller", 0), ("broker", BROKER_ID_BASE))
+    for (role, id_base), count, first in zip(roles, counts, first_ports, strict=True):
+        for at in range(count):
+            name = f"{role}-{id_base + at + 1}"
+            ids[name] = id_base + at + 1
+            ports[name] = first + at if first else next(free)
+    return ids, ports
 
 
 def reserve_ports(
@@ -413,6 +416,14 @@ def _check_shape(
             f"the cluster in {data_dir} was made with {_voters_text(known.voters)}, not with "
             f"{_voters_text(voters)}; start it without --voters, or make another cluster in an "
             "empty directory"
+        )
+
+
+def _check_security(data_dir: str, known: ClusterFile, *, is_secure: bool) -> None:
+    if is_secure and not known.is_secure:
+        raise ConfigError(
+            f"the cluster in {data_dir} was made without --secure; start it without, or make "
+            "another one in an empty directory"
         )
 
 
