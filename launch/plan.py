@@ -147,8 +147,7 @@ def plan_cluster(
     """
     settings = dict(settings or {})
     _check_counts(controllers, brokers)
-    if voters is not None and not 0 <= voters <= controllers:
-        raise ConfigError(f"--voters={voters} must lie between 0 and --controllers={controllers}")
+    _check_voters(voters, controllers)
     if racks and "broker.rack" in settings:
         raise ConfigError("give racks or broker.rack, not both")
     _check_settings(settings)
@@ -166,10 +165,8 @@ def plan_cluster(
     ids, ports = _ids_and_ports(
         (controllers, brokers), (_first_controller_port(port, controller_port), port), free
     )
-    nodes_ports = {}
-    if is_secure:
-        names = [name for name in ids if name.startswith("broker-")]
-        nodes_ports = {n: ports[n] + NODES_PORT_SHIFT if port else next(free) for n in names}
+    of_brokers = [name for name in ids if is_secure and name.startswith("broker-")]
+    nodes_ports = {n: ports[n] + NODES_PORT_SHIFT if port else next(free) for n in of_brokers}
     layout = _Layout(
         data_dir=data_dir,
         ports=ports,
@@ -179,12 +176,8 @@ def plan_cluster(
         is_secure=is_secure,
         nodes_ports=nodes_ports,
     )
-    common = {
-        "cluster.id": cluster_id,
-        **({} if voters else {"controller.quorum.voters": layout.voters()}),
-        **_defaults(brokers),
-        **settings,
-    }
+    static = {} if voters else {"controller.quorum.voters": layout.voters()}
+    common = {"cluster.id": cluster_id, **static, **_defaults(brokers), **settings}
     nodes = tuple(_plan_node(name, layout, common) for name in layout.ids)
     return ClusterPlan(
         cluster_id=cluster_id,
@@ -382,6 +375,11 @@ def _check_counts(controllers: int, brokers: int) -> None:
     for name, count in (("controllers", controllers), ("brokers", brokers)):
         if not 1 <= count <= NODES_MAX:
             raise ConfigError(f"--{name}={count} must lie between 1 and {NODES_MAX}")
+
+
+def _check_voters(voters: int | None, controllers: int) -> None:
+    if voters is not None and not 0 <= voters <= controllers:
+        raise ConfigError(f"--voters={voters} must lie between 0 and --controllers={controllers}")
 
 
 def _check_settings(settings: Mapping[str, str]) -> None:
