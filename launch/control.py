@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, read_cluster_file
 from kvorum.launch.identity import is_locked
 from kvorum.runtime.errors import ConfigError, KvorumError, required
+from kvorum.runtime.private_files import private_files
 
 REQUESTS_FOLDER = "requests"
 _RESTART = "restart-"
@@ -57,13 +58,14 @@ def request_restart(
             )
     find = _find_any if stop_running else _find_dead
     entries = [find(data_dir, name) for name in names]
-    os.makedirs(os.path.join(data_dir, REQUESTS_FOLDER), exist_ok=True)
-    for entry in entries:
-        path = _request_path(data_dir, entry.name)
-        # Renamed, so that the launcher never reads half a request.
-        with open(f"{path}{_PART}", "w", encoding="ascii") as file:
-            file.write(_STOP if stop_running else "")
-        os.replace(f"{path}{_PART}", path)
+    with private_files():
+        os.makedirs(os.path.join(data_dir, REQUESTS_FOLDER), exist_ok=True)
+        for entry in entries:
+            path = _request_path(data_dir, entry.name)
+            # Renamed, so that the launcher never reads half a request.
+            with open(f"{path}{_PART}", "w", encoding="ascii") as file:
+                file.write(_STOP if stop_running else "")
+            os.replace(f"{path}{_PART}", path)
     os.kill(required(pid, "at least one node is named"), signal.SIGUSR1)
     return entries
 

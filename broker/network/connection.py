@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.metrics.counters import RequestTiming
-from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.broker.network.frame_buffer import LOGIN_BYTES, FrameBuffer
 from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.runtime.clock import Clock
@@ -136,6 +136,7 @@ class Connection:
         "is_flush_due",
         "last_active_ms",
         "listener",
+        "opened_ms",
         "peer",
         "read_s",
         "server",
@@ -164,7 +165,7 @@ class Connection:
         self.software = ("", "")
         self.is_closed = False
         self.is_flush_due = False
-        self.last_active_ms = server.clock.monotonic_ms()
+        self.opened_ms = self.last_active_ms = server.clock.monotonic_ms()
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
@@ -174,10 +175,11 @@ class Connection:
         self._unsent: list[RequestTiming] = []
         """Timings of answers in the output; they end once all of it is sent."""
         config = server.config
-        self._buffer = FrameBuffer(
-            config.socket_request_max_bytes
+        # A thousand clients that never log in must not hold a thousand large buffers.
+        self._buffer = (
+            FrameBuffer(config.socket_request_max_bytes)
             if authentication is None
-            else config.sasl_server_max_receive_size
+            else FrameBuffer(config.sasl_server_max_receive_size, first_bytes=LOGIN_BYTES)
         )
         self._output: deque[Part] = deque()
         self._output_bytes = 0
@@ -198,6 +200,11 @@ class Connection:
     def allow_whole_requests(self) -> None:
         """Read requests of any size from now on: the client is authenticated."""
         self._buffer.frame_bytes_max = self.server.config.socket_request_max_bytes
+
+    @property
+    def must_log_in(self) -> bool:
+        """True on a listener with SASL until the client has proved who it is."""
+        return self.authentication is not None and not self.authentication.is_done
 
     @property
     def is_idle(self) -> bool:

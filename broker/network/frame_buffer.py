@@ -13,6 +13,8 @@ from typing import Protocol
 from kvorum.wire.framing import FRAME_SIZE_BYTES, frame_size
 
 FIRST_BYTES = 64 * 1024
+LOGIN_BYTES = 4 * 1024
+"""The first size for a client that has to log in: enough for that, and a sixteenth of the other."""
 EAGER_BYTES_MAX = 1024 * 1024
 """A full buffer doubles up to this size even if no frame needs it: fewer, larger reads."""
 MAP_BYTES_MIN = 128 * 1024
@@ -33,14 +35,15 @@ class Source(Protocol):
 class FrameBuffer:
     """The receive buffer of one connection.
 
-    frame_bytes_max: largest frame that a peer may announce; above it, WireError.
+    frame_bytes_max: largest frame that a peer may announce; above it, WireError. first_bytes: size
+        of the buffer before anything has arrived.
     """
 
     __slots__ = ("_buffer", "_end", "_start", "frame_bytes_max", "view")
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    def __init__(self, frame_bytes_max: int, *, first_bytes: int = FIRST_BYTES) -> None:
         self.frame_bytes_max = frame_bytes_max
-        self._buffer: bytearray | mmap.mmap = bytearray(FIRST_BYTES)
+        self._buffer: bytearray | mmap.mmap = bytearray(first_bytes)
         self.view = memoryview(self._buffer)
         self._start = 0
         self._end = 0

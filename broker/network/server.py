@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 IDLE_CHECK_INTERVAL_MS = 10_000
+LOGIN_TIMEOUT_MS = 60_000
+"""Time for a client to log in, from its connection on. A byte now and then keeps no connection."""
 HANDSHAKE_TIMEOUT_MS = 10_000
 """Time for a client's TLS handshake; looked at with the idle connections."""
 ACCEPTS_PER_EVENT_MAX = 64
@@ -313,6 +315,8 @@ class KafkaServer:
                     and connection.last_active_ms < handshake_ms
                 ):
                     connection.close("the TLS handshake did not end in time")
+                elif connection.must_log_in and connection.opened_ms < now_ms - LOGIN_TIMEOUT_MS:
+                    connection.close("the client did not log in in time")
                 elif connection.has_hung_up:
                     connection.close("closed by the peer")
 

@@ -17,6 +17,9 @@ from kvorum.runtime.errors import ErrorCode, WireError
 HANDSHAKE_KEY, AUTHENTICATE_KEY, API_VERSIONS_KEY = 17, 36, 18
 _BEFORE = frozenset({HANDSHAKE_KEY, AUTHENTICATE_KEY, API_VERSIONS_KEY})
 
+VERSIONS_ASKED_MAX = 16
+"""ApiVersions of a client before its login. One asks once or twice, by version."""
+
 MakeExchange = Callable[[], Exchange]
 
 
@@ -64,6 +67,7 @@ class Authentication:
         self._is_bare = False
         self._exchange: Exchange | None = None
         self._expires_ms = 0
+        self._versions_asked = 0
         self.user = ""
         """Of the client that is authenticated; it stays while the client authenticates again."""
 
@@ -91,6 +95,10 @@ class Authentication:
                 raise WireError("the client did not authenticate again in time")
         elif api_key not in _BEFORE or self._state is _State.FAILED:
             raise WireError(f"API {api_key} on a SASL listener: {self._state.value}")
+        elif api_key == API_VERSIONS_KEY and not self.user:
+            self._versions_asked += 1
+            if self._versions_asked > VERSIONS_ASKED_MAX:
+                raise WireError("the client asks for versions again and again, and does not log in")
 
     def handshake(self, mechanism: str, version: int) -> Handshake:
         """A client names its mechanism. version: of the request."""

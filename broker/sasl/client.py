@@ -6,11 +6,16 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from typing import Protocol
 
 from kvorum.broker.sasl import plain, scram
 from kvorum.broker.sasl.exchange import AuthenticationFailed
 
+_SERVER_FIRST = re.compile(
+    "r=(?P<nonce>[^,]+),s=(?P<salt>[^,]+),i=(?P<iterations>[0-9]{1,9})(?:,[A-Za-z]=[^,]*)*",
+    re.ASCII,
+)
 ITERATIONS_MAX = 1_000_000
 """A server that asks for more wants the client's time, and no proof."""
 
@@ -75,13 +80,15 @@ class ScramClient:
         return None
 
     def _final(self, first: str) -> bytes:
-        fields = dict(part.split("=", 1) for part in first.split(",") if "=" in part)
-        nonce = fields.get("r", "")
+        found = _SERVER_FIRST.fullmatch(first)
+        if found is None:
+            # Also a mandatory extension, "m=": whoever does not know it must stop (RFC 5802).
+            raise AuthenticationFailed(f"the server's message is strange: {first[:200]!r}")
+        nonce, iterations = found["nonce"], int(found["iterations"])
         try:
-            salt = base64.b64decode(fields["s"], validate=True)
-            iterations = int(fields["i"])
-        except (KeyError, ValueError, binascii.Error) as error:
-            raise AuthenticationFailed(f"the server's message is strange: {first!r}") from error
+            salt = base64.b64decode(found["salt"], validate=True)
+        except (ValueError, binascii.Error) as error:
+            raise AuthenticationFailed("the server's salt is not base64") from error
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise AuthenticationFailed("the server answered another client's message")
         if not scram.ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:

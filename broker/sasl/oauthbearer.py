@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
 
 NAME = "OAUTHBEARER"
+MESSAGE_BYTES_MAX = 98_304
+"""Of a client's message: a token of 64 KiB and its extensions."""
 _SEPARATOR = "\x01"
 _AFTER_ERROR = b"\x01"
 #: No channel binding; the key-value pairs behind `auth` are extensions, which nothing here reads.
@@ -115,6 +117,8 @@ class OAuthBearerExchange:
 
 def _parsed(token: bytes) -> tuple[str, str]:
     """The bearer token and the authorization id, which may be empty."""
+    if len(token) > MESSAGE_BYTES_MAX:
+        raise _malformed(f"{len(token)} bytes")
     try:
         text = token.decode()
     except UnicodeDecodeError as error:

@@ -21,6 +21,8 @@ MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 ITERATIONS_MIN = 4_096
+MESSAGE_BYTES_MAX = 16_384
+"""Of a client's message. A larger one, which Kafka takes, would only cost the broker time."""
 NONCE_BYTES_MAX = 1_024
 """Kafka's clients send 22 to 32 characters."""
 
@@ -83,6 +85,8 @@ class ScramExchange:
         if self._is_over:
             raise self._failed()
         self._is_over = True  # unless the first message is answered
+        if len(token) > MESSAGE_BYTES_MAX:
+            raise self._failed()
         try:
             text = token.decode()
         except UnicodeDecodeError as error:

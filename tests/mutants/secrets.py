@@ -15,6 +15,10 @@ DUMP = "kvorum/cli/log.py"
 OAUTH = "broker/sasl/oauthbearer.py"
 JWT = "broker/sasl/jwt_validation.py"
 KEY_SOURCE = "broker/sasl/key_source.py"
+SCRAM = "broker/sasl/scram.py"
+CLIENT = "broker/sasl/client.py"
+SERVER = "broker/network/server.py"
+CONNECTION = "broker/network/connection.py"
 OAUTH_SETTINGS = "launch/oauthbearer.py"
 SESSIONS = "broker/sasl/authentication.py"
 ADD_SCRAM = "launch/add_scram.py"
@@ -126,11 +130,28 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "if handler and handler not in _HANDLERS:", "if False:"),
     ("oauth-unsecured-option", "options for unsigned tokens are refused", OAUTH_SETTINGS,
      "    if unsecured:\n", "    if False:\n"),
+    ("login-large-scram", "no login has a message of half a megabyte", SCRAM,
+     "if len(token) > MESSAGE_BYTES_MAX:", "if False:"),
+    ("login-large-oauth", "no token has half a megabyte", OAUTH,
+     "if len(token) > MESSAGE_BYTES_MAX:", "if False:"),
+    ("login-extension", "a client stops at an extension that it must know", CLIENT,
+     "        if found is None:\n", "        if found is None and not first.startswith('m='):\n"),
+    ("login-versions", "asking for versions is no login", SESSIONS,
+     "if self._versions_asked > VERSIONS_ASKED_MAX:", "if False:"),
+    ("login-versions-later", "a client that is logged in asks as it likes", SESSIONS,
+     "elif api_key == API_VERSIONS_KEY and not self.user:", "elif api_key == API_VERSIONS_KEY:"),
+    ("login-slow", "a client logs in in time or leaves", SERVER,
+     "elif connection.must_log_in and", "elif False and"),
+    ("login-done", "a client that is logged in stays", CONNECTION,
+     "return self.authentication is not None and not self.authentication.is_done",
+     "return self.authentication is not None"),
 )  # fmt: skip
 
 MUTANTS = mutants_of(
     _RULES,
     tests=(
+        "tests/test_broker/test_before_login.py",
+        "tests/test_broker/test_sasl.py",
         "tests/test_broker/test_oauthbearer.py",
         "tests/test_cli/test_secrets.py",
         "tests/test_launch/test_add_scram.py",

@@ -37,6 +37,7 @@ from kvorum.broker.sasl.key_source import (
 )
 from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
 from kvorum.broker.sasl.oauthbearer import (
+    MESSAGE_BYTES_MAX,
     Expected,
     KeySetPlace,
     OAuthBearerExchange,
@@ -339,6 +340,7 @@ def test_nothing_comes_behind_a_good_token() -> None:
         b"n,,\x01auth=Bearer a.b.c\x01\x01 ",
         b"n,,\x01auth=Bearer a.b.c\x01auth=Bearer d.e.f\x01\x01",
         b"n,,\x01ext=1\x01\x01",
+        first(extensions=f"a={'x' * MESSAGE_BYTES_MAX}\x01"),
         first(extensions="a-b=1\x01"), first(extensions="a=\x01"), first(extensions="a=\x7f\x01"),
     ],
 )  # fmt: skip

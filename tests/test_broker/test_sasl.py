@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.broker.sasl.authentication import Authentication
+from kvorum.broker.sasl.authentication import (
+    API_VERSIONS_KEY,
+    VERSIONS_ASKED_MAX,
+    Authentication,
+)
 from kvorum.broker.sasl.client import client_exchange
 from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
 from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
 from kvorum.broker.sasl.plain import PlainExchange
-from kvorum.broker.sasl.scram import Credential, ScramExchange
+from kvorum.broker.sasl.scram import MESSAGE_BYTES_MAX, Credential, ScramExchange
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.records import ScramCredential
@@ -159,6 +163,18 @@ def test_a_final_message_is_good_for_its_own_exchange_alone():
         replayed.step(CLIENT_FINAL.encode())
 
 
+def test_a_message_larger_than_any_login_is_not_looked_at():
+    exchange = scram()
+    extension = ",a=" + "x" * MESSAGE_BYTES_MAX
+    with pytest.raises(AuthenticationFailed):
+        exchange.step((CLIENT_FIRST + extension).encode())
+    exchange = scram()
+    exchange.step(CLIENT_FIRST.encode())
+    with pytest.raises(AuthenticationFailed):
+        exchange.step(CLIENT_FINAL.replace(",p=", f"{extension},p=").encode())
+    assert scram().step((CLIENT_FIRST + ",a=x").encode()).user is None
+
+
 def test_a_credential_of_too_few_iterations_is_not_used():
     weak = credential_of("pencil", iterations=4_095)
     with pytest.raises(AuthenticationFailed):
@@ -239,6 +255,9 @@ def test_our_client_sends_the_messages_of_the_rfcs_example():
         SERVER_FIRST.replace("4096", "4095"),
         SERVER_FIRST.replace("4096", "100000000"),
         SERVER_FIRST.replace("4096", "many"),
+        SERVER_FIRST.replace("4096", "9" * 5_000),
+        f"m=unknown,{SERVER_FIRST}",
+        SERVER_FIRST.replace(",s=", ",s=,s="),
         "e=other-error",
         "",
     ],
@@ -292,6 +311,19 @@ def test_before_the_client_is_authenticated_other_requests_close_the_connection(
     made.token(GOOD, NOW_MS)
     made.check(key, NOW_MS)
     assert (made.is_done, made.user) == (True, "user")
+
+
+def test_a_client_that_only_asks_for_versions_is_dropped():
+    made = connection()
+    for _ in range(VERSIONS_ASKED_MAX):
+        made.check(API_VERSIONS_KEY, NOW_MS)
+    with pytest.raises(WireError, match="again and again"):
+        made.check(API_VERSIONS_KEY, NOW_MS)
+    made = authenticated(session_ms=500)
+    for step in (lambda: None, lambda: made.handshake("PLAIN", 1)):
+        step()
+        for _ in range(2 * VERSIONS_ASKED_MAX):
+            made.check(API_VERSIONS_KEY, NOW_MS)
 
 
 def test_after_a_failure_nothing_is_served():
