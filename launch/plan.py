@@ -148,9 +148,7 @@ def plan_cluster(
     settings = dict(settings or {})
     _check_counts(controllers, brokers)
     _check_voters(voters, controllers)
-    if racks and "broker.rack" in settings:
-        raise ConfigError("give racks or broker.rack, not both")
-    _check_settings(settings)
+    _check_settings(settings, racks=racks)
     data_dir = os.path.abspath(data_dir)
     known = check_directory(data_dir)
     if known is not None:
@@ -382,7 +380,9 @@ def _check_voters(voters: int | None, controllers: int) -> None:
         raise ConfigError(f"--voters={voters} must lie between 0 and --controllers={controllers}")
 
 
-def _check_settings(settings: Mapping[str, str]) -> None:
+def _check_settings(settings: Mapping[str, str], *, racks: int = 0) -> None:
+    if racks and "broker.rack" in settings:
+        raise ConfigError("give racks or broker.rack, not both")
     for name in settings:
         if name in GIVEN_BY_THE_PLAN:
             raise ConfigError(f"{name!r} is decided by the launcher and cannot be set")
