@@ -38,6 +38,7 @@ from kvorum.rpc import (
     raft_pb2,
     raft_pb2_grpc,
 )
+from kvorum.runtime.config import dump_properties
 from kvorum.runtime.rpc import Channels, rpc_caller
 from kvorum.runtime.tls import TlsSettings
 from tests.certificates import Authority
@@ -80,7 +81,9 @@ class Secured:
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": "User:node;User:admin",
         }
-        self.cluster = Cluster(folder, settings=[f"{k}={v}" for k, v in settings.items()])
+        config = folder / "cluster.toml"
+        config.write_text(dump_properties(settings))
+        self.cluster = Cluster(folder, config=config)
 
     def client(self, user: str, **more: object) -> dict[str, Any]:
         return {
