@@ -407,23 +407,10 @@ class MoveListener:
 
 
 OPERATIONS = (
-    "register",
-    "unfence",
-    "shut-down",
-    "fence",
-    "alter-isr",
-    "producer-ids",
-    "create-topics",
-    "delete-topics",
-    "create-partitions",
-    "configs",
-    "quotas",
-    "reassign",
-    "elect",
-    "features",
-    "unregister",
-    "register-controller",
-)
+    "register", "unfence", "shut-down", "fence", "alter-isr", "producer-ids", "create-topics",
+    "delete-topics", "create-partitions", "configs", "quotas", "create-acls", "delete-acls",
+    "reassign", "elect", "features", "unregister", "register-controller",
+)  # fmt: skip
 """All kinds of controller operations that write records."""
 
 MOMENTS = ("decided", "committed")

@@ -17,13 +17,14 @@ from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, Registrat
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
-from kvorum.broker.sasl.mechanisms import authenticator
-from kvorum.launch.listeners import Listener
+from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
+from kvorum.broker.sasl.oauthbearer import Validate
+from kvorum.launch.listeners import Address, Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from kvorum.launch.metadata_log import open_log
 from kvorum.launch.metrics.setup import NodeServer, serve_broker
 from kvorum.launch.process import ended
-from kvorum.launch.properties import Address, NodeConfig, static_values
+from kvorum.launch.properties import NodeConfig, static_values
 from kvorum.launch.reach import NodeLinks
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import limited
@@ -47,6 +48,7 @@ from kvorum.storage.log.checkpoints import remove_clean_shutdown, write_clean_sh
 from kvorum.wire.kio_codec import warm_up
 
 if TYPE_CHECKING:
+    from kvorum.broker.sasl.key_source import KeySource
     from kvorum.metadata.events.source import MetadataSource
 
 logger = logging.getLogger("kvorum.broker")
@@ -85,6 +87,7 @@ class BrokerProcess:
         self._disk = self._machine.disk
         self._on_failure = on_failure
         self._unfenced = asyncio.Event()
+        self._key_sources: list[KeySource] = []
         self._shown_active = asyncio.Event()
         self._rng = random.Random()
         self._tasks = TaskGroup(on_failure)
@@ -209,7 +212,12 @@ class BrokerProcess:
         if listener.sasl is not None:
             # Nobody may predict the nonces.
             rng = random.SystemRandom()
-            authenticate = authenticator(listener.sasl, lambda: self._publisher.image, rng)
+            authenticate = authenticator(
+                listener.sasl,
+                lambda: self._publisher.image,
+                rng,
+                validate=self._judge_of_tokens(listener.sasl),
+            )
         tls = None
         if listener.tls is not None:
             tls = TlsListener(listener.tls, listener.principals)
@@ -223,6 +231,18 @@ class BrokerProcess:
                 f"cannot listen on {address_text(host, port)}, the listener {listener.name}: "
                 f"{error.strerror}; give listeners a free port and an address of this machine"
             ) from error
+
+    def _judge_of_tokens(self, sasl: SaslSettings) -> Validate | None:
+        """Of OAUTHBEARER; None for a listener without it. Raises ConfigError."""
+        if sasl.oauth is None:
+            return None
+        # Imported here: it brings cryptography, which no other broker needs.
+        from kvorum.broker.sasl.key_source import KeySource, validator_of
+
+        source = KeySource(sasl.oauth.key_set)
+        source.start()
+        self._key_sources.append(source)
+        return validator_of(sasl.oauth.expected, source, self._machine.clock)
 
     async def _register(self, own: OwnDirectories) -> None:
         """Register, wait until the image shows it, and remove the clean-shutdown markers. From then
@@ -291,6 +311,8 @@ class BrokerProcess:
         if self._metrics is not None:
             await self._metrics.stop()
         await self._server.stop()
+        for source in self._key_sources:
+            source.stop()
         if self._is_serving:
             await self._close_replicas()
         if self._raft is not None:

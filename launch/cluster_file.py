@@ -42,8 +42,8 @@ class NodeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFile:
-    """The whole cluster. bootstrap: comma-separated host:port of the brokers' listeners. voters: as
-    in `ClusterPlan`."""
+    """The whole cluster. bootstrap: comma-separated host:port of the brokers' listeners. voters,
+    is_secure: as in `ClusterPlan`."""
 
     cluster_id: str
     bootstrap: str
@@ -51,6 +51,7 @@ class ClusterFile:
     nodes: tuple[NodeEntry, ...]
     version: int = VERSION
     voters: int = 0
+    is_secure: bool = False
 
     def node(self, name: str) -> NodeEntry | None:
         """The node of this name, or of this id written as text."""

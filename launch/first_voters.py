@@ -17,6 +17,7 @@ from kvorum.launch.bootstrap_records import bootstrap_payloads
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.metadata_log import metadata_directory
 from kvorum.launch.plan import HOST, ClusterPlan
+from kvorum.launch.secure_plan import first_credential
 from kvorum.metadata.image.records import Record
 from kvorum.raft.snapshot_files import header_voters
 from kvorum.raft.vote_store import FILE_NAME as VOTE_FILE
@@ -81,7 +82,8 @@ def format_planned(plan: ClusterPlan, rng: random.Random) -> None:
     ]
     if not plan.voters or any(map(_has_run, places)):
         return
-    format_voters(places[: plan.voters], cluster_id=plan.cluster_id, rng=rng)
+    records = (first_credential(plan.data_dir, rng),) if plan.is_secure else ()
+    format_voters(places[: plan.voters], cluster_id=plan.cluster_id, rng=rng, records=records)
     for place in places[plan.voters :]:
         claim(place, cluster_id=plan.cluster_id, rng=rng)
 

@@ -28,13 +28,16 @@ from kvorum.launch.plan import (
     GIVEN_BY_THE_PLAN,
     internal_topic_factors,
 )
-from kvorum.launch.properties import (
-    BROKER_NAMES,
-    CONTROLLER,
-    CONTROLLER_NAMES,
-    broker_config,
-    controller_config,
-    settings_for,
+from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER, CONTROLLER_NAMES, settings_for
+from kvorum.launch.secure_plan import (
+    CLIENTS,
+    FOLDER,
+    NODES,
+    NODES_PORT_SHIFT,
+    first_credential,
+    prepare_secrets,
+    security_properties,
 )
 from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.config import dump_properties
@@ -78,6 +81,7 @@ class NewCluster:
     racks: one for each broker in order, or none. settings: properties for every node.
     bind: the address on which every node listens, such as 0.0.0.0; its own host by default.
     credentials: of the first users (KIP-900), for dynamic voters.
+    is_secure: with certificates, users and ACLs (launch.secure_plan), in a folder of their own.
     """
 
     controllers: Sequence[NodePlace]
@@ -89,6 +93,7 @@ class NewCluster:
     bind: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     credentials: Sequence[ScramCredential] = ()
+    is_secure: bool = False
 
 
 def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[NewNode]:
@@ -125,11 +130,16 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     }
     racks = dict(zip((place.node_id for place in brokers), wanted.racks, strict=False))
     nodes = [_node(folder, place) for place in (*voters, *brokers)]
-    texts = {node.file: _properties(node, common, racks, wanted.bind) for node in nodes}
+    names = [node.name for node in nodes] if wanted.is_secure else ()
+    texts = {node.file: _properties(node, common, racks, wanted.bind, names) for node in nodes}
     os.makedirs(folder, exist_ok=True)
+    credentials = list(wanted.credentials)
+    if wanted.is_secure:
+        prepare_secrets(folder, {node.name: (node.place.host,) for node in nodes})
+        credentials.append(first_credential(folder, rng))
     if not wanted.is_static:
         first = [_controller(node) for node in nodes[: len(voters)]]
-        format_voters(first, cluster_id=common["cluster.id"], rng=rng, records=wanted.credentials)
+        format_voters(first, cluster_id=common["cluster.id"], rng=rng, records=credentials)
     for file, properties in texts.items():
         _write(file, properties)
     return nodes
@@ -160,6 +170,14 @@ def add_node(
     if role == "controller" and rack is not None:
         raise ConfigError("--rack is for a broker; a controller has none")
     node = _node(folder, _next_place(known, alike, role=role, host=host, port=port))
+    if os.path.exists(os.path.join(folder, FOLDER)):
+        raise ConfigError(
+            f"the cluster in {folder} was made with --secure: copy the file of another node, make "
+            f"a certificate (kvorum certs dev {os.path.join(folder, FOLDER)} --node {node.name}), "
+            f"and give User:{node.name} the right to {'vote' if role == 'controller' else 'follow'}"
+            f" (super.users, or kvorum acls create --allow-principal User:{node.name} --operation "
+            "cluster-action --cluster)"
+        )
     bind = _bind_of(pattern)
     own = ["node.id", "listeners", "log.dirs"]
     own += ["advertised.listeners"] if bind is not None else []
@@ -246,12 +264,12 @@ def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) ->
 
 
 def _check_credentials(wanted: NewCluster) -> None:
-    if not wanted.credentials:
+    if not wanted.credentials and not wanted.is_secure:
         return
     if wanted.is_static:
         raise ConfigError(
-            "--add-scram does not go with --static: the first metadata is in the bootstrap "
-            "checkpoint, which static voters have not"
+            f"{'--secure' if wanted.is_secure else '--add-scram'} does not go with --static: the "
+            "first metadata is in the bootstrap checkpoint, which static voters have not"
         )
     highest = wanted.settings.get("metadata.version.max")
     if highest is not None and highest.isdigit():
@@ -306,27 +324,42 @@ def _node(folder: str, place: NodePlace) -> NewNode:
 
 
 def _properties(
-    node: NewNode, common: Mapping[str, Any], racks: Mapping[int, str], bind: str | None
+    node: NewNode,
+    common: Mapping[str, Any],
+    racks: Mapping[int, str],
+    bind: str | None,
+    secure_names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The node's properties, checked with the node's own checks. bind: where it listens, if that is
-    not its own host."""
+    not its own host. secure_names: all nodes of a secure cluster."""
     is_controller = node.place.role == "controller"
-    listener = CONTROLLER if is_controller else "PLAINTEXT"
     properties = {
         **settings_for(node.place.role, common),
+        **(security_properties(FOLDER, node.name, secure_names) if secure_names else {}),
         "node.id": node.place.node_id,
-        "listeners": f"{listener}://{node.place.address}",
+        "listeners": _listeners(node.place, node.place.host, is_secure=bool(secure_names)),
         # Below the file's folder, so that the node can be moved as a whole.
         "log.dirs": os.path.relpath(node.directory, os.path.dirname(node.file)),
     }
     if bind is not None:
         properties["advertised.listeners"] = properties["listeners"]
-        properties["listeners"] = f"{listener}://{address_text(bind, node.place.port)}"
+        properties["listeners"] = _listeners(node.place, bind, is_secure=bool(secure_names))
     if node.place.node_id in racks:
         properties["broker.rack"] = racks[node.place.node_id]
     check = controller_config if is_controller else broker_config
     check(properties)
     return properties
+
+
+def _listeners(place: NodePlace, host: str, *, is_secure: bool) -> str:
+    """All listeners of a node, on this host."""
+    address = address_text(host, place.port)
+    if place.role == "controller":
+        return f"{CONTROLLER}://{address}"
+    if not is_secure:
+        return f"PLAINTEXT://{address}"
+    nodes = address_text(host, place.port + NODES_PORT_SHIFT)
+    return f"{CLIENTS}://{address},{NODES}://{nodes}"
 
 
 def _known(folder: str) -> list[dict[str, Any]]:
@@ -348,13 +381,18 @@ def _role(properties: Mapping[str, Any]) -> str:
 def _listener(properties: Mapping[str, Any]) -> tuple[str, int]:
     """The address that others use, if the node listens on all interfaces, else where it listens."""
     name = "listeners" if _bind_of(properties) is None else "advertised.listeners"
-    return parse_address(name, str(properties[name]).partition("://")[2])
+    return _first_address(name, properties)
 
 
 def _bind_of(properties: Mapping[str, Any]) -> str | None:
     """The address of all interfaces, if the node listens there; another node does so too."""
-    host, _ = parse_address("listeners", str(properties["listeners"]).partition("://")[2])
+    host, _ = _first_address("listeners", properties)
     return host if is_unspecified(host) else None
+
+
+def _first_address(name: str, properties: Mapping[str, Any]) -> tuple[str, int]:
+    first = str(properties[name]).partition(",")[0]
+    return parse_address(name, first.partition("://")[2])
 
 
 def _write(path: str, properties: Mapping[str, Any]) -> None:

@@ -15,9 +15,11 @@ from typing import Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import text_of
-from kvorum.broker.sasl import plain
+from kvorum.broker.sasl import oauthbearer, plain
 from kvorum.broker.sasl.jaas import SCRAM_MODULE, parse_jaas, plain_users
 from kvorum.broker.sasl.mechanisms import MECHANISMS, SaslSettings
+from kvorum.broker.sasl.oauthbearer import OAuthBearerSettings
+from kvorum.launch.oauthbearer import HANDLER, OF_OAUTH, oauthbearer_settings
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.text import address_text, split_address, whole_number
@@ -51,7 +53,8 @@ TLS_NAMES = (
 _NAME_CHECK = "ssl.endpoint.identification.algorithm"
 _OF_MECHANISM = (_JAAS, _REAUTH)
 SUFFIXES = frozenset(
-    {_MECHANISMS, _REAUTH, *TLS_NAMES}
+    {_MECHANISMS, _REAUTH, *TLS_NAMES, *OF_OAUTH, f"{oauthbearer.NAME.lower()}.{HANDLER}"}
+    | {f"{oauthbearer.NAME.lower()}.{name}" for name in OF_OAUTH}
     | {f"{mechanism.lower()}.{name}" for mechanism in MECHANISMS for name in _OF_MECHANISM}
 )
 """The names of a listener's properties behind `listener.name.NAME.`."""
@@ -271,6 +274,7 @@ def _sasl(own: OwnProperties) -> SaslSettings:
             f"the listener {own.name}: {said}; set {_MECHANISMS} to some of {', '.join(MECHANISMS)}"
         )
     users: dict[str, str] = {}
+    oauth: OAuthBearerSettings | None = None
     session_ms = {}
     for mechanism in mechanisms:
         name = f"{own.prefix}{mechanism.lower()}.{_JAAS}"
@@ -279,10 +283,17 @@ def _sasl(own: OwnProperties) -> SaslSettings:
             if not value:
                 raise ConfigError(f"{name} is missing: it has the users of PLAIN")
             users = plain_users(name, value)
+        elif mechanism == oauthbearer.NAME:
+            oauth = oauthbearer_settings(own)
         elif value and parse_jaas(name, value).module != SCRAM_MODULE:
             raise ConfigError(f"{name} must name {SCRAM_MODULE}")
         session_ms[mechanism] = _session_ms(own.prefix, own.of_mechanism(mechanism, _REAUTH))
-    return SaslSettings(mechanisms=mechanisms, plain_users=users, session_ms=session_ms)
+    return SaslSettings(
+        mechanisms=mechanisms,
+        plain_users=users,
+        session_ms=session_ms,
+        oauth=oauth,
+    )
 
 
 def tls_settings(own: OwnProperties, *, is_client: bool = False) -> TlsSettings:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from kvorum.launch.kafka_properties import reject_unknown
 from kvorum.launch.listeners import PREFIX as LISTENER_PREFIX
 from kvorum.launch.listeners import SUFFIXES, of_listeners
-from kvorum.launch.properties import BROKER_NAMES, CONTROLLER_NAMES
+from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
 from kvorum.launch.secret_properties import refuse_on_command_line
 from kvorum.metadata.configs.config_keys import broker_key
 from kvorum.runtime.config import Properties, load_properties, parse_assignment
@@ -23,17 +23,19 @@ PREFIX = "KVORUM_"
 _OWN = "kvorum."
 """Begin of properties that Kafka does not have; their variables do not repeat it."""
 FOLDERS = ("log.dirs", "log.dir", "metadata.log.dir")
+FILES = ("ssl.keystore.location", "ssl.truststore.location")
+"""Also behind `listener.name.NAME.`."""
 _NEAR = 0.85
 """Likeness of a variable to a property that makes it a mistake. Kubernetes sets variables such as
 KVORUM_BROKER_PORT_9092_TCP, after the names of services; they are no mistakes."""
 
 
 def load_node_file(path: str) -> Properties:
-    """The properties of a node's file. Relative folders in it are below the file's own folder, so
-    that a node can be moved as a whole. Raises ConfigError."""
+    """The properties of a node's file. Relative folders and files in it are below the file's own
+    folder, so that a node can be moved as a whole. Raises ConfigError."""
     properties = load_properties(path)
     base = os.path.dirname(os.path.abspath(path))
-    for name in FOLDERS:
+    for name in [*FOLDERS, *(name for name in properties if name.endswith(FILES))]:
         text = properties.get(name)
         if isinstance(text, str) and text.strip():
             properties[name] = ",".join(_below(base, part) for part in text.split(","))

@@ -24,6 +24,7 @@ from kvorum.launch.listeners import (
     Listener,
     OwnProperties,
     listener_protocols,
+    of_listeners,
     tls_settings,
 )
 from kvorum.runtime.errors import ConfigError
@@ -74,6 +75,12 @@ def controller_listener_name(properties: Mapping[str, Any]) -> str:
             f"{_NAMES}={text!r} must be one name: that of the listener on which controllers serve"
         )
     return names[0]
+
+
+def of_controllers(given: Mapping[str, Any]) -> frozenset[str]:
+    """The properties of the controllers' listener alone."""
+    prefix = f"{PREFIX}{controller_listener_name(given).lower()}."
+    return frozenset(name for name in of_listeners(given) if name.startswith(prefix))
 
 
 def controller_listener(

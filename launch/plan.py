@@ -10,7 +10,7 @@ import json
 import os
 import random
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +18,15 @@ from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
 from kvorum.launch.identity import LOCK_NAME, check_owner, is_locked
 from kvorum.launch.kafka_properties import reject_unknown, with_bound_names
 from kvorum.launch.listeners import of_listeners
-from kvorum.launch.properties import (
+from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.property_classes import (
     BROKER_CLASSES,
     BROKER_NAMES,
     CONTROLLER_CLASSES,
     CONTROLLER_NAMES,
-    broker_config,
-    controller_config,
     settings_for,
 )
+from kvorum.launch.secure_plan import CLIENTS, FOLDER, NODES, NODES_PORT_SHIFT, security_properties
 from kvorum.runtime.config import bind
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
@@ -85,18 +85,22 @@ class NodePlan:
     log_file: str
     properties: dict[str, Any]
     fault_board: str = ""
+    nodes_port: int = 0
+    """Of a broker's own listener for brokers; 0 if it has one listener for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
     """A whole cluster. is_new: its data directory is still empty. voters: the number of controllers
-    in the first voter set, which can change; 0 for a static set of all of them."""
+    in the first voter set, which can change; 0 for a static set of all of them. is_secure: see
+    launch.secure_plan."""
 
     cluster_id: str
     data_dir: str
     nodes: tuple[NodePlan, ...]
     is_new: bool
     voters: int = 0
+    is_secure: bool = False
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:
@@ -120,6 +124,7 @@ def plan_cluster(
     controller_port: int | None = None,
     voters: int | None = None,
     racks: int = 0,
+    is_secure: bool = False,
     settings: Mapping[str, str] | None = None,
     links: Links = NO_LINKS,
     free_ports: Sequence[int] = (),
@@ -133,6 +138,8 @@ def plan_cluster(
         (KIP-853); 0 for a static voter set of all controllers. None: as the cluster was made, and 0
         for a new one.
     racks: the brokers are dealt to so many, in turn; 0 for none.
+    is_secure: with TLS, users and ACLs (launch.secure_plan). A cluster that exists stays as it was
+        made. The voters of a secure one can change.
     settings: properties for every node that knows them. A property that no node knows, or that the
         plan sets itself, is an error.
 
@@ -149,21 +156,29 @@ def plan_cluster(
     known = check_directory(data_dir)
     if known is not None:
         _check_shape(data_dir, known, (controllers, brokers), voters)
-        cluster_id, voters = known.cluster_id, known.voters
+        _check_security(data_dir, known, is_secure=is_secure)
+        cluster_id, voters, is_secure = known.cluster_id, known.voters, known.is_secure
     else:
+        if is_secure:
+            voters = voters or controllers
         cluster_id = uuid_text(new_uuid(rng or random.SystemRandom()))
-    first_ports = {"controller": _first_controller_port(port, controller_port), "broker": port}
     free = iter(free_ports)
-    ids, ports = {}, {}
-    for role, count, id_base in (
-        ("controller", controllers, 0),
-        ("broker", brokers, BROKER_ID_BASE),
-    ):
-        for at in range(count):
-            name = f"{role}-{id_base + at + 1}"
-            ids[name] = id_base + at + 1
-            ports[name] = first_ports[role] + at if first_ports[role] else next(free)
-    layout = _Layout(data_dir=data_dir, ports=ports, links=links, ids=ids, racks=racks)
+    ids, ports = _ids_and_ports(
+        (controllers, brokers), (_first_controller_port(port, controller_port), port), free
+    )
+    nodes_ports = {}
+    if is_secure:
+        names = [name for name in ids if name.startswith("broker-")]
+        nodes_ports = {n: ports[n] + NODES_PORT_SHIFT if port else next(free) for n in names}
+    layout = _Layout(
+        data_dir=data_dir,
+        ports=ports,
+        links=links,
+        ids=ids,
+        racks=racks,
+        is_secure=is_secure,
+        nodes_ports=nodes_ports,
+    )
     common = {
         "cluster.id": cluster_id,
         **({} if voters else {"controller.quorum.voters": layout.voters()}),
@@ -177,19 +192,41 @@ def plan_cluster(
         nodes=nodes,
         is_new=known is None,
         voters=voters or 0,
+        is_secure=is_secure,
     )
 
 
+def _ids_and_ports(
+    counts: tuple[int, int], first_ports: tuple[int, int], free: Iterator[int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Ids and ports by node name. counts, first_ports: of controllers and of brokers; a first port
+    of 0 takes free ones."""
+    ids, ports = {}, {}
+    roles = (("controller", 0), ("broker", BROKER_ID_BASE))
+    for (role, id_base), count, first in zip(roles, counts, first_ports, strict=True):
+        for at in range(count):
+            name = f"{role}-{id_base + at + 1}"
+            ids[name] = id_base + at + 1
+            ports[name] = first + at if first else next(free)
+    return ids, ports
+
+
 def reserve_ports(
-    *, controllers: int, brokers: int, port: int, controller_port: int | None
+    *,
+    controllers: int,
+    brokers: int,
+    port: int,
+    controller_port: int | None,
+    is_secure: bool = False,
 ) -> list[socket.socket]:
-    """A bound socket for each node without a fixed port, for `plan_cluster`.
+    """A bound socket for each listener without a fixed port, for `plan_cluster`.
 
     No other process gets these ports until the sockets are closed. The sockets do not listen, so
     the nodes can. Raises ConfigError for invalid counts.
     """
     _check_counts(controllers, brokers)
-    count = brokers if port == 0 else 0
+    listeners = 2 if is_secure else 1
+    count = listeners * brokers if port == 0 else 0
     count += controllers if _first_controller_port(port, controller_port) == 0 else 0
     reserved = []
     for _ in range(count):
@@ -249,21 +286,23 @@ def check_ports(plan: ClusterPlan) -> None:
     """Raise ConfigError that names every port of the plan that cannot be used."""
     taken = []
     users: dict[int, str] = {}
-    for node in plan.nodes:
-        if node.port > PORT_MAX:
-            raise ConfigError(f"{node.name} would get port {node.port}, above {PORT_MAX}")
-        other = users.setdefault(node.port, node.name)
+    listeners = [(node, node.port) for node in plan.nodes]
+    listeners += [(node, node.nodes_port) for node in plan.nodes if node.nodes_port]
+    for node, port in listeners:
+        if port > PORT_MAX:
+            raise ConfigError(f"{node.name} would get port {port}, above {PORT_MAX}")
+        other = users.setdefault(port, node.name)
         if other != node.name:
             raise ConfigError(
-                f"{other} and {node.name} would both get port {node.port}; move --controller-port"
+                f"{other} and {node.name} would both get port {port}; move --controller-port"
             )
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((HOST, node.port))
+                probe.bind((HOST, port))
                 probe.listen(1)
             except OSError as error:
-                taken.append(f"{HOST}:{node.port} for {node.name} ({error.strerror})")
+                taken.append(f"{HOST}:{port} for {node.name} ({error.strerror})")
     if taken:
         raise ConfigError("cannot listen on " + ", ".join(taken) + "; choose others with --port")
 
@@ -380,6 +419,14 @@ def _check_shape(
         )
 
 
+def _check_security(data_dir: str, known: ClusterFile, *, is_secure: bool) -> None:
+    if is_secure and not known.is_secure:
+        raise ConfigError(
+            f"the cluster in {data_dir} was made without --secure; start it without, or make "
+            "another one in an empty directory"
+        )
+
+
 def _voters_text(voters: int) -> str:
     return f"--voters {voters}" if voters else "--voters 0 (a voter set that cannot change)"
 
@@ -393,6 +440,8 @@ class _Layout:
     links: Links
     ids: Mapping[str, int]
     racks: int = 0
+    is_secure: bool = False
+    nodes_ports: Mapping[str, int] = field(default_factory=dict)
 
     def voters(self) -> str:
         """The static voter set of all controllers."""
@@ -416,19 +465,25 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
     node_id, port = layout.ids[name], layout.ports[name]
     address = f"{HOST}:{port}"
     listener = "CONTROLLER" if role == "controller" else "PLAINTEXT"
+    nodes_port, of_nodes = layout.nodes_ports.get(name, 0), ""
+    if nodes_port:
+        listener, of_nodes = CLIENTS, f",{NODES}://{HOST}:{nodes_port}"
     directory = os.path.join(layout.data_dir, name)
     own = settings_for(role, properties) | {
         "node.id": node_id,
-        "listeners": f"{listener}://{address}",
+        "listeners": f"{listener}://{address}{of_nodes}",
         "log.dirs": directory,
     }
+    if layout.is_secure:
+        folder = os.path.join(layout.data_dir, FOLDER)
+        own |= security_properties(folder, name, list(layout.ids))
     if role == "broker" and layout.racks:
         own["broker.rack"] = f"rack-{(node_id - BROKER_ID_BASE - 1) % layout.racks + 1}"
     if "controller.quorum.voters" not in properties:
         own["controller.quorum.bootstrap.servers"] = layout.bootstrap_servers(name)
     advertised = layout.links.advertised.get(name, address)
     if advertised != address:
-        own["advertised.listeners"] = f"{listener}://{advertised}"
+        own["advertised.listeners"] = f"{listener}://{advertised}{of_nodes}"
     peers = layout.links.peers.get(name, {})
     unknown = sorted(set(peers) - set(layout.ids))
     if unknown:
@@ -447,4 +502,5 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
         log_file=os.path.join(layout.data_dir, LOGS_FOLDER, f"{name}.log"),
         properties=own,
         fault_board=layout.links.fault_boards.get(name, ""),
+        nodes_port=nodes_port,
     )

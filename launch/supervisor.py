@@ -21,6 +21,7 @@ from kvorum.launch.first_voters import format_planned
 from kvorum.launch.forking import READY, Child, preload_brokers, preload_controllers, spawn
 from kvorum.launch.log_files import rotate
 from kvorum.launch.plan import HOST, ClusterPlan, NodePlan
+from kvorum.launch.secure_plan import prepare_secrets
 from kvorum.runtime.errors import KvorumError
 
 STOP_TIMEOUT_MS = 8_000
@@ -89,6 +90,8 @@ class Supervisor:
             self._had_handlers[number] = signal.signal(number, self._on_signal)
         # Before the first node: node data without a cluster file would be refused for ever.
         self._write_cluster_file()
+        if self._plan.is_secure:
+            prepare_secrets(self._plan.data_dir, {node.name: () for node in self._plan.nodes})
         format_planned(self._plan, random.SystemRandom())
         for process in self._of_role("controller"):
             self._spawn(process)
@@ -343,6 +346,7 @@ class Supervisor:
                 launcher_pid=os.getpid() if is_running else None,
                 nodes=tuple(entries),
                 voters=plan.voters,
+                is_secure=plan.is_secure,
             ),
         )
 

@@ -33,9 +33,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if isinstance(reply, Rejected):
         reply = (CreatedAcl(error=reply.code, message=reply.message),) * len(request.creations)
     return {
-        "results": [
-            {"error_code": each.error, "error_message": each.message or None} for each in reply
-        ]
+        "results": [{"error_code": each.error, "error_message": each.message} for each in reply]
     }
 
 

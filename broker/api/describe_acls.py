@@ -38,7 +38,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     else:
         # The listing of 100,000 ACLs takes most of a second, in which the loop serves others.
         resources = await asyncio.to_thread(_resources, acls, wanted)
-    return {"error_code": ErrorCode.NONE, "error_message": None, "resources": resources}
+    return {"error_code": ErrorCode.NONE, "error_message": "", "resources": resources}
 
 
 def _wanted(context: RequestContext, request: Any) -> AclFilter | Rejected:

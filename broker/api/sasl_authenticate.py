@@ -46,7 +46,7 @@ def take_bare_token(slot: Slot, token: bytes, audit: AuditLog) -> None:
     connection = slot.connection
     answer = _answer(connection, token, audit)
     if answer.error != ErrorCode.NONE:
-        raise WireError(f"SASL: {answer.message}")
+        raise WireError(_said(answer))
     slot.fill((struct.pack(">i", len(answer.token)), answer.token))
 
 
@@ -60,8 +60,10 @@ def _answer(connection: Connection, token: bytes, audit: AuditLog) -> TokenAnswe
             connection.address,
             authentication.mechanism,
             is_allowed=is_allowed,
-            reason=answer.message or "",
+            reason=answer.reason or answer.message or "",
         )
+    if answer.reason and answer.error == ErrorCode.NONE:
+        connection.server.on_protocol_error(connection, WireError(f"SASL: {answer.reason}"))
     if authentication.is_done:
         connection.allow_whole_requests()
     return answer
@@ -69,14 +71,21 @@ def _answer(connection: Connection, token: bytes, audit: AuditLog) -> TokenAnswe
 
 async def _refused(connection: Connection, answer: TokenAnswer) -> dict[str, Any]:
     delay_ms = connection.server.config.connection_failed_authentication_delay_ms
+    connection.server.on_protocol_error(connection, WireError(_said(answer)))
     if answer.error == ErrorCode.SASL_AUTHENTICATION_FAILED:
         connection.mute(2 * delay_ms)
         await asyncio.sleep(delay_ms / 1000)
     # Not at once: a client that finds the answer and the end of the connection together may report
     # only that it was disconnected.
     loop = asyncio.get_running_loop()
-    loop.call_later(delay_ms / 1000, connection.close, f"SASL: {answer.message}")
+    loop.call_later(delay_ms / 1000, connection.close, _said(answer))
     return _values(answer)
+
+
+def _said(answer: TokenAnswer) -> str:
+    """For the broker's log."""
+    reason = f" ({answer.reason})" if answer.reason else ""
+    return f"SASL: {answer.message}{reason}"
 
 
 def _values(answer: TokenAnswer) -> dict[str, Any]:

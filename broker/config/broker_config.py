@@ -46,6 +46,17 @@ class BrokerConfig:
     connections_max_reauth_ms: int = 0
     connection_failed_authentication_delay_ms: int = 100
 
+    # OAUTHBEARER, for listeners that have no properties of their own: see launch.oauthbearer.
+    sasl_oauthbearer_clock_skew_seconds: int = 30
+    sasl_oauthbearer_expected_audience: str = ""
+    sasl_oauthbearer_expected_issuer: str = ""
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = 3_600_000
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = 10_000
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = 100
+    sasl_oauthbearer_jwks_endpoint_url: str = ""
+    sasl_oauthbearer_scope_claim_name: str = "scope"
+    sasl_oauthbearer_sub_claim_name: str = "sub"
+
     # TLS, for listeners that have no properties of their own: see launch.listeners.
     ssl_keystore_type: str = "JKS"
     ssl_keystore_location: str = ""

@@ -38,12 +38,13 @@ class Handshake:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenAnswer:
     """The answer to a token. After an error the connection is closed. session_lifetime_ms: the
-    client must authenticate again within this time; 0: never."""
+    client must authenticate again within this time; 0: never. reason: of a refusal, for the log."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     token: bytes = b""
     session_lifetime_ms: int = 0
+    reason: str = ""
 
 
 class Authentication:
@@ -55,6 +56,7 @@ class Authentication:
     ) -> None:
         self._mechanisms = mechanisms
         self._session_ms_of = session_ms
+        #: Of the session that the client has; 0: it does not end.
         self._session_ms = 0
         self._state = _State.NEW
         self.mechanism = ""
@@ -100,7 +102,6 @@ class Authentication:
         if mechanism not in self._mechanisms or (is_again and mechanism != self.mechanism):
             return self._refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, names)
         self.mechanism = mechanism
-        self._session_ms = self._session_ms_of.get(mechanism, 0)
         self._is_bare = version == 0
         self._exchange = self._mechanisms[mechanism]()
         self._state = _State.EXCHANGE
@@ -122,9 +123,9 @@ class Authentication:
         try:
             step = exchange.step(token)
         except AuthenticationFailed as failure:
-            return self._fail(str(failure))
+            return self._fail(str(failure), failure.reason)
         if step.user is None:
-            return TokenAnswer(token=step.answer)
+            return TokenAnswer(token=step.answer, reason=step.reason)
         if self.user and self.user != step.user:
             return self._fail(
                 "Cannot change principals during re-authentication from "
@@ -133,10 +134,20 @@ class Authentication:
         self.user = step.user
         self._exchange = None
         self._state = _State.DONE
+        self._session_ms = self._lifetime_ms(step.lifetime_ms)
         self._expires_ms = now_ms + self._session_ms
         return TokenAnswer(token=step.answer, session_lifetime_ms=self._session_ms)
 
-    def _fail(self, message: str) -> TokenAnswer:
+    def _lifetime_ms(self, of_proof_ms: int | None) -> int:
+        """The shorter of the configured time and the proof's, of which 0 would mean: never."""
+        most_ms = self._session_ms_of.get(self.mechanism, 0)
+        if of_proof_ms is None:
+            return most_ms
+        return max(min(of_proof_ms, most_ms) if most_ms else of_proof_ms, 1)
+
+    def _fail(self, message: str, reason: str = "") -> TokenAnswer:
         self._state = _State.FAILED
         self._exchange = None
-        return TokenAnswer(error=ErrorCode.SASL_AUTHENTICATION_FAILED, message=message)
+        return TokenAnswer(
+            error=ErrorCode.SASL_AUTHENTICATION_FAILED, message=message, reason=reason
+        )

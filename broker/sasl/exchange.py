@@ -8,15 +8,23 @@ from typing import Protocol
 
 class AuthenticationFailed(Exception):
     """The client has not proved who it is. The message is for the client, in Kafka's words, which
-    are the same for an unknown user and a wrong password."""
+    are the same for an unknown user and a wrong password. reason: more, for the broker's log."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The answer to a token. user: of a client that has now proved who it is, else None."""
+    """The answer to a token. user: of a client that has now proved who it is, else None.
+    lifetime_ms: until the proof expires; None: never. reason: of a refusal that the client has yet
+    to confirm, for the broker's log."""
 
     answer: bytes
     user: str | None = None
+    lifetime_ms: int | None = None
+    reason: str = ""
 
 
 class Exchange(Protocol):

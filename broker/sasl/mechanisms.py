@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from kvorum.broker.sasl import plain, scram
+from kvorum.broker.sasl import oauthbearer, plain, scram
 from kvorum.broker.sasl.authentication import Authentication, MakeExchange
+from kvorum.broker.sasl.oauthbearer import OAuthBearerExchange, OAuthBearerSettings, Validate
 from kvorum.broker.sasl.plain import PlainExchange
 from kvorum.broker.sasl.scram import Credential, ScramExchange
 from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import required
 
-MECHANISMS = (plain.NAME, *scram.MECHANISMS)
+MECHANISMS = (plain.NAME, *scram.MECHANISMS, oauthbearer.NAME)
 """All that this build knows."""
 NONCE_BITS = 192
 
@@ -23,23 +25,33 @@ class SaslSettings:
     """SASL of one listener. mechanisms: enabled ones, in the order of the configuration.
 
     plain_users: passwords by user. session_ms: connections.max.reauth.ms by mechanism; 0 or
-    missing: no limit.
+    missing: no limit. oauth: for OAUTHBEARER.
     """
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
     session_ms: Mapping[str, int] = field(default_factory=dict)
+    oauth: OAuthBearerSettings | None = None
 
 
 def authenticator(
-    settings: SaslSettings, image: Callable[[], ClusterImage], rng: random.Random
+    settings: SaslSettings,
+    image: Callable[[], ClusterImage],
+    rng: random.Random,
+    *,
+    validate: Validate | None = None,
 ) -> Callable[[], Authentication]:
     """A function that begins the authentication of one connection. image: the metadata, which has
-    the credentials for SCRAM. rng: of nonces; nobody may be able to predict it."""
+    the credentials for SCRAM. rng: of nonces; nobody may be able to predict it. validate: the
+    judge of tokens, for OAUTHBEARER."""
     exchanges: dict[str, MakeExchange] = {}
     for name in settings.mechanisms:
         if name == plain.NAME:
             exchanges[name] = partial(PlainExchange, settings.plain_users)
+        elif name == oauthbearer.NAME:
+            exchanges[name] = partial(
+                OAuthBearerExchange, required(validate, "the judge of tokens")
+            )
         else:
             exchanges[name] = partial(_scram, name, image, rng)
     return lambda: Authentication(exchanges, session_ms=settings.session_ms)

@@ -12,7 +12,7 @@ from kvorum.chaos.live.operator_calls import ask_any_broker, error_text
 from kvorum.chaos.live.systems.protocol import NotObservable, System, node_named
 from kvorum.chaos.live.systems.quorum_requests import METADATA_QUORUM
 from kvorum.chaos.targets import UnresolvableTarget
-from kvorum.launch.properties import CONTROLLER
+from kvorum.launch.property_classes import CONTROLLER
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.wire.kio_codec import uuid_bytes
 

@@ -57,6 +57,22 @@ def check(code: int, message: str | None, subject: str) -> None:
         raise refusal(code, message, subject)
 
 
+def exit_code_of(*errors: str) -> int:
+    """The exit code for errors by their names in Kafka: EXIT_NOT_AUTHORIZED if the user lacks
+    rights, and nothing else is wrong."""
+    is_access = [error.endswith("_AUTHORIZATION_FAILED") for error in errors if error != "NONE"]
+    return EXIT_NOT_AUTHORIZED if is_access and all(is_access) else EXIT_FAILED
+
+
+def fail_on_errors(rows: Sequence[Row], what: str, name_of: Callable[[Row], str]) -> None:
+    """Raise CommandFailed if rows have an `error`. what: the beginning of the sentence, such as
+    `not deleted`; name_of: names the thing of a row in it."""
+    failed = [row for row in rows if row["error"] != "NONE"]
+    if failed:
+        code = exit_code_of(*(row["error"] for row in failed))
+        raise CommandFailed(f"{what}: {', '.join(map(name_of, failed))}", code)
+
+
 def refusal(code: int, message: str | None, subject: str) -> CommandFailed:
     """The failure of a command whose request about a subject was refused."""
     if message and quorum_report.is_sentence(message):
@@ -65,7 +81,7 @@ def refusal(code: int, message: str | None, subject: str) -> CommandFailed:
         name = ErrorCode(code).name
     except ValueError:
         name = f"error {code}"
-    exit_code = 1
+    exit_code = exit_code_of(name)
     if code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
         exit_code = EXIT_NO_QUORUM
     parts = [subject, name, message or ""]

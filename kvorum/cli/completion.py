@@ -88,7 +88,30 @@ def group_names(context: click.Context, _: click.Parameter, incomplete: str) -> 
     return _names(context, incomplete, ask)
 
 
-def _names(context: click.Context, incomplete: str, ask: Callable[[Any], list[str]]) -> list[str]:
+def user_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The users with credentials that begin with the word."""
+    from kvorum.cli.user_backends import open_user_backend
+
+    return _names(context, incomplete, lambda b: list(b.users()), open_user_backend)
+
+
+def acl_principals(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The principals of ACLs that begin with the word."""
+    from kvorum.cli.acl_backends import open_acl_backend
+    from kvorum.metadata.access.model import AclFilter
+
+    def ask(backend: Any) -> list[str]:
+        return list({acl.principal for acl in backend.describe(AclFilter())})
+
+    return _names(context, incomplete, ask, open_acl_backend)
+
+
+def _names(
+    context: click.Context,
+    incomplete: str,
+    ask: Callable[[Any], list[str]],
+    open_: Callable[..., Any] | None = None,
+) -> list[str]:
     from kvorum.cli.backends import open_backend
 
     try:
@@ -99,7 +122,7 @@ def _names(context: click.Context, incomplete: str, ask: Callable[[Any], list[st
         # The context closes what is opened within it.
         with context:
             use_for_completion(context)
-            backend = open_backend(server, controller, _TIMEOUT_S)
+            backend = (open_ or open_backend)(server, controller, _TIMEOUT_S)
             return sorted(name for name in ask(backend) if name.startswith(incomplete))
     except (CommandFailed, click.UsageError):
         return []

@@ -77,6 +77,12 @@ if TYPE_CHECKING:
     help="Deal the brokers to so many racks: rack-1, rack-2, ...; 0: no racks.",
 )
 @click.option(
+    "--secure",
+    is_flag=True,
+    help="With TLS among nodes, SASL_SSL for clients, and ACLs; prints where the client's "
+    "properties are.",
+)
+@click.option(
     "--background",
     is_flag=True,
     help="Return once the cluster is usable; it runs on until kvorum dev stop.",
@@ -191,11 +197,13 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
         of_file = load_properties(options["config"])
         settings = {name: text_of(value) for name, value in of_file.items()} | settings
     shape = {name: options[name] for name in ("controllers", "brokers", "port", "controller_port")}
-    guards = [held.enter_context(guard) for guard in reserve_ports(**shape)]
+    is_secure = options["secure"] or _was_secure(options["data_dir"])
+    guards = [held.enter_context(guard) for guard in reserve_ports(**shape, is_secure=is_secure)]
     plan = plan_cluster(
         **shape,
         voters=options["voters"],
         racks=options["racks"],
+        is_secure=options["secure"],
         data_dir=options["data_dir"],
         settings=settings,
         links=read_links(options["links"]) if options["links"] else NO_LINKS,
@@ -206,7 +214,17 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     return plan
 
 
+def _was_secure(data_dir: str) -> bool:
+    """True if the cluster in the data directory was made with --secure. Raises ConfigError."""
+    from kvorum.launch.cluster_file import read_cluster_file
+
+    known = read_cluster_file(data_dir)
+    return known is not None and known.is_secure
+
+
 def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> None:
+    from kvorum.launch.secure_plan import admin_file
+
     if is_json:
         fields = {
             "cluster_id": plan.cluster_id,
@@ -214,9 +232,15 @@ def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> 
             "bootstrap_controller": plan.bootstrap_controller,
             "data_dir": plan.data_dir,
         }
+        if plan.is_secure:
+            fields["command_config"] = admin_file(plan.data_dir)
         _say(json.dumps(fields))
     else:
         _say(f"bootstrap: {plan.bootstrap}")
+        if plan.is_secure:
+            _say(f"client properties: {admin_file(plan.data_dir)} (--command-config)")
+        else:
+            _say("open to everybody on this machine; --secure has TLS, users and ACLs")
     if ready_file is not None:
         # Written as a whole and renamed, since other programs poll for it.
         temporary = f"{ready_file}.tmp"

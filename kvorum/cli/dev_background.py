@@ -73,6 +73,8 @@ def _command(options: Mapping[str, Any]) -> list[str]:
     for key, name in _NAMES.items():
         if options[key] is not None:
             command += [name, str(options[key])]
+    if options["secure"]:
+        command.append("--secure")
     for setting in options["settings"]:
         command += ["--set", setting]
     return command

@@ -13,6 +13,7 @@ from kvorum.cli.common import (
     CommandFailed,
     broker_addresses,
     cluster_options,
+    fail_on_errors,
     show,
     show_outcomes,
 )
@@ -142,10 +143,7 @@ def delete_offsets(name: str, topics: tuple[str, ...], **options: Any) -> None:
 
 
 def _fail_on_errors(rows: list[dict[str, Any]], what: str) -> None:
-    failed = [row for row in rows if row["error"] != "NONE"]
-    if failed:
-        names = ", ".join(f"{row['topic']}-{row['partition']} ({row['error']})" for row in failed)
-        raise CommandFailed(f"{what}: {names}")
+    fail_on_errors(rows, what, lambda row: f"{row['topic']}-{row['partition']} ({row['error']})")
 
 
 def _way(options: dict[str, Any]) -> str:

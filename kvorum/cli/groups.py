@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvorum.cli.common import (
-    CommandFailed,
     cluster_options,
+    fail_on_errors,
     is_structured,
     show,
     show_outcomes,
@@ -86,9 +86,7 @@ def delete(names: tuple[str, ...], **options: Any) -> None:
     """Delete groups NAMES, with their offsets. They must have no members."""
     rows = _client(options).delete(list(names))
     show_outcomes(options["output"], rows, ["group", "result"], done="deleted")
-    failed = [row["group"] for row in rows if row["error"] != "NONE"]
-    if failed:
-        raise CommandFailed(f"not deleted: {', '.join(failed)}")
+    fail_on_errors(rows, "not deleted", lambda row: str(row["group"]))
 
 
 def _client(options: dict[str, Any]) -> GroupClient:

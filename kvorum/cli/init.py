@@ -65,6 +65,13 @@ if TYPE_CHECKING:
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A property for every node."
 )
 @click.option(
+    "--secure",
+    "is_secure",
+    is_flag=True,
+    help="With TLS among nodes, SASL_SSL for clients, and ACLs; certificates and the first user's "
+    "properties are in FOLDER/secrets.",
+)
+@click.option(
     "--add-scram",
     "add_scram",
     multiple=True,
@@ -178,6 +185,7 @@ def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
         bind=None if options["bind"] is None else parse_bind("--bind", options["bind"]),
         settings=dict(parse_assignment(text) for text in options["settings"]),
         credentials=_credentials(options["add_scram"]),
+        is_secure=options["is_secure"],
     )
 
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.cli.client_security import current_security
+from kvorum.cli.client_security import NONE, current_security
 from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
 from kvorum.runtime.errors import ErrorCode, invariant, required
 from kvorum.runtime.text import address_text
@@ -50,6 +50,7 @@ class KafkaConnection:
         self._correlation_id = 0
         self._address = ""
         self._owed = 0
+        self._has_answered = False
         self._security = current_security()
         for at, (host, port) in enumerate(addresses):
             try:
@@ -167,11 +168,16 @@ class KafkaConnection:
         except OSError as error:
             raise self._gone(error) from error
         self._owed -= 1
+        self._has_answered = True
         return answer[4:]
 
     def _gone(self, error: OSError) -> BrokerGone:
         if not isinstance(error, TimeoutError):
-            return BrokerGone(f"broker {self._address} went away: {error.strerror or error}")
+            hint = ""
+            if not self._has_answered and self._security == NONE:
+                hint = "; if it asks for TLS or a login, give --command-config FILE"
+            text = f"broker {self._address} went away: {error.strerror or error}{hint}"
+            return BrokerGone(text)
         waited_s = self._timeout_s + ANSWER_SLACK_S
         return BrokerGone(
             f"broker {self._address} did not answer within {waited_s:g} s; its log says "

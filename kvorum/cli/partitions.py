@@ -14,6 +14,7 @@ from kvorum.cli.common import (
     CommandFailed,
     Row,
     cluster_options,
+    fail_on_errors,
     is_structured,
     show,
     show_outcomes,
@@ -388,10 +389,5 @@ def _broker_ids(text: str) -> list[int]:
 
 
 def _fail_on_errors(rows: list[Row], what: str, besides: tuple[str, ...] = ()) -> None:
-    failed = [
-        f"{row['topic']}-{row['partition']}"
-        for row in rows
-        if row["error"] not in ("NONE", *besides)
-    ]
-    if failed:
-        raise CommandFailed(f"{what}: {', '.join(failed)}")
+    counted = [row for row in rows if row["error"] not in besides]
+    fail_on_errors(counted, what, lambda row: f"{row['topic']}-{row['partition']}")

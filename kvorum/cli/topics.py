@@ -9,8 +9,8 @@ import click
 from kvorum.cli.common import (
     INT16_MAX,
     INT32_MAX,
-    CommandFailed,
     cluster_options,
+    fail_on_errors,
     is_structured,
     show,
     show_outcomes,
@@ -121,9 +121,7 @@ def delete(names: tuple[str, ...], **options: Any) -> None:
         raise click.UsageError("a topic's name is empty")
     rows = _backend(options).delete_topics(list(names))
     show_outcomes(options["output"], rows, ["topic", "result", "message"], done="deleted")
-    failed = [row["topic"] for row in rows if row["error"] != "NONE"]
-    if failed:
-        raise CommandFailed(f"not deleted: {', '.join(failed)}")
+    fail_on_errors(rows, "not deleted", lambda row: str(row["topic"]))
 
 
 def _backend(options: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from kvorum.cli.common import (
     CommandFailed,
     broker_addresses,
     cluster_options,
+    fail_on_errors,
     show_outcomes,
 )
 from kvorum.cli.completion import topic_names
@@ -76,6 +77,4 @@ def trim(
         for (name, number), (error, start) in sorted(found.items())
     ]
     show_outcomes(options["output"], rows, _COLUMNS, done="dry run" if dry_run else "trimmed")
-    failed = [f"{row['topic']}-{row['partition']}" for row in rows if row["error"] != "NONE"]
-    if failed:
-        raise CommandFailed(f"not trimmed: {', '.join(failed)}")
+    fail_on_errors(rows, "not trimmed", lambda row: f"{row['topic']}-{row['partition']}")

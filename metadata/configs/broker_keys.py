@@ -17,6 +17,7 @@ from kvorum.metadata.image.features import RELEASES
 _DOUBLE_MAX = sys.float_info.max
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 _PASSWORD = ConfigType.PASSWORD
+_LIST = ConfigType.LIST
 
 #: Broker properties that are defaults of topic configs.
 _TOPIC_DEFAULTS = (
@@ -225,7 +226,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "sasl.enabled.mechanisms",
         _STRING,
         "",
-        "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, with commas between them.",
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, with commas between them.",
     ),
     (
         "sasl.server.max.receive.size",
@@ -239,6 +240,35 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "0",
         "After this time a client must authenticate again; 0: never.",
     ),
+    ("sasl.oauthbearer.clock.skew.seconds", _INT, "30", "Between a token's issuer and the broker."),
+    ("sasl.oauthbearer.expected.audience", _LIST, "", "One of these is in the token's aud."),
+    ("sasl.oauthbearer.expected.issuer", _STRING, "", "The token's iss; empty: any."),
+    (
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        _LONG,
+        "3600000",
+        "Between two fetches of the issuer's keys.",
+    ),
+    (
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        _LONG,
+        "10000",
+        "The longest pause after a failed fetch.",
+    ),
+    (
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        _LONG,
+        "100",
+        "The pause after the first failed fetch.",
+    ),
+    (
+        "sasl.oauthbearer.jwks.endpoint.url",
+        _STRING,
+        "",
+        "The issuer's key set (JWKS), file:, https: or http:.",
+    ),
+    ("sasl.oauthbearer.scope.claim.name", _STRING, "scope", "The claim with a token's scopes."),
+    ("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "The claim with a token's user."),
     ("kvorum.logging.format", _STRING, "text", "How a node logs: text, or json lines."),
     ("kvorum.logging.levels", _STRING, "", "LOGGER=LEVEL,...: levels of loggers; root for all."),
     ("ssl.keystore.type", _STRING, "JKS", "PEM; no other is served."),

@@ -19,7 +19,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "of TLS there are PEM files, of SASL PLAIN and SCRAM, both for clients",
+        "of TLS there are PEM files, of SASL PLAIN, SCRAM and OAUTHBEARER, both for clients",
         """
         delegation.token.expiry.check.interval.ms LONG 3600000 >=1
         delegation.token.expiry.time.ms LONG 86400000 >=1
@@ -57,20 +57,11 @@ IGNORED: tuple[tuple[str, str], ...] = (
         sasl.oauthbearer.assertion.template.file STRING -
         sasl.oauthbearer.client.credentials.client.id STRING -
         sasl.oauthbearer.client.credentials.client.secret PASSWORD -
-        sasl.oauthbearer.clock.skew.seconds INT 30
-        sasl.oauthbearer.expected.audience LIST ""
-        sasl.oauthbearer.expected.issuer STRING -
-        sasl.oauthbearer.jwks.endpoint.refresh.ms LONG 3600000
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms LONG 10000
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms LONG 100
-        sasl.oauthbearer.jwks.endpoint.url STRING -
         sasl.oauthbearer.jwt.retriever.class CLASS \
             org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
         sasl.oauthbearer.jwt.validator.class CLASS \
             org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
         sasl.oauthbearer.scope STRING -
-        sasl.oauthbearer.scope.claim.name STRING scope
-        sasl.oauthbearer.sub.claim.name STRING sub
         sasl.oauthbearer.token.endpoint.url STRING -
         sasl.server.callback.handler.class CLASS -
         security.providers STRING -

@@ -183,7 +183,9 @@ class Cluster:
         settings: Sequence[str] = (),
         links: Path | None = None,
         config: Path | None = None,
+        is_secure: bool = False,
     ) -> None:
+        """is_secure: see `kvorum dev --secure`."""
         self.ports = Ports()
         self.data_dir = folder / "data"
         self._error_file = folder / "launcher.err"
@@ -194,6 +196,9 @@ class Cluster:
             self._arguments += ["--set", setting]
         if config is not None:
             self._arguments += ["--config", str(config)]
+        if is_secure:
+            self._arguments.append("--secure")
+        self.command_config = self.data_dir / "secrets" / "admin.properties" if is_secure else None
         if links is not None:
             self._arguments += ["--links", str(links)]
         self._seen_pids: set[int] = set()
@@ -301,6 +306,8 @@ class Cluster:
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line, with this cluster's brokers in the environment."""
+        if self.command_config is not None:
+            arguments += ("--command-config", str(self.command_config))
         return run_kvorum(*arguments, KVORUM_BOOTSTRAP_SERVER=self.bootstrap)
 
     def cli_json(self, *arguments: str) -> Any:

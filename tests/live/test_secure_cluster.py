@@ -70,9 +70,9 @@ class Secured:
             "listener.name.controller.ssl.client.auth": "required",
             "ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/L,DEFAULT",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self.node,
+            "ssl.keystore.location": str(self.node),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.authority.file,
+            "ssl.truststore.location": str(self.authority.file),
             "sasl.enabled.mechanisms": "PLAIN",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "listener.name.plaintext.plain.sasl.jaas.config": JAAS,
@@ -81,9 +81,9 @@ class Secured:
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": "User:node;User:admin",
         }
-        config = folder / "cluster.toml"
-        config.write_text(dump_properties(settings))
-        self.cluster = Cluster(folder, config=config)
+        properties = folder / "properties.toml"
+        properties.write_text(dump_properties(settings), encoding="utf-8")
+        self.cluster = Cluster(folder, config=properties)
 
     def client(self, user: str, **more: object) -> dict[str, Any]:
         return {

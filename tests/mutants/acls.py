@@ -5,6 +5,9 @@ from __future__ import annotations
 from tests.mutants.model import mutants_of
 
 ACLS = "metadata/controller/decide/acls.py"
+CREATE = "broker/api/create_acls.py"
+DELETE = "broker/api/delete_acls.py"
+DESCRIBE = "broker/api/describe_acls.py"
 CODEC = "metadata/image/record_codec.py"
 DELTA = "metadata/image/delta.py"
 FEATURES = "metadata/controller/decide/features.py"
@@ -71,6 +74,39 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "    for acl_id, acl in ():\n"),
 )  # fmt: skip
 
-MUTANTS = mutants_of(
-    _RULES, tests=("tests/test_metadata/test_acls.py", "tests/test_metadata/test_acl_records.py")
+_OF_APIS: tuple[tuple[str, str, str, str, str], ...] = (
+    ("acls-of-two-patterns", "ACLs are described by resource pattern", DESCRIBE,
+     "    return (acl.resource_type, acl.resource_name, acl.pattern_type)\n",
+     "    return (acl.resource_type, acl.resource_name, 3)\n"),
+    ("acls-without-an-authorizer", "without an authorizer no ACL is shown", DESCRIBE,
+     "    if context.services.authorizer is None:\n", "    if False:\n"),
+    ("acl-created-without-an-authorizer", "without an authorizer no ACL is created", CREATE,
+     "    if context.services.authorizer is None:\n", "    if False:\n"),
+    ("acl-deleted-without-an-authorizer", "without an authorizer no ACL is deleted", DELETE,
+     "    if context.services.authorizer is None:\n", "    if False:\n"),
+    ("acl-of-another-host", "an ACL is created as it was asked for", CREATE,
+     "                host=item.host,\n", '                host="*",\n'),
+    ("acl-of-any-pattern", "an ACL is created as it was asked for", CREATE,
+     "                pattern_type=item.resource_pattern_type,\n",
+     "                pattern_type=3,\n"),
+    ("filter-of-any-host", "a filter selects by all its fields", DESCRIBE,
+     "        host=item.host_filter,\n", "        host=None,\n"),
+    ("filter-of-any-principal", "a filter selects by all its fields", DESCRIBE,
+     "        principal=item.principal_filter,\n", "        principal=None,\n"),
+    ("acls-in-any-order", "every node shows ACLs in one order", "metadata/access/selection.py",
+     "sorted(filter(wanted.matches, acls), key=_place)", "filter(wanted.matches, acls)"),
+)  # fmt: skip
+
+MUTANTS = (
+    *mutants_of(
+        _RULES,
+        tests=("tests/test_metadata/test_acls.py", "tests/test_metadata/test_acl_records.py"),
+    ),
+    *mutants_of(
+        _OF_APIS,
+        tests=(
+            "tests/test_broker/test_acl_apis.py",
+            "tests/test_broker/test_without_authorizer.py",
+        ),
+    ),
 )

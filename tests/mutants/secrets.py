@@ -12,6 +12,11 @@ TREE = "metadata/inspect/tree.py"
 EXPORT = "metadata/inspect/export.py"
 CODEC = "metadata/image/record_codec.py"
 DUMP = "kvorum/cli/log.py"
+OAUTH = "broker/sasl/oauthbearer.py"
+JWT = "broker/sasl/jwt_validation.py"
+KEY_SOURCE = "broker/sasl/key_source.py"
+OAUTH_SETTINGS = "launch/oauthbearer.py"
+SESSIONS = "broker/sasl/authentication.py"
 ADD_SCRAM = "launch/add_scram.py"
 INIT = "launch/init.py"
 CONTROLLER = "metadata/controller/controller.py"
@@ -68,14 +73,69 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      'if "salt" not in values:', "if False:"),
     ("first-users-static", "static voters have no bootstrap checkpoint for users", INIT,
      "    _check_credentials(wanted)\n", ""),
+    ("jwt-algorithm", "only the issuer's algorithms count", JWT,
+     "if algorithm not in ALGORITHMS:", "if False:"),
+    ("jwt-key-kind", "a key is for the algorithms of its kind", JWT,
+     "found = [key for key in named if key.fits(algorithm)]", "found = list(named)"),
+    ("jwt-key-algorithm", "a key with an algorithm is for no other", JWT,
+     "if self.algorithm is not None and self.algorithm != algorithm:", "if False:"),
+    ("jwt-key-id", "a token names its key", JWT,
+     "if key_id is None or key.key_id == key_id]", "]"),
+    ("jwt-signature", "the signature is checked", JWT,
+     '"verify_signature": True,', '"verify_signature": False,'),
+    ("jwt-expired", "a token ends", JWT,
+     "if now_ms - skew_ms >= expires_ms:", "if False:"),
+    ("jwt-skew", "clocks may differ a little", JWT,
+     "if now_ms - skew_ms >= expires_ms:", "if now_ms >= expires_ms:"),
+    ("jwt-not-before", "a token begins", JWT,
+     'if "nbf" in claims and', "if False and"),
+    ("jwt-audience", "a token is for this broker", JWT,
+     "if not set(named) & set(self._expected.audience):", "if False:"),
+    ("jwt-no-audience", "a token must name an audience if one is expected", JWT,
+     "if named is None and not self._expected.audience:", "if named is None:"),
+    ("jwt-issuer", "a token is of the expected issuer", JWT,
+     'if issuer and claims.get("iss") != issuer:', "if False:"),
+    ("jwt-user", "a token names a user", JWT,
+     "if not isinstance(user, str) or not user.strip():", "if not isinstance(user, str):"),
+    ("jwt-short-key", "short RSA keys sign nothing", JWT,
+     "return key.key_size >= RSA_BITS_MIN", "return True"),
+    ("jwt-encryption-key", "keys for encryption sign nothing", JWT,
+     'form.get("use", "sig") != "sig"', "False"),
+    ("oauth-other-user", "a client acts for itself alone", OAUTH,
+     "if authorization_id and authorization_id != verified.user:", "if False:"),
+    ("oauth-second-token", "a refused client has no second token", OAUTH,
+     "        self._is_over = True\n", ""),
+    ("oauth-open-error", "a refusal is confirmed by one octet alone", OAUTH,
+     "if token == _AFTER_ERROR:", "if token:"),
+    ("oauth-two-auth", "there is one auth in a message", OAUTH,
+     'if len(values) != len(pairs) or "auth" not in values:', 'if "auth" not in values:'),
+    ("oauth-session", "a session ends with its token", SESSIONS,
+     "return max(min(of_proof_ms, most_ms) if most_ms else of_proof_ms, 1)", "return most_ms"),
+    ("oauth-session-never", "a token that ends now gives no endless session", SESSIONS,
+     "return max(min(of_proof_ms, most_ms) if most_ms else of_proof_ms, 1)",
+     "return max(min(of_proof_ms, most_ms) if most_ms else of_proof_ms, 0)"),
+    ("oauth-keys-lost", "a failed fetch keeps the keys", KEY_SOURCE,
+     "            self._is_failing = True\n", "            self._is_failing = True\n            self.keys = ()\n"),
+    ("oauth-fetch-storm", "a client cannot have keys fetched at will", KEY_SOURCE,
+     "now_ms - self._asked_ms >= EXPEDITED_MS_MIN", "True"),
+    ("oauth-fetch-all", "only an unknown key is a reason to fetch", KEY_SOURCE,
+     "except KeyUnknown:", "except Exception:"),
+    ("oauth-endless-text", "a key set is small", KEY_SOURCE,
+     "if len(data) > BYTES_MAX:", "if False:"),
+    ("oauth-unsecured-class", "Kafka's class for unsigned tokens is refused", OAUTH_SETTINGS,
+     "if handler and handler not in _HANDLERS:", "if False:"),
+    ("oauth-unsecured-option", "options for unsigned tokens are refused", OAUTH_SETTINGS,
+     "    if unsecured:\n", "    if False:\n"),
 )  # fmt: skip
 
 MUTANTS = mutants_of(
     _RULES,
     tests=(
+        "tests/test_broker/test_oauthbearer.py",
         "tests/test_cli/test_secrets.py",
         "tests/test_launch/test_add_scram.py",
         "tests/test_launch/test_dev_certificates.py",
+        "tests/test_launch/test_oauthbearer_settings.py",
         "tests/test_launch/test_secret_properties.py",
     ),
 )

@@ -76,7 +76,7 @@ def client(harness: Harness) -> Iterator[RawClient]:
 
 def described(client: RawClient, version: int = 3, **changed: Any) -> list[tuple[Any, ...]]:
     answer = client.call("describe_acls", version, ANY | changed)
-    assert (answer.error_code, answer.error_message) == (KioError.none, None)
+    assert (answer.error_code, answer.error_message) == (KioError.none, "")
     return [
         (resource.resource_type, resource.resource_name, resource.pattern_type, *acl)
         for resource in answer.resources
@@ -93,7 +93,7 @@ def test_created_acls_are_described_by_every_broker_and_deleted(
 ) -> None:
     asked = [creation(), creation("pay", resource_pattern_type=4, host="10.0.0.0/8")]
     results = client.call("create_acls", version, {"creations": asked}).results
-    assert [(row.error_code, row.error_message) for row in results] == [(KioError.none, None)] * 2
+    assert [(row.error_code, row.error_message) for row in results] == [(KioError.none, "")] * 2
     rows = [
         (2, "pay", 4, "User:alice", "10.0.0.0/8", 3, 3),
         (2, "t", 3, "User:alice", "*", 3, 3),
@@ -174,7 +174,7 @@ def test_each_creation_and_each_filter_has_its_own_error(client: RawClient) -> N
     results = client.call("create_acls", 3, {"creations": asked}).results
     assert [(row.error_code, row.error_message) for row in results] == [
         (KioError.invalid_request, "Invalid operation UNKNOWN"),
-        (KioError.none, None),
+        (KioError.none, ""),
         (KioError.invalid_request, "Invalid empty resource name"),
     ]
     filters = [ANY | {"operation": 99}, ANY]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
 from kvorum.runtime.disk import OsDiskFile
 from kvorum.runtime.sockets import connect_tcp
-from kvorum.storage.format.batch import build_batch
 from tests.polling import eventually
 from tests.test_broker.harness import Harness
+from tests.test_broker.producing import batch, produce
 from tests.test_broker.raw_client import RawClient, produce_values
 
 CONFIG = BrokerConfig(replica_lag_time_max_ms=400, replica_fetch_wait_max_ms=100)
@@ -29,21 +28,6 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     harness = Harness(tmp_path, count=3, config=CONFIG)
     yield harness
     harness.close()
-
-
-def batch(*values: bytes) -> bytes:
-    return bytes(build_batch([(None, v) for v in values], timestamp_ms=int(time.time() * 1000)))
-
-
-def produce(
-    harness: Harness, broker_id: int, *values: bytes, acks: int = -1, timeout_ms: int = 5000
-) -> KioError:
-    client = RawClient(harness.cluster.brokers[broker_id].port)
-    data = produce_values("t", batch(*values), acks=acks, timeout_ms=timeout_ms)
-    answer = client.call("produce", 9, data)
-    client.close()
-    error: KioError = answer.responses[0].partition_responses[0].error_code
-    return error
 
 
 def create(harness: Harness, replicas: tuple[int, ...] = (1, 2, 3), **configs: str) -> bytes:

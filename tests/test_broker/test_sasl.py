@@ -21,27 +21,16 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.errors import ErrorCode, WireError, required
+from tests.test_broker.credentials import SALT, credential_of
 
 SHA_256 = "SCRAM-SHA-256"
 #: The example of RFC 7677, section 3.
-SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 CLIENT_FIRST = "n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 NONCE = f"rOprNGfwEbeRWgbNEkqO{SERVER_NONCE}"
 SERVER_FIRST = f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
 CLIENT_FINAL = f"c=biws,r={NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 SERVER_FINAL = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
-
-
-def credential_of(password: str, *, name: str = "sha256", iterations: int = 4_096) -> Credential:
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), SALT, iterations)
-    client_key = hmac.digest(salted, b"Client Key", name)
-    return Credential(
-        salt=SALT,
-        iterations=iterations,
-        stored_key=hashlib.new(name, client_key).digest(),
-        server_key=hmac.digest(salted, b"Server Key", name),
-    )
 
 
 CREDENTIAL = credential_of("pencil")

@@ -88,3 +88,15 @@ def test_nodes_are_those_of_the_folder_that_the_command_uses(monkeypatch):
     assert names("dev", "--data-dir", "/group", "logs") == ["a-101"]
     assert names("dev", "--data-dir", "/group", "logs", "--data-dir", "/own") == ["a-101"]
     assert asked == ["./kvorum-data", "/group", "/own"]
+
+
+def test_users_and_principals_come_from_the_cluster(asked, monkeypatch):
+    users = SimpleNamespace(users=lambda: {"alice": {}, "bob": {}})
+    monkeypatch.setattr("kvorum.cli.user_backends.open_user_backend", lambda *_: users)
+    assert names("users", "delete") == ["alice"]
+    assert names("users", "set-password") == ["alice"]
+    found = [SimpleNamespace(principal=name) for name in ("admins:x", "User:bob", "admins:x")]
+    acls = SimpleNamespace(describe=lambda _: found)
+    monkeypatch.setattr("kvorum.cli.acl_backends.open_acl_backend", lambda *_: acls)
+    assert names("acls", "list", "--principal") == ["admins:x"]
+    assert names("acls", "create", "--topic") == ["a1"]

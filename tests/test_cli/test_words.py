@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kvorum.chaos.live.toxiproxy_server import find_server
-from kvorum.cli.common import CommandFailed, check, show_outcomes
+from kvorum.cli.common import CommandFailed, check, fail_on_errors, show_outcomes
 from kvorum.runtime.errors import ConfigError, ErrorCode
 from tests.command import kvorum
 
@@ -89,3 +89,27 @@ def test_the_way_to_a_toxiproxy_server_is_one_that_is_there(
         find_server()
     assert words in str(refused.value)
     assert ("setup" in str(refused.value)) == is_checkout
+
+
+@pytest.mark.parametrize("scope", ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"])
+def test_a_user_without_rights_ends_with_5(scope):
+    code = ErrorCode[f"{scope}_AUTHORIZATION_FAILED"]
+    with pytest.raises(CommandFailed) as failed:
+        check(code, None, "orders")
+    assert failed.value.exit_code == 5
+    rows = [
+        {"topic": "a", "error": "NONE"},
+        {"topic": "b", "error": code.name},
+        {"topic": "c", "error": code.name},
+    ]
+    with pytest.raises(CommandFailed, match=r"^not deleted: b, c$") as failed:
+        fail_on_errors(rows, "not deleted", lambda row: row["topic"])
+    assert failed.value.exit_code == 5
+
+
+def test_other_errors_beside_a_missing_right_end_with_1():
+    rows = [{"error": "TOPIC_AUTHORIZATION_FAILED"}, {"error": "UNKNOWN_TOPIC_OR_PARTITION"}]
+    with pytest.raises(CommandFailed) as failed:
+        fail_on_errors(rows, "not deleted", lambda row: row["error"])
+    assert failed.value.exit_code == 1
+    fail_on_errors([{"error": "NONE"}], "not deleted", lambda row: row["error"])

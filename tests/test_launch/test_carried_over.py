@@ -9,13 +9,8 @@ import pytest
 from kvorum.broker.config.dynamic_config import ignored_configs
 from kvorum.launch.kafka_properties import reject_unknown
 from kvorum.launch.plan import plan_cluster
-from kvorum.launch.properties import (
-    BROKER_NAMES,
-    CONTROLLER_NAMES,
-    broker_config,
-    controller_config,
-    static_values,
-)
+from kvorum.launch.properties import broker_config, controller_config, static_values
+from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
 from kvorum.metadata.configs.effective import Source, StaticValue, broker_settings
 from kvorum.metadata.image.delta import Delta

@@ -107,11 +107,11 @@ def test_an_acl_that_exists_or_comes_twice_is_created_without_a_second_record() 
         ({"principal": "User:"}, "Invalid principal User:: it has the form User:NAME"),
         (
             {"host": "10.0.0.0/33"},
-            "Invalid host 10.0.0.0/33: it is neither an address nor a range like 10.0.0.0/8",
+            "Invalid host 10.0.0.0/33, neither an address nor a range like 10.0.0.0/8",
         ),
         (
             {"host": ""},
-            "Invalid host : it is neither an address nor a range like 10.0.0.0/8",
+            "Invalid host , neither an address nor a range like 10.0.0.0/8",
         ),
         (
             {"resource_type": 3, "operation": 4},

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.launch.properties import BROKER_CLASSES, NodeProperties
+from kvorum.launch.property_classes import BROKER_CLASSES, NodeProperties
 from kvorum.metadata.configs.broker_keys import OTHER_NAMES
 from kvorum.metadata.configs.config_keys import (
     BROKER_CONFIGS,

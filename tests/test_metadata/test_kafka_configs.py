@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kvorum.launch.properties import BROKER_NAMES, CONTROLLER_NAMES
+from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
 from kvorum.metadata.configs.config_keys import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,

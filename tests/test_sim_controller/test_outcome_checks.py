@@ -14,6 +14,7 @@ from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
 from kvorum.chaos.sim.quorum.mirror import Mirror
 from kvorum.metadata.image.record_codec import encode_record
 from kvorum.metadata.image.records import (
+    AccessControlEntry,
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -24,11 +25,20 @@ from kvorum.metadata.image.records import (
     ProducerIds,
     RegisterBroker,
     RegisterController,
+    RemoveAccessControlEntry,
     RemoveTopic,
     Topic,
     UnregisterBroker,
 )
 from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.requests.acl_requests import (
+    AclCreation,
+    AclSelection,
+    CreateAcls,
+    CreatedAcl,
+    DeleteAcls,
+    DeletedAcls,
+)
 from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
@@ -41,6 +51,7 @@ from kvorum.metadata.requests.config_requests import (
     QuotaOperation,
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
+from tests.test_metadata.acls import acl
 
 EPOCH = 4
 T = bytes([7] * 16)
@@ -191,6 +202,9 @@ QUOTAS = AlterClientQuotas(
         ),
     )
 )
+ACL = AccessControlEntry.of(T, acl())
+CREATE_ACL = CreateAcls(creations=(AclCreation(**dataclasses.asdict(acl())),))
+DELETE_ACL = DeleteAcls(filters=(AclSelection(**dataclasses.asdict(acl())),))
 MOVE = r.AlterReassignments(
     reassignments=(r.Reassignment(topic="t", partition_id=0, replicas=(2, 3)),)
 )
@@ -259,6 +273,15 @@ CONTROLLER = r.RegisterControllerRequest(
             (AlteredQuota(entity=(("user", "a"),)),),
             (ClientQuota((("user", "a"),), "producer_byte_rate", 9.0),),
             (AlteredQuota(entity=(("user", "a"),), error=REFUSED),),
+            NO_TRACE,
+        ),
+        ((), CREATE_ACL, (CreatedAcl(),), (ACL,), (CreatedAcl(error=REFUSED),), NO_TRACE),
+        (
+            (ACL,),
+            DELETE_ACL,
+            (DeletedAcls(acls=(acl(),)),),
+            (RemoveAccessControlEntry(T),),
+            (DeletedAcls(),),
             NO_TRACE,
         ),
         (

@@ -13,6 +13,7 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, RESOURCE_TOPIC
 from kvorum.metadata.image.records import (
     NO_LEADER,
+    AccessControlEntry,
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -34,6 +35,7 @@ from kvorum.metadata.requests.controller_requests import (
     ElectLeaders,
     IsrProposal,
 )
+from tests.test_metadata.acls import acl
 
 T = bytes([1] * 16)
 UNCLEAN, MINIMUM = "unclean.leader.election.enable", "min.insync.replicas"
@@ -281,3 +283,5 @@ def test_a_downgrade_loses_nothing():
             cluster().put(losing).put(down)
     with fires("DowngradeLosesNothing"):
         cluster().put(ClientQuota((("user", "a"),), "producer_byte_rate", 1.0)).put(down)
+    with fires("DowngradeLosesNothing"):
+        cluster().put(AccessControlEntry.of(T, acl())).put(FeatureLevel("metadata.version", 28))

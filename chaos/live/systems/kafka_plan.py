@@ -15,7 +15,7 @@ from difflib import get_close_matches
 
 from kvorum.chaos.live.links import Link, LinkPlan
 from kvorum.chaos.targets import CLIENTS, FIRST_BROKER_ID
-from kvorum.launch.properties import CONTROLLER
+from kvorum.launch.property_classes import CONTROLLER
 
 HOST = "127.0.0.1"
 _INTERNAL = "INTERNAL"

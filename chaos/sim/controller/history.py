@@ -12,6 +12,7 @@ from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
 from kvorum.chaos.sim.quorum.mirror import Mirror
 from kvorum.metadata.controller.controller import Reply, Request
 from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.requests.acl_requests import CreateAcls, DeleteAcls
 from kvorum.metadata.requests.config_requests import AlterClientQuotas, AlterConfigs
 from kvorum.metadata.requests.directory_requests import AssignReplicas
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -25,6 +26,8 @@ _KINDS: dict[type[Any], str] = {
     r.CreatePartitions: "create-partitions",
     AlterConfigs: "configs",
     AlterClientQuotas: "quotas",
+    CreateAcls: "create-acls",
+    DeleteAcls: "delete-acls",
     r.AlterReassignments: "reassign",
     r.ListReassignments: "list",
     AssignReplicas: "assign-dirs",

@@ -11,8 +11,10 @@ from typing import Any
 from kvorum.chaos.sim.controller import broker_checks
 from kvorum.chaos.sim.controller.broker_checks import NO_TRACE, SURVIVES, Verdicts
 from kvorum.chaos.sim.controller.history import Attempt
+from kvorum.metadata.access.model import Acl
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage, PartitionImage
 from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.requests.acl_requests import AclCreation, CreateAcls, DeleteAcls
 from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
@@ -140,6 +142,34 @@ def _limited(
                 yield now.get(operation.key) == operation.value, SURVIVES, f"{entry} holds"
 
 
+def _acls_created(
+    request: CreateAcls, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    asked = [_numbers(item) for item in request.creations]
+    done = {
+        numbers for numbers, item in zip(asked, reply, strict=True) if item.error is ErrorCode.NONE
+    }
+    old, now = (set(map(_numbers, image.acl_ids)) for image in (before, after))
+    yield now == old | done, SURVIVES if done - now else NO_TRACE, f"there are {old | done}"
+    yield len(after.acls) == len(now), SURVIVES, "each ACL is there once"
+
+
+def _acls_deleted(
+    request: DeleteAcls, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    gone = {acl for item in reply for acl in item.acls}
+    yield not gone & set(after.acl_ids), SURVIVES, f"{gone} are gone"
+    left = set(before.acl_ids) - gone
+    yield set(after.acl_ids) == left, NO_TRACE, f"there are still {left}"
+
+
+def _numbers(item: AclCreation | Acl) -> tuple[Any, ...]:
+    return (
+        item.resource_type, item.resource_name, item.pattern_type, item.principal, item.host,
+        item.operation, item.permission,
+    )  # fmt: skip
+
+
 def _partition(image: ClusterImage, name: str, partition_id: int) -> Any:
     topic = image.topic(name)
     return None if topic is None else topic.partitions.get(partition_id)
@@ -229,6 +259,8 @@ _JUDGES: dict[type[Any], Callable[[Any, Any, ClusterImage, ClusterImage], Verdic
     r.CreatePartitions: _grown,
     AlterConfigs: _configured,
     AlterClientQuotas: _limited,
+    CreateAcls: _acls_created,
+    DeleteAcls: _acls_deleted,
     r.AlterReassignments: _reassigned,
     r.ElectLeaders: _elected,
     r.UpdateFeatures: _updated,

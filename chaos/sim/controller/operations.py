@@ -6,9 +6,22 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from kvorum.metadata.access.model import (
+    WILDCARD,
+    AclOperation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
 from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
+from kvorum.metadata.requests.acl_requests import (
+    AclCreation,
+    AclSelection,
+    CreateAcls,
+    DeleteAcls,
+)
 from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
@@ -161,6 +174,38 @@ class Draws:
             entries.append(QuotaAlteration(entity=entity, operations=(operation,)))
         return AlterClientQuotas(entries=tuple(entries))
 
+    def _acls(self, image: ClusterImage) -> Request:
+        rng = self._rng
+        if rng.random() < 0.5:
+            creations = tuple(self._acl(image) for _ in range(rng.choice((1, 1, 2))))
+            return CreateAcls(creations=creations)
+        filters = []
+        for _ in range(rng.choice((1, 1, 2))):
+            filters.append(
+                AclSelection(
+                    resource_type=ResourceType.ANY if rng.random() > BAD / 2 else 99,
+                    resource_name=None if rng.random() < 0.5 else self._topic(image),
+                    pattern_type=PatternType.MATCH,
+                    principal=rng.choice(("User:a", "User:b", None)),
+                    host=None,
+                    operation=AclOperation.ANY,
+                    permission=Permission.ANY,
+                )
+            )
+        return DeleteAcls(filters=tuple(filters))
+
+    def _acl(self, image: ClusterImage) -> AclCreation:
+        rng = self._rng
+        return AclCreation(
+            resource_type=ResourceType.TOPIC if rng.random() > BAD else ResourceType.ANY,
+            resource_name=self._topic(image),
+            pattern_type=rng.choice((PatternType.LITERAL, PatternType.PREFIXED)),
+            principal=rng.choice(("User:a", "User:b")),
+            host=WILDCARD,
+            operation=rng.choice((AclOperation.READ, AclOperation.WRITE)),
+            permission=rng.choice((Permission.ALLOW, Permission.DENY)),
+        )
+
     def _reassign(self, image: ClusterImage) -> Request:
         rng = self._rng
         wanted = []
@@ -195,6 +240,7 @@ class Draws:
                 (METADATA_VERSION, 26),
                 (METADATA_VERSION, 27),
                 (METADATA_VERSION, 27),
+                (METADATA_VERSION, 29),
                 ("no.such.feature", 1),
             )
         )
@@ -225,6 +271,7 @@ class Draws:
         return name, self._rng.randrange((0 if topic is None else len(topic.partitions)) + 1)
 
     _makers: tuple[Callable[[Draws, ClusterImage], Request], ...] = (
-        create, delete, _grow, _configs, _quotas, _reassign, _list, _elect, _features, _unregister,
+        create, delete, _grow, _configs, _quotas, _acls, _reassign, _list, _elect, _features,
+        _unregister,
     )  # fmt: skip
-    _weights = (24, 9, 8, 12, 6, 14, 4, 12, 5, 6)
+    _weights = (24, 9, 8, 12, 6, 5, 14, 4, 12, 5, 6)

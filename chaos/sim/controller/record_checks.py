@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.kernel.checks import check
 from kvorum.metadata.controller.decide.eligible_brokers import min_isr_of
-from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
+from kvorum.metadata.image.features import ACL_LEVEL, METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicIdPartition
 from kvorum.metadata.image.records import (
     NO_LEADER,
@@ -80,6 +80,11 @@ class RecordChecks:
                     f"{record} at {offset} leaves the configs of {name}",
                 )
             case FeatureLevel(name=level_name, level=level):
+                check(
+                    not after.acls or level_of(after.features, METADATA_VERSION) >= ACL_LEVEL,
+                    "DowngradeLosesNothing",
+                    f"{record} at {offset}, with ACLs",
+                )
                 if level_name == METADATA_VERSION and level < REASSIGNMENT_LEVEL:
                     self._loses_nothing(offset, record, after)
             case RegisterBroker():

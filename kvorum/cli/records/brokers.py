@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.cli.common import CommandFailed
+from kvorum.cli.common import CommandFailed, exit_code_of
 from kvorum.cli.kafka_client import BrokerGone, KafkaConnection
 from kvorum.runtime.errors import ErrorCode
 
@@ -95,7 +95,7 @@ class Brokers:
                 continue
             if topic.error_code != ErrorCode.NONE:
                 name = ErrorCode(topic.error_code).name
-                raise CommandFailed(f"topic {topic.name}: {name}")
+                raise CommandFailed(f"topic {topic.name}: {name}", exit_code_of(name))
             found[topic.name] = Topic(
                 name=topic.name,
                 topic_id=bytes(topic.topic_id.bytes) if topic.topic_id else bytes(16),
@@ -197,7 +197,8 @@ def ask_leaders(
         missing = [p for p in partitions if p not in found]
         if missing and time.monotonic() > deadline_s:
             topic, number = missing[0]
-            raise CommandFailed(f"{topic}-{number}: {problems.get(missing[0], 'no answer')}")
+            problem = problems.get(missing[0], "no answer")
+            raise CommandFailed(f"{topic}-{number}: {problem}", exit_code_of(problem))
         if missing:
             time.sleep(RETRY_PAUSE_S)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.cli.common import CommandFailed, warn
+from kvorum.cli.common import CommandFailed, exit_code_of, warn
 from kvorum.cli.kafka_client import ANSWER_SLACK_S, BrokerGone, KafkaConnection
 from kvorum.cli.records.brokers import MOVED, RETRY_PAUSE_S, Brokers, Partition, by_topic
 from kvorum.cli.records.offsets import EARLIEST, READ_COMMITTED, list_offsets
@@ -212,7 +212,9 @@ class Consumer:
             self._restart(partition)
             return False
         if error != ErrorCode.NONE:
-            raise CommandFailed(f"{partition[0]}-{partition[1]}: {error.name}")
+            raise CommandFailed(
+                f"{partition[0]}-{partition[1]}: {error.name}", exit_code_of(error.name)
+            )
         return True
 
     def _restart(self, partition: Partition) -> None:

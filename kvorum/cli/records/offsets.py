@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.cli.common import INT64_MAX, CommandFailed
+from kvorum.cli.common import INT64_MAX, CommandFailed, exit_code_of
 from kvorum.cli.kafka_client import KafkaConnection
 from kvorum.cli.records.brokers import (
     Brokers,
@@ -104,7 +104,8 @@ def list_offsets(
     found = ask_leaders(brokers, list(timestamps), request)
     for (topic, number), row in found.items():
         if row.error_code != ErrorCode.NONE:
-            raise CommandFailed(f"{topic}-{number}: {ErrorCode(row.error_code).name}")
+            name = ErrorCode(row.error_code).name
+            raise CommandFailed(f"{topic}-{number}: {name}", exit_code_of(name))
     return {partition: row.offset for partition, row in found.items()}
 
 

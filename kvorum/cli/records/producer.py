@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from kvorum.cli.common import CommandFailed, check
+from kvorum.cli.common import EXIT_FAILED, CommandFailed, check, exit_code_of
 from kvorum.cli.kafka_client import BrokerGone
 from kvorum.cli.records.brokers import MOVED, RETRY_PAUSE_S, Brokers
 from kvorum.cli.records.outgoing import NewRecord, OutgoingBatch, ProducerIdentity
@@ -251,7 +251,7 @@ class Producer:
                 again.append(batch)
             else:
                 reason = f"{code.name}: {row.error_message or _advice(code, batch)}"
-                raise self._failure(batch.partition, reason)
+                raise self._failure(batch.partition, reason, exit_code_of(code.name))
         return again
 
     def _count(self, batch: OutgoingBatch, base_offset: int) -> None:
@@ -272,9 +272,10 @@ class Producer:
             self._leaders = dict(found.leaders)
             self._partitioner.update(self._leaders)
 
-    def _failure(self, partition: int, reason: str) -> CommandFailed:
+    def _failure(self, partition: int, reason: str, exit_code: int = EXIT_FAILED) -> CommandFailed:
         return CommandFailed(
-            f"{self._topic}-{partition}: {reason}; {self.records} records were acknowledged"
+            f"{self._topic}-{partition}: {reason}; {self.records} records were acknowledged",
+            exit_code,
         )
 
     def _identify(self) -> ProducerIdentity:

@@ -167,7 +167,7 @@ def _problem(acl: Acl) -> str | None:
     if not principal_type or not user:
         return f"Invalid principal {acl.principal}: it has the form User:NAME"
     if not acl.host or not is_valid_host(acl.host):
-        return f"Invalid host {acl.host}: it is neither an address nor a range like 10.0.0.0/8"
+        return f"Invalid host {acl.host}, neither an address nor a range like 10.0.0.0/8"
     return None
 
 

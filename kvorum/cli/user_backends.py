@@ -1,0 +1,79 @@
+"""The users of a cluster who log in by SCRAM, reached through a broker or a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import click
+
+from kvorum.cli.backend_broker import BrokerBackend
+from kvorum.cli.common import bootstrap_of, check
+from kvorum.cli.user_credentials import NewCredential, Users
+from kvorum.runtime.errors import ErrorCode
+
+
+class UserBackend(Protocol):
+    """The requests of `kvorum users` to a cluster. All raise CommandFailed for a refusal."""
+
+    def users(self, names: Iterable[str] = ()) -> Users:
+        """The users with credentials: all of them, or those of the names who have any."""
+
+    def set_credential(self, credential: NewCredential) -> None: ...
+
+    def remove_credential(self, user: str, mechanism: int) -> None: ...
+
+
+def open_user_backend(
+    bootstrap_server: str | None, bootstrap_controller: str | None, timeout_s: float
+) -> UserBackend:
+    """The backend for these options."""
+    kind, addresses = bootstrap_of(bootstrap_server, bootstrap_controller)
+    if kind == "controller":
+        from kvorum.cli.user_controller import ControllerUsers
+
+        return ControllerUsers(addresses, timeout_s)
+    backend = BrokerUsers(addresses, timeout_s)
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.call_on_close(backend.close)
+    return backend
+
+
+class BrokerUsers(BrokerBackend):
+    """Requests through any broker; works against Apache Kafka as well."""
+
+    def users(self, names: Iterable[str] = ()) -> Users:
+        values = {"users": [{"name": name} for name in names] or None}
+        reply = self.connection.call(
+            "describe_user_scram_credentials", 50, 0, values, flexible=True
+        )
+        check(reply.error_code, reply.error_message, "users")
+        self._warn_without_leader()
+        found = {}
+        for result in reply.results:
+            if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+                continue
+            check(result.error_code, result.error_message, f"user {result.user}")
+            found[result.user] = {
+                info.mechanism: int(info.iterations) for info in result.credential_infos
+            }
+        return found
+
+    def set_credential(self, credential: NewCredential) -> None:
+        upsertion = {
+            "name": credential.user,
+            "mechanism": credential.mechanism,
+            "iterations": credential.iterations,
+            "salt": credential.salt,
+            "salted_password": credential.salted_password,
+        }
+        self._alter({"deletions": [], "upsertions": [upsertion]})
+
+    def remove_credential(self, user: str, mechanism: int) -> None:
+        self._alter({"deletions": [{"name": user, "mechanism": mechanism}], "upsertions": []})
+
+    def _alter(self, values: Mapping[str, object]) -> None:
+        reply = self.connection.call("alter_user_scram_credentials", 51, 0, values, flexible=True)
+        for result in reply.results:
+            check(result.error_code, result.error_message, f"user {result.user}")

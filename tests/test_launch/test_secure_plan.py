@@ -1,0 +1,119 @@
+"""`--secure` of `kvorum dev` and `kvorum init`: what nodes get, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvorum.broker.sasl.scram import HASHES, derived_keys
+from kvorum.launch.cluster_file import ClusterFile, write_cluster_file
+from kvorum.launch.node_file import load_node_file
+from kvorum.launch.plan import check_nodes, plan_cluster, reserve_ports
+from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.secure_plan import ADMIN, admin_file, first_credential, prepare_secrets
+from kvorum.runtime.errors import ConfigError
+from tests.command import kvorum
+
+
+def plan(tmp_path: Path, **more: Any) -> Any:
+    return plan_cluster(
+        controllers=1, brokers=2, data_dir=str(tmp_path), port=9092, is_secure=True, **more
+    )
+
+
+def test_brokers_have_a_listener_for_clients_and_one_for_each_other(tmp_path):
+    made = plan(tmp_path)
+    prepare_secrets(made.data_dir, {node.name: () for node in made.nodes})
+    check_nodes(made)
+    controller, broker, _ = made.nodes
+    config, _ = broker_config(broker.properties)
+    assert [(each.name, each.listen[1]) for each in config.listeners] == [
+        ("NODES", 9292), ("CLIENTS", 9092),
+    ]  # fmt: skip
+    assert config.peer_security.tls is not None and not config.peer_security.mechanism
+    assert config.access is not None
+    for each in (config, controller_config(controller.properties)[0]):
+        assert each.controller_listener.protocol == "SSL"
+    assert made.voters == 1, "the first metadata has the first user"
+
+
+def test_nodes_and_the_first_user_are_super_users_by_the_names_of_their_certificates(tmp_path):
+    made = plan(tmp_path)
+    prepare_secrets(made.data_dir, {node.name: ("h.example",) for node in made.nodes})
+    assert made.nodes[0].properties["super.users"] == (
+        "User:controller-1;User:broker-101;User:broker-102;User:admin"
+    )
+    config, _ = broker_config(made.nodes[1].properties)
+    context = ssl.create_default_context(cafile=str(tmp_path / "secrets" / "ca.pem"))
+    context.load_cert_chain(str(tmp_path / "secrets" / "broker-101.pem"))
+    rules = config.listeners[0].principals
+    assert rules.user_of({"subject": ((("commonName", "broker-101"),),)}) == "broker-101"
+
+
+def test_the_first_user_keeps_its_password_and_the_metadata_has_its_keys(tmp_path):
+    prepare_secrets(str(tmp_path), {"broker-101": ()})
+    before = Path(admin_file(str(tmp_path))).read_text()
+    prepare_secrets(str(tmp_path), {"broker-101": (), "broker-102": ()})
+    assert Path(admin_file(str(tmp_path))).read_text() == before
+    password = before.partition('password="')[2].partition('"')[0]
+    credential = first_credential(str(tmp_path), random.Random(1))
+    assert credential.user == ADMIN and len(password) >= 32
+    import hashlib
+
+    salted = hashlib.pbkdf2_hmac("sha512", password.encode(), credential.salt, 4_096)
+    keys = derived_keys(HASHES["SCRAM-SHA-512"], salted)
+    assert (credential.stored_key, credential.server_key) == keys
+
+
+def test_an_expired_certificate_is_named_before_a_node_starts(tmp_path, monkeypatch):
+    prepare_secrets(str(tmp_path), {"broker-101": ()})
+
+    class Later(datetime.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime.datetime:
+            return super().now(tz) + datetime.timedelta(days=366)
+
+    monkeypatch.setattr("kvorum.launch.secure_plan.datetime.datetime", Later)
+    with pytest.raises(ConfigError, match=r"broker-101.pem has expired; make new ones"):
+        prepare_secrets(str(tmp_path), {"broker-101": ()})
+
+
+def test_a_cluster_stays_as_it_was_made(tmp_path):
+    nodes: tuple[Any, ...] = ()
+    file = ClusterFile(cluster_id="x" * 22, bootstrap="", launcher_pid=None, nodes=nodes)
+    write_cluster_file(str(tmp_path), file)
+    with pytest.raises(ConfigError, match=r"has 0 controllers|was made without --secure"):
+        plan(tmp_path)
+
+
+def test_free_ports_are_reserved_for_both_listeners_of_a_broker():
+    shape = {"controllers": 1, "brokers": 2, "port": 0, "controller_port": None}
+    guards = reserve_ports(**shape, is_secure=True)
+    for guard in guards:
+        guard.close()
+    assert len(guards) == 1 + 2 * 2
+
+
+def test_init_puts_relative_paths_of_each_nodes_own_secrets_into_its_file(tmp_path):
+    folder = tmp_path / "c"
+    code, _, err = kvorum(
+        "init", str(folder), "--secure", "--controller", "1@h1", "--broker", "101@h2",
+        "--bind", "0.0.0.0",
+    )  # fmt: skip
+    assert code == 0, err
+    loaded = load_node_file(str(folder / "broker-101.toml"))
+    assert loaded["ssl.keystore.location"] == str(folder / "secrets" / "broker-101.pem")
+    assert loaded["advertised.listeners"] == "CLIENTS://h2:9092,NODES://h2:9292"
+    assert loaded["listeners"] == "CLIENTS://0.0.0.0:9092,NODES://0.0.0.0:9292"
+    code, _, err = kvorum("init", str(folder), "--add", "broker")
+    assert code == 2 and "make a certificate (kvorum certs dev" in err
+
+
+def test_a_static_quorum_cannot_have_a_first_user(tmp_path):
+    code, _, err = kvorum("init", str(tmp_path / "c"), "--secure", "--static")
+    assert (code, "--secure does not go with --static" in err) == (2, True)
