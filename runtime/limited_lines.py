@@ -10,12 +10,20 @@ from kvorum.runtime.protocol_error_log import ProtocolErrorLog
 
 
 class LimitedLines:
-    """Warnings of closed connections, a few a second. now_ms: a clock that never goes back."""
+    """Warnings of closed connections, or of other refusals, a few a second.
 
-    def __init__(self, logger: logging.Logger, now_ms: Callable[[], int]) -> None:
+    now_ms: a clock that never goes back. log: has the words; by default of closed connections.
+    """
+
+    def __init__(
+        self,
+        logger: logging.Logger,
+        now_ms: Callable[[], int],
+        log: ProtocolErrorLog | None = None,
+    ) -> None:
         self._logger = logger
         self._now_ms = now_ms
-        self._lines = ProtocolErrorLog()
+        self._lines = log or ProtocolErrorLog()
         self._timer: asyncio.TimerHandle | None = None
 
     def closed(self, peer: str, reason: str) -> None:

@@ -13,11 +13,16 @@ _SECOND_MS = 1_000
 
 class ProtocolErrorLog:
     """The limit's state. Call `closed` for each connection; while `has_more`, call `more` at
-    `more_due_ms`."""
+    `more_due_ms`. one, many: begin the line of one, and of the number of those held back."""
 
-    __slots__ = ("_began_ms", "_held_back", "_written")
+    __slots__ = ("_began_ms", "_held_back", "_many", "_one", "_written")
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        one: str = "connection closed",
+        many: str = "connections closed for protocol errors",
+    ) -> None:
+        self._one, self._many = one, many
         self._began_ms: int | None = None
         self._written = 0
         self._held_back = 0
@@ -42,7 +47,7 @@ class ProtocolErrorLog:
             self._held_back += 1
             return lines
         self._written += 1
-        lines.append(f"connection closed: peer={peer} reason={reason[:REASON_CHARACTERS_MAX]}")
+        lines.append(f"{self._one}: peer={peer} reason={reason[:REASON_CHARACTERS_MAX]}")
         return lines
 
     def more(self, now_ms: int) -> list[str]:
@@ -50,4 +55,4 @@ class ProtocolErrorLog:
         if not self.has_more or now_ms < self.more_due_ms:
             return []
         count, self._held_back = self._held_back, 0
-        return [f"connections closed for protocol errors: {count} more within a second"]
+        return [f"{self._many}: {count} more within a second"]

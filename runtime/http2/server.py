@@ -26,6 +26,7 @@ from kvorum.runtime.http2.status import StreamEnded
 from kvorum.runtime.http2.stream import Stream
 from kvorum.runtime.http2.tls import Handshakes, TlsLayer
 from kvorum.runtime.limited_lines import LimitedLines
+from kvorum.runtime.protocol_error_log import ProtocolErrorLog
 
 logger = logging.getLogger("kvorum.rpc")
 
@@ -56,8 +57,11 @@ class Server:
         self._guard = guard
         self._patience = patience
         self._tls = tls
-        self._refusals = LimitedLines(logger, monotonic_ms)
-        self._handshakes = Handshakes(patience.connect_ms, self._refusals.closed)
+        self._closed = LimitedLines(logger, monotonic_ms)
+        self._refused = LimitedLines(
+            logger, monotonic_ms, ProtocolErrorLog("call refused", "calls refused")
+        )
+        self._handshakes = Handshakes(patience.connect_ms, self._closed.closed)
         self.connections: set[ServerConnection] = set()
         self.is_stopping = False
         self._handlers: dict[str, Any] = {}
@@ -90,7 +94,8 @@ class Server:
         if self._server is not None:
             self._server.close()
         self._handshakes.close()
-        self._refusals.stop()
+        self._closed.stop()
+        self._refused.stop()
         for connection in list(self.connections):
             connection.wind_up()
         for call in self._conversations:
@@ -156,7 +161,7 @@ class Server:
         refusal = self._guard(path, *connection.caller)
         if refusal is None:
             return True
-        self._refusals.closed(connection.peer, refusal)
+        self._refused.closed(connection.peer, refusal)
         self.refuse_call(stream, grpc.StatusCode.PERMISSION_DENIED, refusal)
         return False
 
