@@ -78,7 +78,7 @@ def read_cluster_file(data_dir: str) -> ClusterFile | None:
             NodeEntry(**{**node, "roles": tuple(node["roles"])}) for node in fields.pop("nodes")
         )
         return ClusterFile(nodes=nodes, **fields)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is not a cluster file: {error}") from error
