@@ -7,13 +7,19 @@ import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
 from typing import Any
 
 from kvorum.launch.repeated_lines import RepeatedLines
+from kvorum.metadata.access.audit import LOGGER_NAME as AUDIT_LOGGER
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.log_levels import LEVELS, level_name
 
 FORMAT, LEVEL_OF = "kvorum.logging.format", "kvorum.logging.levels"
+AUDIT_FILE = "kvorum.audit.file"
+AUDIT_BYTES_MAX = 100 << 20
+AUDIT_FILES_MAX = 10
+"""Old audit files that are kept beside the present one."""
 TEXT, JSON = "text", "json"
 _ROOT = "root"
 
@@ -27,9 +33,8 @@ class JsonLines(logging.Formatter):
         self._node = node
 
     def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC)
         line = {
-            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": _time(record),
             "level": level_name(record.levelno),
             "logger": record.name,
             "node": self._node,
@@ -38,6 +43,24 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
+
+
+class AuditLines(logging.Formatter):
+    """The audit's own JSON objects (metadata.access.audit), with `time` and `node` before the
+    rest."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        head = json.dumps({"time": _time(record), "node": self._node}, ensure_ascii=False)
+        return f"{head[:-1]}, {record.getMessage()[1:]}"
+
+
+def _time(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def set_up_logging(
@@ -63,6 +86,25 @@ def set_up_logging(
     logging.getLogger("kvorum.raft").filters[:] = [RepeatedLines()]
     for name, number in levels.items():
         logging.getLogger(name).setLevel(number)
+    path = str((properties or {}).get(AUDIT_FILE, ""))
+    if path:
+        _audit_into(path, node)
+
+
+def _audit_into(path: str, node: str) -> None:
+    """Write the audit to a file of its own, and not to the log. Raises ConfigError."""
+    try:
+        handler = RotatingFileHandler(
+            path, maxBytes=AUDIT_BYTES_MAX, backupCount=AUDIT_FILES_MAX, encoding="utf-8"
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"{AUDIT_FILE}={path} cannot be written: {error.strerror}; give another file"
+        ) from error
+    handler.setFormatter(AuditLines(node))
+    audit = logging.getLogger(AUDIT_LOGGER)
+    audit.handlers[:] = [handler]
+    audit.propagate = False
 
 
 def log_settings(properties: Mapping[str, Any]) -> tuple[str, dict[str, int]]:

@@ -23,8 +23,8 @@ PREFIX = "KVORUM_"
 _OWN = "kvorum."
 """Begin of properties that Kafka does not have; their variables do not repeat it."""
 FOLDERS = ("log.dirs", "log.dir", "metadata.log.dir")
-FILES = ("ssl.keystore.location", "ssl.truststore.location")
-"""Also behind `listener.name.NAME.`."""
+FILES = ("ssl.keystore.location", "ssl.truststore.location", "kvorum.audit.file")
+"""Those of TLS also behind `listener.name.NAME.`."""
 _NEAR = 0.85
 """Likeness of a variable to a property that makes it a mistake. Kubernetes sets variables such as
 KVORUM_BROKER_PORT_9092_TCP, after the names of services; they are no mistakes."""

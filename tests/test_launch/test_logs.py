@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kvorum.launch.logs import set_up_logging
+from kvorum.metadata.access.audit import AuditLog
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.log_levels import level_name
 from tests.command import kvorum
@@ -76,7 +77,7 @@ def test_a_bad_property_is_refused(capsys, properties, said):
 
 
 def test_a_plan_refuses_it_before_anything_is_written(tmp_path):
-    for command in (("dev", "--data-dir"), ("init",)):
+    for command in (("dev", "--port", "0", "--data-dir"), ("init",)):
         code, _, err = kvorum(*command, tmp_path / "x", "--set", "kvorum.logging.format=xml")
         assert code == 2 and "kvorum.logging.format='xml' must be text or json" in err
         assert not [*tmp_path.glob("x/*")]
@@ -92,3 +93,24 @@ def test_levels_have_kafkas_names():
     assert [level_name(n) for n in (0, 5, 10, 15, 20, 30, 40, 50)] == [
         "TRACE", "TRACE", "DEBUG", "DEBUG", "INFO", "WARN", "ERROR", "FATAL",
     ]  # fmt: skip
+
+
+def test_the_audit_may_have_a_file_of_its_own(tmp_path):
+    audit = logging.getLogger("kvorum.audit")
+    before = (audit.handlers[:], audit.propagate)
+    file = tmp_path / "audit.jsonl"
+    try:
+        set_up_logging(properties={"kvorum.audit.file": str(file)}, node="broker-101")
+        AuditLog().note_login("alice", "10.0.0.7", "PLAIN", is_allowed=False, reason="wrong")
+        AuditLog().note_login("alice", "10.0.0.7", "PLAIN", is_allowed=True)
+        (line,) = map(json.loads, file.read_text().splitlines())
+        assert list(line)[:3] == ["time", "node", "event"]
+        assert (line["node"], line["principal"], line["allowed"], line["reason"]) == (
+            "broker-101", "User:alice", False, "wrong",
+        )  # fmt: skip
+        with pytest.raises(ConfigError, match=r"kvorum.audit.file=/nowhere/a cannot be written"):
+            set_up_logging(properties={"kvorum.audit.file": "/nowhere/a"})
+    finally:
+        for handler in audit.handlers:
+            handler.close()
+        audit.handlers[:], audit.propagate = before
