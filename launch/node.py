@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 from kvorum.launch.logs import set_up_logging
@@ -14,6 +15,8 @@ from kvorum.runtime.machine import machine_of
 from kvorum.runtime.private_files import create_files_private
 
 logger = logging.getLogger("kvorum.node")
+
+TRACING = "kvorum.tracing.enable"
 
 
 def run_planned_node(
@@ -32,6 +35,7 @@ def run_planned_node(
     # Before the first file: those that exist keep their modes.
     create_files_private()
     set_up_logging(properties=properties, node=f"{role}-{properties.get('node.id', '?')}")
+    _trace_if_asked(f"{role}-{properties.get('node.id', '?')}", properties)
     machine = machine_of(fault_board)
     if role == "controller":
         from kvorum.launch.controller_process import ControllerProcess
@@ -54,6 +58,14 @@ def run_planned_node(
             ready=ready,
         )
     raise ConfigError(f"a node is a controller or a broker, not {role!r}")
+
+
+def _trace_if_asked(node: str, properties: Mapping[str, Any]) -> None:
+    if str(properties.get(TRACING, "false")).lower() == "true":
+        # The extra `otel` is imported only here.
+        from kvorum.launch.tracing import set_up_tracing
+
+        set_up_tracing(node, metadata.version("kvorum"))
 
 
 def _log_notes(notes: Sequence[str]) -> None:

@@ -49,6 +49,7 @@ class NodeProperties:
     metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
     metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
     kvorum_logging_format, kvorum_logging_levels, kvorum_audit_file: see launch.logs.
+    kvorum_tracing_enable: see launch.tracing.
     authorizer_class_name, super_users, allow_everyone_if_no_acl_found: see launch.access.
     kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
     """
@@ -78,6 +79,7 @@ class NodeProperties:
     kvorum_logging_format: str = "text"
     kvorum_logging_levels: str = ""
     kvorum_audit_file: str = ""
+    kvorum_tracing_enable: bool = False
     authorizer_class_name: str = ""
     super_users: str = ""
     allow_everyone_if_no_acl_found: bool = False

@@ -10,6 +10,7 @@ Walk: `network.server` -> `RequestMetrics`, `network.connection` -> `RequestTimi
 from __future__ import annotations
 
 from kvorum.runtime.metrics import Histogram
+from kvorum.runtime.tracing import Span
 
 TIMED_INTERVAL_S = 0.005
 """Of each API, one request in this time is timed, so that timing costs the same at any rate: 3 µs a
@@ -68,6 +69,21 @@ class RequestTiming:
         metrics.remote_s.observe(ready_s - handled_s)
         metrics.throttle_s.observe(throttle_s)
         metrics.send_s.observe(sent_s - ready_s)
+
+
+class TracedTiming(RequestTiming):
+    """A timed request with a span, which ends when the answer has left."""
+
+    __slots__ = ("span",)
+
+    def __init__(self, metrics: RequestMetrics, began_s: float, span: Span) -> None:
+        super().__init__(metrics, began_s)
+        self.span = span
+
+    def end(self, sent_s: float, throttle_s: float) -> None:
+        """See `RequestTiming.end`."""
+        super().end(sent_s, throttle_s)
+        self.span.end()
 
 
 class TopicMetrics:

@@ -23,7 +23,12 @@ from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.manager.replica_manager import ReplicaManager
-from kvorum.broker.metrics.counters import TIMED_INTERVAL_S, RequestTiming
+from kvorum.broker.metrics.counters import (
+    TIMED_INTERVAL_S,
+    RequestMetrics,
+    RequestTiming,
+    TracedTiming,
+)
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.network.tls_connection import TlsConnection, wrapped
@@ -34,11 +39,13 @@ from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
 from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime import tracing
 from kvorum.runtime.certificates import TlsListener
-from kvorum.runtime.errors import WireError
+from kvorum.runtime.errors import WireError, required
 from kvorum.runtime.handshake_turn import HandshakeTurn
 from kvorum.runtime.limited_lines import LimitedLines
 from kvorum.runtime.sockets import listening_sockets
+from kvorum.runtime.tracing import Span
 from kvorum.wire.framing import API_VERSIONS_KEY, parse_request_header
 from kvorum.wire.kio_codec import read_request
 from kvorum.wire.versions import Api
@@ -361,10 +368,35 @@ class KafkaServer:
             slot.timing = RequestTiming(metrics, read_s)
         if self.services.quotas.binds_requests:
             context.began_ms = self.clock.monotonic_ms()
-        self._handle(context, key, view, header.body_position, end)
+        if tracing.tracer is None:
+            self._handle(context, key, view, header.body_position, end)
+        else:
+            span = self._begin_span(context, metrics, key)
+            with tracing.within(span):
+                self._handle(context, key, view, header.body_position, end)
         if context.began_ms >= 0:
             context.count_time(self.clock.monotonic_ms())
             context.began_ms = -1
+
+    def _begin_span(self, context: RequestContext, metrics: RequestMetrics, key: int) -> Span:
+        slot = context.slot
+        connection = slot.connection
+        attributes: dict[str, tracing.Value] = {
+            "messaging.system": "kafka",
+            "kvorum.api_key": key,
+            "kvorum.api_version": context.api_version,
+            "kvorum.broker_id": self.services.broker_id,
+            "messaging.client.id": context.client_id or "",
+            "client.address": connection.address,
+            "enduser.id": connection.user,
+        }
+        read_s = connection.read_s
+        began_ns = tracing.wall_ns(connection.time_s() - read_s)
+        span = required(tracing.tracer, "tracing is on").begin(
+            metrics.name, attributes, began_ns=began_ns
+        )
+        slot.timing = TracedTiming(metrics, read_s, span)
+        return span
 
     def _handle(
         self, context: RequestContext, key: int, view: memoryview, position: int, end: int

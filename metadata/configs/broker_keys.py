@@ -270,6 +270,12 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("sasl.oauthbearer.scope.claim.name", _STRING, "scope", "The claim with a token's scopes."),
     ("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "The claim with a token's user."),
     ("kvorum.logging.format", _STRING, "text", "How a node logs: text, or json lines."),
+    (
+        "kvorum.tracing.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether spans of requests are exported to OpenTelemetry (the extra otel).",
+    ),
     ("kvorum.audit.file", _STRING, "", "File of the audit log; empty: the node's log has it."),
     ("kvorum.logging.levels", _STRING, "", "LOGGER=LEVEL,...: levels of loggers; root for all."),
     ("ssl.keystore.type", _STRING, "JKS", "PEM; no other is served."),

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from kvorum.runtime import tracing
 from kvorum.runtime.certificates import TlsCaller
 from kvorum.runtime.http2 import frames, headers
 from kvorum.runtime.http2.calls import StreamCall
@@ -152,6 +153,9 @@ class Channel:
         block = self._head(method)
         if timeout_ms is not None:
             block += headers.encode((("grpc-timeout", headers.encode_timeout(timeout_ms)),))
+        traceparent = tracing.present()
+        if traceparent:
+            block += headers.encode(((tracing.HEADER, traceparent),))
         return stream, frames.frame(frames.HEADERS, frames.END_HEADERS, stream.id, block)
 
     async def _ask(self, method: str, body: bytes, parse: Parse, timeout_s: float | None) -> Any:

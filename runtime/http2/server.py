@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from kvorum.runtime import tracing
 from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import WireError
@@ -140,7 +141,13 @@ class Server:
             return
         loop = asyncio.get_running_loop()
         context = Context(stream, handler, connection.caller)
-        call = loop.create_task(self._run(path, handler, context, stream))
+        span = None if tracing.tracer is None else _begin_span(path, context, request)
+        if span is None:
+            call = loop.create_task(self._run(path, handler, context, stream))
+        else:
+            with tracing.within(span):
+                call = loop.create_task(self._run(path, handler, context, stream))
+            call.add_done_callback(lambda _: span.end(failure=_failure_of(stream)))
         self._calls.add(call)
         if handler.stream_stream is not None:
             self._conversations[call] = (path, connection, stream)
@@ -209,6 +216,26 @@ class Server:
             if not (has_ended and isinstance(error, grpc.aio.UsageError)):
                 logger.exception("%s failed", path)
             end_call(stream, grpc.StatusCode.UNKNOWN, f"{path} failed")
+
+
+def _begin_span(path: str, context: Context, request: dict[str, str]) -> tracing.Span | None:
+    """The span of a call whose caller has one; heartbeats and the like have none."""
+    parent = request.get(tracing.HEADER, "")
+    if tracing.tracer is None or not parent:
+        return None
+    service, _, method = path[1:].rpartition("/")
+    attributes = {
+        "rpc.system": "grpc",
+        "rpc.service": service,
+        "rpc.method": method,
+        "client.address": context.host,
+        "enduser.id": context.user,
+    }
+    return tracing.tracer.begin(path[1:], attributes, parent=parent)
+
+
+def _failure_of(stream: Stream) -> str:
+    return "" if stream.failure is None else str(stream.failure)
 
 
 async def _carry_out(handler: Any, context: Context, stream: Stream) -> None:
