@@ -106,7 +106,7 @@ def console(**options: Any) -> None:
     if options["output"] == "json":
         click.echo(json.dumps({"address": address}))
     else:
-        click.echo(f"console: {address}")
+        click.echo(f"console: {address}{_everywhere(options['host'])}")
     sys.stdout.flush()
     serve(make, listener)
 
@@ -163,6 +163,10 @@ def _bootstrap(options: dict[str, Any]) -> tuple[str | None, str | None]:
     # Refused here, and not at the first look.
     bootstrap_of(servers, controllers)
     return servers, controllers
+
+
+def _everywhere(host: str) -> str:
+    return " (and every other address of this machine)" if host in ("0.0.0.0", "::") else ""
 
 
 def _shown(host: str) -> str:

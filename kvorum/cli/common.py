@@ -51,6 +51,11 @@ def refused(error: ConfigError | CorruptData) -> CommandFailed:
     return CommandFailed(str(error), EXIT_FAILED if is_disk else EXIT_USAGE)
 
 
+def number_of(count: int, noun: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def check(code: int, message: str | None, subject: str) -> None:
     """Raise CommandFailed for an error code of the cluster."""
     if code != ErrorCode.NONE:

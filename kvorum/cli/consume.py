@@ -15,6 +15,7 @@ from kvorum.cli.common import (
     INT64_MAX,
     broker_addresses,
     connection_options,
+    number_of,
 )
 from kvorum.cli.completion import group_names, topic_names
 
@@ -174,4 +175,4 @@ class _Printer:
 
     def end(self) -> None:
         """The count, also after Ctrl-C or a failure."""
-        click.echo(f"{self._count} records", err=True)
+        click.echo(number_of(self._count, "record"), err=True)

@@ -91,7 +91,9 @@ class GroupClient:
             row = self._describe_consumer(name)
             if row is not None:
                 return row
-            raise NoSuchGroup(f"group {name}: {ErrorCode.GROUP_ID_NOT_FOUND.name}")
+            raise NoSuchGroup(
+                f"group {name}: {ErrorCode.GROUP_ID_NOT_FOUND.name}: the cluster has no such group"
+            )
         check(found.error_code, found.error_message, f"group {name}")
         members = [_member(found.protocol_type, member) for member in found.members]
         return {

@@ -16,6 +16,7 @@ from kvorum.cli.common import (
     fail_on_errors,
     show,
     show_outcomes,
+    warn,
 )
 from kvorum.cli.completion import group_names
 
@@ -219,7 +220,15 @@ def _plan(
         return shifted(chosen, committed, bounds, given["shift_by"])
     if position is not None:
         wanted = resolve(brokers, position, bounds)
-    return {partition: within(offset, bounds[partition]) for partition, offset in wanted.items()}
+    planned = {partition: within(offset, bounds[partition]) for partition, offset in wanted.items()}
+    for (topic, number), offset in sorted(planned.items()):
+        asked, log = wanted[topic, number], bounds[topic, number]
+        if asked != offset:
+            warn(
+                f"{topic}-{number}: offset {asked} is outside of the log, which has {log.start} to "
+                f"{log.end}; it becomes {offset}"
+            )
+    return planned
 
 
 def _partitions(

@@ -19,6 +19,7 @@ from kvorum.cli.common import (
     CommandFailed,
     broker_addresses,
     cluster_options,
+    number_of,
     show,
 )
 from kvorum.cli.completion import topic_names
@@ -256,6 +257,5 @@ class _Progress:
     def _text(self) -> str:
         taken_s = max(time.monotonic() - self._began_s, 1e-9)
         count = self._producer.records
-        return (
-            f"{count} records to {self._topic} in {taken_s:.1f} s, {count / taken_s:.0f} a second"
-        )
+        sent, rate = number_of(count, "record"), count / taken_s
+        return f"{sent} to {self._topic} in {taken_s:.1f} s, {rate:.0f} a second"
