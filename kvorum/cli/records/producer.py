@@ -186,8 +186,12 @@ class Producer:
         for batch in self._waiting:
             leader = self._leaders.get(batch.partition, -1)
             of_leader = by_leader.setdefault(leader, {})
-            if leader < 0 or batch.partition in of_leader:
-                self._has_trouble |= leader < 0
+            if leader < 0:
+                # A reason from before was that of a leader, which is gone.
+                self._reasons.pop(batch.partition, None)
+                self._has_trouble = True
+                left.append(batch)
+            elif batch.partition in of_leader:
                 left.append(batch)
             else:
                 of_leader[batch.partition] = batch
