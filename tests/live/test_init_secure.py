@@ -1,0 +1,94 @@
+"""The ten commands of docs/security.md, on six addresses of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.cluster import Command, Ports, run_kvorum
+from tests.polling import eventually
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+
+CONTROLLERS = {1: "127.0.0.11", 2: "127.0.0.12", 3: "127.0.0.13"}
+BROKERS = {101: "127.0.0.14", 102: "127.0.0.15"}
+
+
+class Hosts:
+    """Nodes of `kvorum init --secure`, and commands with the profile `prod`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "cluster"
+        self.ports = Ports()
+        self.profiles = folder / "profiles.yaml"
+        broker, controller = self.ports.broker, self.ports.controller
+        places = [f"{i}@{host}:{controller}" for i, host in CONTROLLERS.items()]
+        arguments = [word for place in places for word in ("--controller", place)]
+        places = [f"{i}@{host}:{broker}" for i, host in BROKERS.items()]
+        arguments += [word for place in places for word in ("--broker", place)]
+        made = run_kvorum("init", str(self.folder), "--secure", *arguments)
+        assert made.returncode == 0, made.stderr
+        names = [f"controller-{i}" for i in CONTROLLERS] + [f"broker-{i}" for i in BROKERS]
+        self.nodes = {}
+        for name in names:
+            role, file = name.partition("-")[0], str(self.folder / f"{name}.toml")
+            self.nodes[name] = Command(role, "--config", file, error_file=folder / f"{name}.err")
+        self.bootstrap = f"{BROKERS[101]}:{broker}"
+        properties = self.folder / "secrets" / "admin.properties"
+        keys = (f"bootstrap_server={self.bootstrap}", f"command_config={properties}")
+        assert self.run("profile", "set", "prod", *keys) == ""
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        """The error output of a command, which must end with this code."""
+        done = run_kvorum(*arguments, KVORUM_PROFILES=str(self.profiles))
+        assert done.returncode == code, done.stderr
+        return done.stderr
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.close()
+        self.ports.close()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    hosts = Hosts(tmp_path)
+    yield hosts
+    hosts.close()
+
+
+def test_a_reader_comes_from_nothing_to_a_user_with_rights(hosts: Hosts, tmp_path: Path) -> None:
+    prod = ("--profile", "prod")
+    create = ("topics", "create", "orders", "--replication-factor", "2", *prod)
+
+    def is_made() -> bool:
+        done = run_kvorum(*create, KVORUM_PROFILES=str(hosts.profiles))
+        return done.returncode == 0
+
+    eventually(is_made, "the topic is made")
+    password = tmp_path / "password"
+    password.write_text("correct horse battery staple")
+    hosts.run("users", "create", "alice", "--password-file", str(password), *prod)
+    alice = tmp_path / "alice.properties"
+    text = (hosts.folder / "secrets" / "admin.properties").read_text()
+    secret = text.partition('password="')[2].partition('"')[0]
+    lines = [line for line in text.splitlines() if not line.startswith("ssl.keystore")]
+    own = "\n".join(lines).replace('"admin"', '"alice"').replace(secret, password.read_text())
+    alice.write_text(own)
+    as_alice = ("-b", hosts.bootstrap, "--command-config", str(alice))
+    assert "TOPIC_AUTHORIZATION_FAILED" in hosts.run("produce", "orders", "v", *as_alice, code=5)
+    given = ("acls", "create", "--allow-principal", "User:alice", "--topic", "orders")
+    hosts.run(*given, "--producer", *prod)
+    hosts.run(*given, "--consumer", "--group", "billing", *prod)
+    eventually(
+        lambda: run_kvorum("produce", "orders", "v", *as_alice).returncode == 0,
+        "alice may produce",
+    )
+    done = run_kvorum("consume", "orders", "-g", "billing", "-n", "1", "-o", "start", *as_alice)
+    assert (done.returncode, done.stdout) == (0, "v\n"), done.stderr
+    assert (
+        "authorization"
+        in hosts.run("topics", "delete", "orders", "--yes", *as_alice, code=5).lower()
+    )
