@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     absurd_requests,
+    access,
     acls,
     broker_fencing,
     compaction,
@@ -30,6 +31,7 @@ from tests.mutants.model import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     *absurd_requests.MUTANTS,
+    *access.MUTANTS,
     *acls.MUTANTS,
     *quorum.MUTANTS,
     *decisions.MUTANTS,
