@@ -19,6 +19,7 @@ from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
 from kvorum.broker.sasl.oauthbearer import Validate
+from kvorum.launch.dynamic_certificates import DynamicCertificates
 from kvorum.launch.listeners import Address, Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from kvorum.launch.metadata_log import open_log
@@ -94,6 +95,7 @@ class BrokerProcess:
         self._features = limited(config.node.metadata_version_max)
         self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
         self._links = NodeLinks(config)
+        self._certificates = DynamicCertificates(config.node_id, config.given)
         self._client = _client(config, self._links.channels)
         self._lifecycle = self._make_lifecycle()
         self._controller = ForwardingManager(
@@ -191,6 +193,7 @@ class BrokerProcess:
         self._is_serving = self._is_publishing = True
         self._replicas.publish(Delta.of_whole(image), image)
         self._log_ignored_configs(None, image)
+        self._certificates.on_image(None, image)
         self._replicas.start()
         self._tasks.spawn(self._lifecycle.run_heartbeats(), "heartbeats")
         # Clients get the cluster from this broker's image. Without the wait, clients of a starting
@@ -222,6 +225,7 @@ class BrokerProcess:
         if listener.tls is not None:
             tls = TlsListener(listener.tls, listener.principals)
             self._links.certificates.add(tls)
+            self._certificates.add(listener.name, tls)
         try:
             await self._server.bind(
                 host, port, listener_name=listener.name, authenticate=authenticate, tls=tls
@@ -385,6 +389,7 @@ class BrokerProcess:
         if self._is_publishing:
             self._replicas.publish(delta, image)
             self._log_ignored_configs(delta, image)
+            self._certificates.on_image(delta, image)
             self._note_own_state(image)
             if self._lifecycle.is_fenced:
                 self._lifecycle.heartbeat_now()

@@ -25,11 +25,13 @@ class _Certificates:
     """context: for connections that begin from now on; those that are open keep theirs. Raises
     ConfigError at the start for files that cannot be used."""
 
-    def __init__(self, settings: TlsSettings, make: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(
+        self, settings: TlsSettings, make: Callable[[TlsSettings], ssl.SSLContext]
+    ) -> None:
         self.settings = settings
         self._make = make
         self._stamp = self._now()
-        self.context: ssl.SSLContext = make()
+        self.context: ssl.SSLContext = make(settings)
 
     def refresh(self, *, is_asked: bool = False) -> None:
         """Read the files again if they have changed, or if an operator asks for it. Bad ones leave
@@ -38,12 +40,23 @@ class _Certificates:
         if stamp == self._stamp and not is_asked:
             return
         self._stamp = stamp
+        self._read(self.settings)
+
+    def reconfigure(self, settings: TlsSettings) -> None:
+        """Use other settings from now on, if they can be used; else those of before, with an error
+        in the log."""
+        if self._read(settings):
+            self.settings = settings
+            self._stamp = self._now()
+
+    def _read(self, settings: TlsSettings) -> bool:
         try:
-            self.context = self._make()
+            self.context = self._make(settings)
         except ConfigError as error:
             _log.error("%s: the certificates of before stay in use", error)
-            return
-        _log.info("%s: certificates read again", self.settings.what)
+            return False
+        _log.info("%s: certificates read again", settings.what)
+        return True
 
     def _now(self) -> _Stamp:
         found = []
@@ -64,14 +77,14 @@ class TlsListener(_Certificates):
         self, settings: TlsSettings, rules: PrincipalRules, protocols: Sequence[str] = ()
     ) -> None:
         self.rules = rules
-        super().__init__(settings, lambda: server_context(settings, protocols))
+        super().__init__(settings, lambda settings: server_context(settings, protocols))
 
 
 class TlsCaller(_Certificates):
     """TLS of connections that a node opens. protocols: of ALPN."""
 
     def __init__(self, settings: TlsSettings, protocols: Sequence[str] = ()) -> None:
-        super().__init__(settings, lambda: client_context(settings, protocols))
+        super().__init__(settings, lambda settings: client_context(settings, protocols))
 
 
 class CertificateWatch:

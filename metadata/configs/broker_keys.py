@@ -559,6 +559,16 @@ def _topic_defaults() -> list[ConfigKey]:
     return keys
 
 
+CERTIFICATE_KEYS = (
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.key.password",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+)
+"""Properties that a running broker takes over for its listeners, set for that broker alone."""
+
 BROKER_CONFIGS: dict[str, ConfigKey] = {
     key.name: key
     for key in sorted(
@@ -584,6 +594,7 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
                     default=default,
                     documentation=text,
                     low=-1 if name in _MAY_BE_NONE else 0 if name in _MAY_BE_ZERO else 1,
+                    update=Update.PER_BROKER if name in CERTIFICATE_KEYS else Update.READ_ONLY,
                 )
                 for name, kind, default, text in _READ_ONLY
             ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
-from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
+from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, CERTIFICATE_KEYS
 from kvorum.metadata.configs.client_metrics_keys import (
     CLIENT_METRICS_CONFIGS,
     client_metrics_problem,
@@ -34,6 +35,7 @@ CONFIGS_OF: dict[int, dict[str, ConfigKey]] = {
 
 __all__ = [
     "BROKER_CONFIGS",
+    "CERTIFICATE_KEYS",
     "CONFIGS_OF",
     "TOPIC_CONFIGS",
     "broker_config_problem",
@@ -81,6 +83,12 @@ def broker_key(name: str) -> ConfigKey | None:
     key = BROKER_CONFIGS.get(name)
     if key is not None:
         return key
+    if name.startswith("listener.name.") and name.endswith(CERTIFICATE_KEYS):
+        # Of a single listener: `listener.name.clients.ssl.keystore.location`.
+        own = ".".join(name.split(".")[3:])
+        if own not in CERTIFICATE_KEYS:
+            return None
+        return dataclasses.replace(BROKER_CONFIGS[own], name=name)
     # Imported only here: the table is long, and most brokers never meet such a name.
     from kvorum.metadata.configs.kafka_keys import kafka_keys
 
