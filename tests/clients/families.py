@@ -90,6 +90,10 @@ class Family:
         """The program, without its arguments. folder: for what must be compiled."""
         raise NotImplementedError
 
+    def logins_command(self, folder: Path) -> list[str]:
+        """The program of tests.clients.logins, without its arguments."""
+        raise NotImplementedError
+
     def environment(self) -> dict[str, str]:
         return {}
 
@@ -105,6 +109,16 @@ class Java(Family):
         return ""
 
     def command(self, folder: Path) -> list[str]:
+        return [*self._machine(folder), "Scenarios"]
+
+    def logins_command(self, folder: Path) -> list[str]:
+        allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
+        files = ",".join(str(path) for path in folder.glob("**/*.jwt"))
+        urls = ",".join(f"file://{path}" for path in folder.glob("**/*.jwt"))
+        java, *others = self._machine(folder)
+        return [java, f"{allowed}.files={files}", f"{allowed}.urls={urls}", *others, "Logins"]
+
+    def _machine(self, folder: Path) -> list[str]:
         classes = folder / "classes"
         sources = [str(path) for path in sorted((HERE / "java").glob("*.java"))]
         if not classes.exists():
@@ -115,7 +129,7 @@ class Java(Family):
             )
         quick = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-        return ["java", *quick, quiet, "-cp", f"{classes}:{KAFKA_LIBRARY}/*", "Scenarios"]
+        return ["java", *quick, quiet, "-cp", f"{classes}:{KAFKA_LIBRARY}/*"]
 
 
 class FranzGo(Family):
@@ -127,6 +141,9 @@ class FranzGo(Family):
 
     def command(self, folder: Path) -> list[str]:
         return [str(self.built / "scenarios")]
+
+    def logins_command(self, folder: Path) -> list[str]:
+        return [str(self.built / "scenarios"), "logins"]
 
 
 class KafkaJs(Family):
@@ -142,6 +159,9 @@ class KafkaJs(Family):
 
     def command(self, folder: Path) -> list[str]:
         return ["node", "--no-warnings", str(HERE / "kafkajs" / "scenarios.js")]
+
+    def logins_command(self, folder: Path) -> list[str]:
+        return ["node", "--no-warnings", str(HERE / "kafkajs" / "logins.js")]
 
     def environment(self) -> dict[str, str]:
         return {"NODE_PATH": str(self.built / "node_modules")}
@@ -162,6 +182,10 @@ class Python(Family):
 
     def command(self, folder: Path) -> list[str]:
         return [sys.executable, "-m", f"tests.clients.{self._script}"]
+
+    def logins_command(self, folder: Path) -> list[str]:
+        name = self._script.removeprefix("script_")
+        return [sys.executable, "-m", f"tests.clients.logins.by_{name}"]
 
 
 FAMILIES: Sequence[Family] = (

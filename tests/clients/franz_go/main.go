@@ -1,6 +1,7 @@
 // The scenarios of ../scenarios.json with franz-go. Prints a JSON line for each.
 //
 //	scenarios BOOTSTRAP PREFIX NAME...
+//	scenarios logins FILE
 //
 // Every topic, group and transactional id begins with PREFIX. A failed scenario prints its failure
 // in place of an outcome; the test that compares says the rest.
@@ -75,6 +76,10 @@ var scenarios = map[string]func(*world) outcome{
 }
 
 func main() {
+	if os.Args[1] == "logins" {
+		logins(os.Args[2])
+		return
+	}
 	bootstrap := strings.Split(os.Args[1], ",")
 	client := must(kgo.NewClient(
 		kgo.SeedBrokers(bootstrap...),

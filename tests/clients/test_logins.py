@@ -1,0 +1,86 @@
+"""Every client family logs in, and is refused, as by Apache Kafka; see logins/cases.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.clients.families import FAMILIES, Family
+from tests.clients.logins.cases import (
+    CASES,
+    LISTENERS,
+    Papers,
+    access_properties,
+    outcomes,
+    recorded,
+)
+from tests.clients.logins.prepare import prepare
+from tests.live.by_hand import HandMade
+from tests.live.cluster import run_kvorum
+from tests.polling import eventually
+
+UNHEEDED = {(family, "a forged token") for family in ("aiokafka", "kafka-python", "kafkajs")}
+"""These clients take the refusal of a token for a success and go on. Kafka answers their next
+request with ILLEGAL_SASL_STATE and closes; Kvorum closes."""
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+
+@dataclass(frozen=True)
+class Secured:
+    papers: Papers
+    ports: list[int]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("logins")
+    access = [f"{key}={value}" for key, value in access_properties().items()]
+    hand = HandMade(
+        folder, controllers=1, brokers=1, settings=(*access, "offsets.topic.num.partitions=1")
+    )
+    try:
+        papers = Papers(folder)
+        ports = [hand.ports.broker + at for at in range(len(LISTENERS))]
+        hand.change("broker-101", **papers.broker_properties(ports))
+        hand.start("controller-1", "broker-101")
+        eventually(
+            lambda: run_kvorum("topics", "list", "-b", hand.bootstrap).returncode == 0,
+            "the broker answers",
+        )
+        prepare(hand.bootstrap)
+        yield Secured(papers, ports, folder)
+    finally:
+        hand.close()
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_family_sees_of_kvorum_what_it_sees_of_kafka(family: Family, secured: Secured) -> None:
+    if reason := family.missing():
+        pytest.skip(f"{family.name}: {reason}")
+    questions = [secured.papers.question(case, secured.ports) for case in CASES]
+    found = outcomes(family, questions, secured.folder)
+    expected = recorded()[family.name]
+    differing = {
+        name: {"kvorum": outcome, "kafka": expected[name]}
+        for name, outcome in found.items()
+        if outcome != expected[name] and (family.name, name) not in UNHEEDED
+    }
+    assert differing == {}
+    read = {name for name, outcome in found.items() if outcome == "read"}
+    assert read == {name for name, outcome in expected.items() if outcome == "read"}
+
+
+def test_every_family_logs_in_by_every_mechanism_and_gets_nothing_otherwise() -> None:
+    good = {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "SCRAM over TLS",
+            "mutual TLS"}  # fmt: skip
+    names = {case.name for case in CASES}
+    assert good < names
+    for family in FAMILIES:
+        of_family = recorded()[family.name]
+        assert {name for name, outcome in of_family.items() if outcome == "read"} == good
+        assert of_family.keys() == names
