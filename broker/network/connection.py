@@ -22,7 +22,8 @@ from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.metrics.counters import RequestTiming
-from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
+from kvorum.broker.network.login_limits import OUTPUT_BYTES_MAX, STRANGERS_BYTES, LoginMemory
 from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.runtime.clock import Clock
@@ -61,6 +62,9 @@ class Server(Protocol):
 
     @property
     def loop_turn(self) -> LoopTurn: ...
+
+    @property
+    def login_memory(self) -> LoginMemory: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -112,6 +116,7 @@ class Connection:
     authentication: None on a listener without SASL.
     """
 
+    _FIRST_BYTES = FIRST_BYTES  # received before the buffer grows
     #: What a socket raises that has nothing to give now.
     _NOTHING_NOW: tuple[type[OSError], ...] = (BlockingIOError,)
 
@@ -136,6 +141,8 @@ class Connection:
         "is_flush_due",
         "last_active_ms",
         "listener",
+        "made_ms",
+        "output_bytes_max",
         "peer",
         "read_s",
         "server",
@@ -164,7 +171,7 @@ class Connection:
         self.software = ("", "")
         self.is_closed = False
         self.is_flush_due = False
-        self.last_active_ms = server.clock.monotonic_ms()
+        self.made_ms = self.last_active_ms = server.clock.monotonic_ms()
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
@@ -174,11 +181,13 @@ class Connection:
         self._unsent: list[RequestTiming] = []
         """Timings of answers in the output; they end once all of it is sent."""
         config = server.config
-        self._buffer = FrameBuffer(
-            config.socket_request_max_bytes
-            if authentication is None
-            else config.sasl_server_max_receive_size
-        )
+        self.output_bytes_max = config.connection_output_bytes_max
+        if authentication is None:
+            self._buffer = FrameBuffer(config.socket_request_max_bytes, self._FIRST_BYTES)
+        else:
+            self.output_bytes_max = min(self.output_bytes_max, OUTPUT_BYTES_MAX)
+            size = config.sasl_server_max_receive_size
+            self._buffer = FrameBuffer(size, STRANGERS_BYTES, server.login_memory)
         self._output: deque[Part] = deque()
         self._output_bytes = 0
         self._has_writer = False
@@ -198,6 +207,8 @@ class Connection:
     def allow_whole_requests(self) -> None:
         """Read requests of any size from now on: the client is authenticated."""
         self._buffer.frame_bytes_max = self.server.config.socket_request_max_bytes
+        self._buffer.release()
+        self.output_bytes_max = self.server.config.connection_output_bytes_max
 
     @property
     def is_idle(self) -> bool:
@@ -234,6 +245,7 @@ class Connection:
         if self._unmute_timer is not None:
             self._unmute_timer.cancel()
         self._output.clear()
+        self._buffer.release()
         self._unsent.clear()
         slots, self.slots = self.slots, deque()
         for slot in slots:
@@ -371,7 +383,7 @@ class Connection:
             or self._unmute_timer is not None
             or len(self.slots) >= config.connection_requests_in_flight_max
             or self.cold_requests >= COLD_REQUESTS_MAX
-            or self._output_bytes > config.connection_output_bytes_max
+            or self._output_bytes > self.output_bytes_max
         )
 
     @property

@@ -26,6 +26,7 @@ from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.metrics.counters import TIMED_INTERVAL_S, RequestTiming
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
+from kvorum.broker.network.login_limits import LOGIN_TIMEOUT_MS, LoginMemory
 from kvorum.broker.network.tls_connection import TlsConnection, wrapped
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.access.authorizer import Authorizer
@@ -118,6 +119,7 @@ class KafkaServer:
         self._idle_task: asyncio.Task[None] | None = None
         self._closing_lines = LimitedLines(_log, self.clock.monotonic_ms)
         self._handshakes = HandshakeTurn()
+        self.login_memory = LoginMemory()
 
     @property
     def connection_count(self) -> int:
@@ -285,9 +287,16 @@ class KafkaServer:
         if tls is None:
             connection = Connection(self, sock, peer, listener, loop, address, authentication)
         else:
+            try:
+                encrypted = wrapped(sock, tls.context)
+            except OSError as failure:
+                # A client that has reset the connection before it was accepted. Nobody may end this
+                # process by that.
+                self._forget_unmade(sock, peer, listener, address, failure)
+                return
             connection = TlsConnection(
                 self,
-                wrapped(sock, tls.context),
+                encrypted,
                 peer,
                 listener,
                 loop,
@@ -298,12 +307,22 @@ class KafkaServer:
             )
         self._connections[connection] = None
 
+    def _forget_unmade(
+        self, sock: socket.socket, peer: str, listener: str, address: str, failure: OSError
+    ) -> None:
+        sock.close()
+        self.metrics.listener(listener).closed += 1
+        if address:
+            self._limits.closed(address)
+        self._closing_lines.closed(peer, f"TLS handshake: {failure.strerror or failure}")
+
     async def _close_idle(self) -> None:
         while True:
             await asyncio.sleep(IDLE_CHECK_INTERVAL_MS / 1000)
             now_ms = self.clock.monotonic_ms()
             oldest_ms = now_ms - self.config.connections_max_idle_ms
             handshake_ms = now_ms - HANDSHAKE_TIMEOUT_MS
+            login_ms = now_ms - LOGIN_TIMEOUT_MS
             for connection in list(self._connections):
                 if connection.is_idle and connection.last_active_ms < oldest_ms:
                     connection.close("idle")
@@ -313,6 +332,12 @@ class KafkaServer:
                     and connection.last_active_ms < handshake_ms
                 ):
                     connection.close("the TLS handshake did not end in time")
+                elif (
+                    connection.authentication is not None
+                    and not connection.authentication.is_done
+                    and connection.made_ms < login_ms
+                ):
+                    connection.close("no login in time")
                 elif connection.has_hung_up:
                     connection.close("closed by the peer")
 

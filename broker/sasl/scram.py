@@ -24,6 +24,9 @@ ITERATIONS_MIN = 4_096
 NONCE_BYTES_MAX = 1_024
 """Kafka's clients send 22 to 32 characters."""
 
+TOKEN_BYTES_MAX = 8 * 1024
+"""The first message is kept until the last, by clients that nobody knows yet."""
+
 _PRINTABLE = "[\\x21-\\x2b\\x2d-\\x7e]"
 #: No channel binding ("n", or "y": the client could, and takes that the server cannot); no
 #: mandatory extension ("m="); optional ones behind the nonce.
@@ -83,6 +86,8 @@ class ScramExchange:
         if self._is_over:
             raise self._failed()
         self._is_over = True  # unless the first message is answered
+        if len(token) > TOKEN_BYTES_MAX:
+            raise self._failed()
         try:
             text = token.decode()
         except UnicodeDecodeError as error:
