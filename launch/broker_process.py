@@ -224,7 +224,12 @@ class BrokerProcess:
             self._links.certificates.add(tls)
         try:
             await self._server.bind(
-                host, port, listener_name=listener.name, authenticate=authenticate, tls=tls
+                host,
+                port,
+                listener_name=listener.name,
+                authenticate=authenticate,
+                tls=tls,
+                is_for_brokers=listener is self._config.listeners[0],
             )
         except OSError as error:
             raise ConfigError(

@@ -68,6 +68,7 @@ class _Listener:
     name: str | None
     authenticate: MakeAuthentication | None
     tls: TlsListener | None
+    is_for_brokers: bool
 
 
 class KafkaServer:
@@ -139,13 +140,15 @@ class KafkaServer:
         listener_name: str | None = None,
         authenticate: MakeAuthentication | None = None,
         tls: TlsListener | None = None,
+        is_for_brokers: bool = False,
     ) -> int:
         """Bind the port on every address of the host, and listen; returns the port (useful with
         port 0). Raises OSError.
 
         listener_name: the listener whose endpoints Metadata gives to clients that connect here;
         None means each broker's first. authenticate: begins the authentication of each client; None
-        for a listener without SASL. tls: None for a listener without TLS.
+        for a listener without SASL. tls: None for a listener without TLS. is_for_brokers: brokers
+        have it for themselves, and are let in when clients of the others use up max.connections.
         """
         options = (
             (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
@@ -158,7 +161,9 @@ class KafkaServer:
             backlog=self.config.socket_listen_backlog_size,
             options=[(option, size) for option, size in options if size > 0],
         )
-        self._listeners += [_Listener(sock, listener_name, authenticate, tls) for sock in socks]
+        self._listeners += [
+            _Listener(sock, listener_name, authenticate, tls, is_for_brokers) for sock in socks
+        ]
         bound_port: int = socks[0].getsockname()[1]
         return bound_port
 
@@ -237,7 +242,7 @@ class KafkaServer:
                 loop.call_later(ACCEPT_PAUSE_MS / 1000, self._accept_again, listener)
                 return
             address = str(peer[0])
-            if not self._has_room_for(address):
+            if not self._has_room_for(address, listener):
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -259,9 +264,11 @@ class KafkaServer:
             loop = asyncio.get_running_loop()
             loop.add_reader(listener.sock.fileno(), self._accept, listener)
 
-    def _has_room_for(self, address: str) -> bool:
+    def _has_room_for(self, address: str, listener: _Listener) -> bool:
         config = self.services.replicas.configs.broker
-        if len(self._connections) >= config.max_connections:
+        if len(self._connections) >= config.max_connections and not (
+            listener.is_for_brokers and self._close_for_a_broker(listener.name or "")
+        ):
             return False
         refusal = self._limits.refusal(
             address, config.max_connections_per_ip, self.clock.monotonic_ms()
@@ -269,6 +276,14 @@ class KafkaServer:
         if refusal is not None:
             _log.debug("closed at once: %s", refusal)
         return refusal is None
+
+    def _close_for_a_broker(self, listener_name: str) -> bool:
+        """Close the connection of another listener that was silent for longest, as Kafka does:
+        whoever fills the clients' listener must not end replication. False if there is none."""
+        others = [one for one in self._connections if one.listener != listener_name]
+        if others:
+            min(others, key=lambda one: one.last_active_ms).close("a broker needs its place")
+        return bool(others)
 
     def admit(
         self,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.network import login_limits, server
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.network.login_limits import OUTPUT_BYTES_MAX, STRANGERS_BYTES, LoginMemory
@@ -201,6 +202,29 @@ def test_who_does_not_log_in_is_disconnected_and_who_did_is_not(
         assert ends_without_an_answer(stranger)
         assert known.call("api_versions", 0, {}).error_code == 0
         for client in (known, stranger):
+            client.close()
+    finally:
+        door.close()
+
+
+def test_clients_that_use_up_max_connections_keep_no_broker_out(tmp_path: Path) -> None:
+    door = Door(tmp_path, config=BrokerConfig(max_connections=8))
+    try:
+        bind = door.server.bind
+        port = door.harness.run(bind("127.0.0.1", 0, listener_name="NODES", is_for_brokers=True))
+        door.harness.call(door.server.serve)
+        strangers = [RawClient(door.plain) for _ in range(8)]
+        eventually(lambda: door.server.connection_count == 8, "all places are taken")
+        beyond = RawClient(door.plain)
+        assert ends_without_an_answer(beyond)
+        brokers = [RawClient(port) for _ in range(8)]
+        for broker in brokers:
+            assert broker.call("api_versions", 0, {}).error_code == 0
+        # Not at the cost of each other.
+        last = RawClient(port)
+        assert ends_without_an_answer(last)
+        assert all(ends_without_an_answer(stranger) for stranger in strangers)
+        for client in (*strangers, *brokers, beyond, last):
             client.close()
     finally:
         door.close()
