@@ -4,6 +4,7 @@ and each Kafka API. Everybody is refused as the tables say, and nothing has chan
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import ssl
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.http2.frames import PREFACE
 from tests.certificates import Authority
 from tests.live.cluster import Cluster
-from tests.polling import eventually
+from tests.polling import DEADLINE_S, eventually
 from tests.test_access.asking import CASES, MODULES, REFUSALS, case_id, errors_in, fresh
 from tests.test_access.requests_of_apis import GROUP, REQUESTS, TOPIC, TRANSACTIONAL_ID
 from tests.test_broker.raw_client import RawClient, batch, produce_values
@@ -70,7 +71,15 @@ class Attacked:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.cluster = Cluster(folder, controllers=3, brokers=2, is_secure=True)
+        links = folder / "links.json"
+        self.cluster = Cluster(folder, controllers=3, brokers=2, is_secure=True, links=links)
+        self.pages = [self.cluster.ports.broker + 7, self.cluster.ports.broker + 8]
+        names = ("controller-1", "broker-101")
+        text = {
+            name: {"metrics": f"127.0.0.1:{port}"}
+            for name, port in zip(names, self.pages, strict=True)
+        }
+        links.write_text(json.dumps(text))
 
     def prepare(self) -> None:
         cluster = self.cluster
@@ -514,3 +523,37 @@ def test_thousands_of_handshakes_that_stall_keep_nobody_out(attacked: Attacked) 
     finally:
         for sock in open_ones:
             sock.close()
+
+
+def test_the_page_of_metrics_takes_no_requests_and_tells_no_secret(attacked: Attacked) -> None:
+    """It has neither TLS nor a login: docs/threats.md."""
+    told = (attacked.secrets / "admin.properties").read_text()
+    password = parse_jaas(
+        "the test", next(t for t in told.splitlines() if "jaas" in t).partition("=")[2]
+    ).options["password"]
+    for port in attacked.pages:
+        page = answer_of(port, b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert page.startswith(b"HTTP/1.1 200") and len(page) > 1_000
+        assert password.encode() not in page and PASSWORD.encode() not in page
+        for request in (
+            b"POST /metrics HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n",
+            b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n",
+            b"GET /../../secrets/ca.key HTTP/1.1\r\n\r\n",
+            b"GET http://127.0.0.1/metrics HTTP/1.1\r\n\r\n",
+            PREFACE + bytes(64),
+            b"\x16\x03\x01\x02\x00\x01" + bytes(64) + b"\r\n\r\n",
+            b"\x00\x00\x00\x10\x00\x03\x00\x09" + bytes(12) + b"\r\n\r\n",
+        ):
+            answer = answer_of(port, request)
+            assert not answer or answer.startswith(b"HTTP/1.1 4"), answer[:100]
+
+
+def answer_of(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as sock:
+        data = b""
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            sock.sendall(request)
+            sock.shutdown(socket.SHUT_WR)
+            while more := sock.recv(65_536):
+                data += more
+        return data
