@@ -229,8 +229,6 @@ class TlsLayer(asyncio.Protocol):
         try:
             while self._failure is None and (data := self.tls.read(READ_BYTES)):
                 above.data_received(data)
-                if self._transport is None or self._transport.is_closing():
-                    return  # the connection has said goodbye, and hears no more
         except ssl.SSLWantReadError:
             self._flush()  # the answer to a change of keys, if there is one
             return
