@@ -138,7 +138,7 @@ def results_markdown(
         "# Kvorum beside Apache Kafka 4.3",
         "Written by `make bench`; do not edit. Cells are median (least-most) over the rounds. "
         "Absolute figures move by tens of per cent from run to run: read the ratios. "
-        "The quorum beside etcd: [quorum.md](quorum.md).",
+        "The quorum beside etcd: [quorum.md](quorum.md). Over TLS: [tls.md](tls.md).",
         markdown_table(rows),
     ]
     if failures:
