@@ -260,7 +260,7 @@ def _refuse_follower(
 
 
 def _drop_session(services: FetchServices, session_id: int, owner: str) -> None:
-    if not services.sessions.is_owned(session_id, owner):
+    if not session_id or not services.sessions.is_owned(session_id, owner):
         return
     old = services.sessions.remove(session_id)
     if old is not None and old.parked is not None:
