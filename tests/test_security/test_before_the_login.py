@@ -181,6 +181,7 @@ def test_answers_that_a_stranger_does_not_read_are_few(door: Door) -> None:
         meanwhile=send_more,
     )
     (connection,) = door.connections()
+    assert connection.output_bytes_max == OUTPUT_BYTES_MAX
     assert connection._output_bytes < 2 * OUTPUT_BYTES_MAX
     client.close()
     assert serves(door)
