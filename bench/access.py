@@ -30,6 +30,7 @@ from kvorum.metadata.access.model import (
     Permission,
     ResourceType,
 )
+from kvorum.runtime.errors import required
 
 DEFAULT_PORT = 28_800
 ACLS = 100_000
@@ -107,14 +108,14 @@ def handshakes(port: int) -> None:
             command = [sys.executable, "-m", "bench.access", "--shake", f"{address},{ca}"]
             broker = pids(cluster, BROKER)[0]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as shaking:
-                assert shaking.stdout is not None
-                shaking.stdout.readline()  # the first is through
+                told = required(shaking.stdout, "a pipe")
+                told.readline()  # the first is through
                 before, began = cpu_seconds([broker])[broker], time.monotonic()
                 values = _latency(bootstrap, RECORDS)
                 seconds = time.monotonic() - began
                 spent = cpu_seconds([broker])[broker] - before
                 shaking.terminate()
-                made = int(shaking.stdout.read().split()[-1])
+                made = int(told.read().split()[-1])
             print(
                 f"acks=all beside handshakes: {_words(values)} (goal: p99 20 ms); "
                 f"{made / seconds:.0f} handshakes/s (goal: {HANDSHAKES_PER_S}), "

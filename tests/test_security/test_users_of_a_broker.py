@@ -22,10 +22,8 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.runtime.errors import ErrorCode
 from tests.polling import eventually
-from tests.test_access.asking import make_group_and_transaction
+from tests.test_access.asking import CONFIG, acl, make_group_and_transaction
 from tests.test_access.requests_of_apis import INIT, REQUESTS, TOPIC, TRANSACTIONAL_ID
-from tests.test_access.test_apis import CONFIG
-from tests.test_access.test_broker_answers import acl
 from tests.test_broker.raw_client import (
     RawClient,
     batch,
