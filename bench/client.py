@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bench import encryption
 from bench.cluster import BenchFailed, wait_for
 
 LINGER_MS = 5
@@ -205,7 +206,8 @@ def latencies_ms(
 
 
 def _common(bootstrap: str) -> Mapping[str, Any]:
-    return {"bootstrap.servers": bootstrap, "log_level": 2, "allow.auto.create.topics": False}
+    common = {"bootstrap.servers": bootstrap, "log_level": 2, "allow.auto.create.topics": False}
+    return common | encryption.client_settings()
 
 
 def _flush(producer: Any) -> None:

@@ -6,6 +6,7 @@ of the two.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import statistics
@@ -231,6 +232,22 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(figure.group for figure in FIGURES))
+_TLS_GOALS = {
+    "produce_one_mb_s": _times_at_least(1),
+    "produce_all_mb_s": _times_at_least(1),
+    "produce_small_k_s": _times_at_least(1),
+    "cpu_s_per_gb": _times_at_most(0.5),
+    "consume_mb_s": _times_at_least(1),
+    "latency_p50_ms": _times_at_most(1),
+    "latency_p99_ms": _times_at_most(1),
+}
+TLS_FIGURES: tuple[Figure, ...] = tuple(
+    dataclasses.replace(figure, goal=_TLS_GOALS[figure.key])
+    for figure in FIGURES
+    if figure.key in _TLS_GOALS
+)
+"""Of a run with `--tls`. Ciphers are native code on both sides, so its goals are its own."""
+TLS_GROUPS: tuple[str, ...] = tuple(dict.fromkeys(figure.group for figure in TLS_FIGURES))
 #: Apache Kafka needs half a minute to recover from a hung controller, so this group runs only if it
 #: is named.
 OPTIONAL_GROUPS = frozenset({"controller-hang"})

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import encryption
 from bench.cluster import BROKERS, CONTROLLERS, HOST, BenchFailed
 from bench.figures import KAFKA
 from bench.processes import BROKER, CONTROLLER, ClusterProcess
@@ -184,6 +185,7 @@ class KafkaCluster:
             "transaction.state.log.min.isr": "2",
             "share.coordinator.state.topic.replication.factor": "3",
             "share.coordinator.state.topic.min.isr": "2",
+            **(encryption.broker_properties() if node.role == BROKER else {}),
             **self._settings,
         }
         return properties_text(lines)

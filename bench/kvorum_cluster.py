@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench import encryption
 from bench.cluster import BROKERS, CONTROLLERS, HOST, BenchFailed
 from bench.figures import KVORUM
 from bench.processes import LAUNCHER, ClusterProcess
 from kvorum.chaos.live.processes import is_alive, start_process, stop_process
+from kvorum.runtime.config import dump_properties
 
 _STOP_TIMEOUT_MS = 30_000
 _RESTART_TIMEOUT_S = 30.0
@@ -44,6 +46,11 @@ class KvorumCluster:
         command += ["--controllers", str(CONTROLLERS), "--brokers", str(BROKERS)]
         command += ["--data-dir", str(self._data_dir), "--port", str(self._port)]
         command += ["--controller-port", str(self._controller_port)]
+        properties = encryption.broker_properties()
+        if properties:
+            file = self._directory / "tls.toml"
+            file.write_text(dump_properties(properties), encoding="utf-8")
+            command += ["--config", str(file)]
         self._launcher = start_process(command, log_file=str(self._log_file))
 
     def processes(self) -> list[ClusterProcess]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
+from bench import encryption
 from kvorum.runtime.errors import WireError
 
 _LIST_OFFSETS_KEY = 2
@@ -173,7 +174,8 @@ class BrokerView:
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        plain = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        self._socket = encryption.wrapped(plain, host)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
 

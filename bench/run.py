@@ -13,9 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from bench import client, coordinators, gaps, topics
+from bench import client, coordinators, encryption, gaps, topics
 from bench.cluster import BenchCluster
-from bench.figures import GROUPS, KAFKA, KVORUM, OPTIONAL_GROUPS
+from bench.figures import (
+    FIGURES,
+    GROUPS,
+    KAFKA,
+    KVORUM,
+    OPTIONAL_GROUPS,
+    TLS_FIGURES,
+    TLS_GROUPS,
+)
 from bench.kafka_cluster import HEAP, VERSION, KafkaCluster
 from bench.kvorum_cluster import KvorumCluster
 from bench.machine import describe_machine
@@ -45,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory = Path(tempfile.mkdtemp(prefix="run-", dir=_DATA)).resolve()
     is_interrupted = False
     try:
+        if options.tls:
+            encryption.begin(directory / "certificates")
         clusters = {side: _cluster(side, directory, options.port) for side in sides}
         for number in range(options.rounds):
             # The sides take turns to go first, so that a drift of the machine favours neither.
@@ -67,7 +77,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--figures",
         type=_groups,
-        default=tuple(group for group in GROUPS if group not in OPTIONAL_GROUPS),
+        default=None,
         help=f"comma-separated, of: {', '.join(GROUPS)}; by default all but "
         f"{', '.join(sorted(OPTIONAL_GROUPS))}",
     )
@@ -75,6 +85,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=(KVORUM, KAFKA), help="one side alone")
     parser.add_argument(
         "--quick", action="store_true", help="small loads: a look, not a measurement"
+    )
+    parser.add_argument(
+        "--tls",
+        action="store_true",
+        help=f"all over TLS, with other goals; figures: {', '.join(TLS_GROUPS)}",
     )
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="first port to use")
     parser.add_argument(
@@ -86,6 +101,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
+    usual = tuple(group for group in GROUPS if group not in OPTIONAL_GROUPS)
+    options.figures = options.figures or (TLS_GROUPS if options.tls else usual)
+    if options.tls and not set(options.figures) <= set(TLS_GROUPS):
+        parser.error(f"--tls has the figures {', '.join(TLS_GROUPS)}")
     return options
 
 
@@ -141,7 +160,7 @@ def _report(
         for side, record in records.items()
         for group, reason in record.failures.items()
     }
-    rows = table_rows(samples, failures)
+    rows = table_rows(samples, failures, TLS_FIGURES if options.tls else FIGURES)
     print(plain_table(rows))
     _say(f"took {seconds / 60:.1f} min")
     output = options.output
@@ -150,6 +169,7 @@ def _report(
         is_whole = (
             len(records) == 2
             and not options.quick
+            and not options.tls
             and set(options.figures) >= set(GROUPS) - OPTIONAL_GROUPS
             and min(counts, default=0) >= DEFAULT_ROUNDS
         )

@@ -43,13 +43,17 @@ def range_text(summary: Summary | None) -> str:
     return f"{number(summary.median)} ({number(summary.least)}-{number(summary.most)})"
 
 
-def table_rows(samples: Samples, failures: Mapping[tuple[str, str], str]) -> list[tuple[str, ...]]:
-    """A row for each figure with a sample or a failure, in the order of FIGURES.
+def table_rows(
+    samples: Samples,
+    failures: Mapping[tuple[str, str], str],
+    figures: Sequence[Figure] = FIGURES,
+) -> list[tuple[str, ...]]:
+    """A row for each figure with a sample or a failure, in their order.
 
     failures: (side, group) to the reason of the first failure of that group.
     """
     rows = []
-    for figure in FIGURES:
+    for figure in figures:
         summaries = {
             side: summarize(samples.get(side, {}).get(figure.key, ())) for side in (KAFKA, KVORUM)
         }
@@ -134,7 +138,7 @@ def results_markdown(
         "# Kvorum beside Apache Kafka 4.3",
         "Written by `make bench`; do not edit. Cells are median (least-most) over the rounds. "
         "Absolute figures move by tens of per cent from run to run: read the ratios. "
-        "The quorum beside etcd: [quorum.md](quorum.md).",
+        "The quorum beside etcd: [quorum.md](quorum.md). Over TLS: [tls.md](tls.md).",
         markdown_table(rows),
     ]
     if failures:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from bench import encryption
 from bench.cluster import (
     START_TIMEOUT_S,
     BenchCluster,
@@ -37,7 +38,8 @@ def open_admin(bootstrap: str) -> Any:
     """An AdminClient that is connected."""
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 2}
+    admin = AdminClient(settings | encryption.client_settings())
     admin.list_topics(timeout=_OPERATION_TIMEOUT_S)
     return admin
 
@@ -99,6 +101,7 @@ def seconds_to_first_write(cluster: BenchCluster) -> float:
         "reconnect.backoff.ms": _FIRST_BACKOFF_MS,
         "reconnect.backoff.max.ms": _FIRST_BACKOFF_MAX_MS,
         "log_level": 0,
+        **encryption.client_settings(),
     }
     began = time.monotonic()
     cluster.launch()

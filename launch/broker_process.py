@@ -228,7 +228,12 @@ class BrokerProcess:
             self._certificates.add(listener.name, tls)
         try:
             await self._server.bind(
-                host, port, listener_name=listener.name, authenticate=authenticate, tls=tls
+                host,
+                port,
+                listener_name=listener.name,
+                authenticate=authenticate,
+                tls=tls,
+                is_for_brokers=listener is self._config.listeners[0],
             )
         except OSError as error:
             raise ConfigError(

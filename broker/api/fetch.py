@@ -64,6 +64,7 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         is_by_id=context.api_version >= FIRST_TOPIC_ID,
         respond=respond,
         may_read=_reading_rights(context) if context.has_access_control else None,
+        owner=context.user,
     )
 
 

@@ -75,11 +75,15 @@ async def _refused(connection: Connection, answer: TokenAnswer) -> dict[str, Any
     if answer.error == ErrorCode.SASL_AUTHENTICATION_FAILED:
         connection.mute(2 * delay_ms)
         await asyncio.sleep(delay_ms / 1000)
-    # Not at once: a client that finds the answer and the end of the connection together may report
-    # only that it was disconnected.
-    loop = asyncio.get_running_loop()
-    loop.call_later(delay_ms / 1000, connection.close, _said(answer))
+    close_late(connection, _said(answer))
     return _values(answer)
+
+
+def close_late(connection: Connection, reason: str) -> None:
+    """Close the connection of a client that was refused, but not at once: one that finds the answer
+    and the end of the connection together may report only that it was disconnected."""
+    delay_ms = connection.server.config.connection_failed_authentication_delay_ms
+    asyncio.get_running_loop().call_later(delay_ms / 1000, connection.close, reason)
 
 
 def _said(answer: TokenAnswer) -> str:

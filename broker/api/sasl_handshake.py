@@ -1,7 +1,8 @@
 """SaslHandshake (17). Served: v0-1. A client names the mechanism of its authentication (KIP-43).
 
 After version 0, the tokens come in frames without a header. Errors, after which the connection is
-closed: UNSUPPORTED_SASL_MECHANISM with the listener's mechanisms, ILLEGAL_SASL_STATE.
+closed, late by connection.failed.authentication.delay.ms: UNSUPPORTED_SASL_MECHANISM with the
+listener's mechanisms, ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.sasl_authenticate import close_late
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
@@ -23,5 +25,5 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": ()}
     answer = connection.authentication.handshake(request.mechanism, context.api_version)
     if answer.error != ErrorCode.NONE:
-        connection.close_when_idle(f"SASL handshake: {answer.error.name}")
+        close_late(connection, f"SASL handshake: {answer.error.name}")
     return {"error_code": answer.error, "mechanisms": answer.mechanisms}

@@ -86,7 +86,7 @@ class FetchState:
     session_id: SESSIONLESS for a single request. epoch: the one expected in the next request.
     replica_id, replica_epoch: the follower's broker and its broker epoch, -1 for a consumer.
     rack_id: as in the last request. may_read: the rights of the client that sent the last request;
-        None if every client may read everything.
+        None if every client may read everything. owner: the user who opened the session.
     """
 
     __slots__ = (
@@ -96,6 +96,7 @@ class FetchState:
         "is_read_committed",
         "last_used_ms",
         "may_read",
+        "owner",
         "parked",
         "partitions",
         "rack_id",
@@ -104,7 +105,10 @@ class FetchState:
         "session_id",
     )
 
-    def __init__(self, request: FetchRequest, *, is_by_id: bool, now_ms: int) -> None:
+    def __init__(
+        self, request: FetchRequest, *, is_by_id: bool, now_ms: int, owner: str = ""
+    ) -> None:
+        self.owner = owner
         self.session_id = SESSIONLESS
         self.epoch = 1
         self.replica_id = request.replica_id
@@ -194,11 +198,13 @@ class SessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def find(self, request: FetchRequest, *, is_by_id: bool, now_ms: int) -> FetchState | ErrorCode:
-        """The session of an incremental request, with its epoch advanced; or the error if there is
-        none."""
+    def find(
+        self, request: FetchRequest, *, is_by_id: bool, now_ms: int, owner: str = ""
+    ) -> FetchState | ErrorCode:
+        """The session of an incremental request, with its epoch advanced; or the error if this
+        owner has none of the id."""
         state = self._sessions.get(request.session_id)
-        if state is None:
+        if state is None or state.owner != owner:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if state.is_by_id != is_by_id:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
@@ -226,6 +232,12 @@ class SessionCache:
         state.session_id = session_id
         self._sessions[session_id] = state
         return True
+
+    def is_owned(self, session_id: int, owner: str) -> bool:
+        """True if the session exists and is this user's: nobody else, who may have guessed its id,
+        may use it or end it."""
+        state = self._sessions.get(session_id)
+        return state is not None and state.owner == owner
 
     def remove(self, session_id: int) -> FetchState | None:
         """Close and return a session, if it exists. The caller must cancel its parked fetch."""

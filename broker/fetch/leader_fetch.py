@@ -108,23 +108,26 @@ def start_fetch(
     is_by_id: bool,
     respond: Respond,
     may_read: MayRead | None = None,
+    owner: str = "",
 ) -> ParkedFetch | None:
-    """Apply a fetch; answer it now, or park it and return it. may_read: see FetchState."""
+    """Apply a fetch; answer it now, or park it and return it. may_read, owner: see FetchState."""
     now_ms = services.now_ms()
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     is_follower = request.replica_id >= 0
     if is_follower and not services.peer_brokers.is_broker(
         request.replica_id, request.replica_epoch
     ):
+        _drop_session(services, request.session_id, owner)
         _refuse_follower(services, request, is_by_id=is_by_id, respond=respond)
         return None
     if is_full:
-        state = _full_state(services, request, is_by_id=is_by_id, now_ms=now_ms)
+        _drop_session(services, request.session_id, owner)
+        state = FetchState(request, is_by_id=is_by_id, now_ms=now_ms, owner=owner)
     else:
-        found = services.sessions.find(request, is_by_id=is_by_id, now_ms=now_ms)
+        found = services.sessions.find(request, is_by_id=is_by_id, now_ms=now_ms, owner=owner)
         if isinstance(found, ErrorCode):
             if found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-                _drop_session(services, request.session_id)
+                _drop_session(services, request.session_id, owner)
             respond(found.value, 0, [])
             return None
         state = found
@@ -240,22 +243,12 @@ def _readable_end(replica: Replica, state: FetchState) -> int:
     return core.high_watermark
 
 
-def _full_state(
-    services: FetchServices, request: FetchRequest, *, is_by_id: bool, now_ms: int
-) -> FetchState:
-    if request.session_id:
-        _drop_session(services, request.session_id)
-    return FetchState(request, is_by_id=is_by_id, now_ms=now_ms)
-
-
 def _refuse_follower(
     services: FetchServices, request: FetchRequest, *, is_by_id: bool, respond: Respond
 ) -> None:
     """Answer a fetch whose broker epoch is not the registered one. A client sends such a fetch, or
     an earlier process of the broker (KIP-903), or a broker whose new registration has not reached
     this broker yet. That last one fetches again."""
-    if request.session_id:
-        _drop_session(services, request.session_id)
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         respond(ErrorCode.FETCH_SESSION_ID_NOT_FOUND.value, 0, [])
         return
@@ -266,7 +259,9 @@ def _refuse_follower(
     )
 
 
-def _drop_session(services: FetchServices, session_id: int) -> None:
+def _drop_session(services: FetchServices, session_id: int, owner: str) -> None:
+    if not session_id or not services.sessions.is_owned(session_id, owner):
+        return
     old = services.sessions.remove(session_id)
     if old is not None and old.parked is not None:
         old.parked.cancel()

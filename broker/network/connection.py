@@ -22,7 +22,8 @@ from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.metrics.counters import RequestTiming
-from kvorum.broker.network.frame_buffer import LOGIN_BYTES, FrameBuffer
+from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
+from kvorum.broker.network.login_limits import STRANGERS_BYTES, LoginMemory
 from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.runtime.clock import Clock
@@ -61,6 +62,9 @@ class Server(Protocol):
 
     @property
     def loop_turn(self) -> LoopTurn: ...
+
+    @property
+    def login_memory(self) -> LoginMemory: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -112,6 +116,7 @@ class Connection:
     authentication: None on a listener without SASL.
     """
 
+    _FIRST_BYTES = FIRST_BYTES  # received before the buffer grows
     #: What a socket raises that has nothing to give now.
     _NOTHING_NOW: tuple[type[OSError], ...] = (BlockingIOError,)
 
@@ -175,12 +180,11 @@ class Connection:
         self._unsent: list[RequestTiming] = []
         """Timings of answers in the output; they end once all of it is sent."""
         config = server.config
-        # A thousand clients that never log in must not hold a thousand large buffers.
-        self._buffer = (
-            FrameBuffer(config.socket_request_max_bytes)
-            if authentication is None
-            else FrameBuffer(config.sasl_server_max_receive_size, first_bytes=LOGIN_BYTES)
-        )
+        if authentication is None:
+            self._buffer = FrameBuffer(config.socket_request_max_bytes, self._FIRST_BYTES)
+        else:
+            size = config.sasl_server_max_receive_size
+            self._buffer = FrameBuffer(size, STRANGERS_BYTES, server.login_memory)
         self._output: deque[Part] = deque()
         self._output_bytes = 0
         self._has_writer = False
@@ -200,6 +204,7 @@ class Connection:
     def allow_whole_requests(self) -> None:
         """Read requests of any size from now on: the client is authenticated."""
         self._buffer.frame_bytes_max = self.server.config.socket_request_max_bytes
+        self._buffer.release()
 
     @property
     def must_log_in(self) -> bool:
@@ -241,6 +246,7 @@ class Connection:
         if self._unmute_timer is not None:
             self._unmute_timer.cancel()
         self._output.clear()
+        self._buffer.release()
         self._unsent.clear()
         slots, self.slots = self.slots, deque()
         for slot in slots:

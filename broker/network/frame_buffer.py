@@ -10,11 +10,11 @@ from __future__ import annotations
 import mmap
 from typing import Protocol
 
+from kvorum.broker.network.login_limits import LoginMemory
+from kvorum.runtime.errors import WireError
 from kvorum.wire.framing import FRAME_SIZE_BYTES, frame_size
 
 FIRST_BYTES = 64 * 1024
-LOGIN_BYTES = 4 * 1024
-"""The first size for a client that has to log in: enough for that, and a sixteenth of the other."""
 EAGER_BYTES_MAX = 1024 * 1024
 """A full buffer doubles up to this size even if no frame needs it: fewer, larger reads."""
 MAP_BYTES_MIN = 128 * 1024
@@ -35,14 +35,21 @@ class Source(Protocol):
 class FrameBuffer:
     """The receive buffer of one connection.
 
-    frame_bytes_max: largest frame that a peer may announce; above it, WireError. first_bytes: size
-        of the buffer before anything has arrived.
+    frame_bytes_max: largest frame that a peer may announce; above it, WireError. memory: shared
+    with others; this buffer takes from it what it grows by, until `release`.
     """
 
-    __slots__ = ("_buffer", "_end", "_start", "frame_bytes_max", "view")
+    __slots__ = ("_buffer", "_end", "_memory", "_start", "_taken", "frame_bytes_max", "view")
 
-    def __init__(self, frame_bytes_max: int, *, first_bytes: int = FIRST_BYTES) -> None:
+    def __init__(
+        self,
+        frame_bytes_max: int,
+        first_bytes: int = FIRST_BYTES,
+        memory: LoginMemory | None = None,
+    ) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self._memory = memory
+        self._taken = 0
         self._buffer: bytearray | mmap.mmap = bytearray(first_bytes)
         self.view = memoryview(self._buffer)
         self._start = 0
@@ -57,6 +64,13 @@ class FrameBuffer:
         count = sock.recv_into(self.view[self._end :])
         self._end += count
         return count
+
+    def release(self) -> None:
+        """Give the shared memory back, for this buffer is bounded by other rules from now on, or at
+        its end. May be called again."""
+        if self._memory is not None:
+            self._memory.give_back(self._taken)
+            self._memory = None
 
     @property
     def has_more(self) -> bool:
@@ -102,6 +116,11 @@ class FrameBuffer:
         self._start, self._end = 0, kept
 
     def _resize(self, capacity: int) -> None:
+        if self._memory is not None:
+            growth = capacity - len(self._buffer)
+            if not self._memory.take(growth):
+                raise WireError("too many bytes of clients that have not logged in")
+            self._taken += growth
         if isinstance(self._buffer, mmap.mmap) and self._grow_in_place(self._buffer, capacity):
             return
         fresh = _buffer_of(capacity)

@@ -31,6 +31,7 @@ from kvorum.broker.metrics.counters import (
 )
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
+from kvorum.broker.network.login_limits import LOGIN_TIMEOUT_MS, LoginMemory
 from kvorum.broker.network.tls_connection import TlsConnection, wrapped
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.access.authorizer import Authorizer
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 IDLE_CHECK_INTERVAL_MS = 10_000
-LOGIN_TIMEOUT_MS = 60_000
-"""Time for a client to log in, from its connection on. A byte now and then keeps no connection."""
 HANDSHAKE_TIMEOUT_MS = 10_000
 """Time for a client's TLS handshake; looked at with the idle connections."""
 ACCEPTS_PER_EVENT_MAX = 64
@@ -76,6 +75,7 @@ class _Listener:
     name: str | None
     authenticate: MakeAuthentication | None
     tls: TlsListener | None
+    is_for_brokers: bool
 
 
 class KafkaServer:
@@ -127,6 +127,7 @@ class KafkaServer:
         self._idle_task: asyncio.Task[None] | None = None
         self._closing_lines = LimitedLines(_log, self.clock.monotonic_ms)
         self._handshakes = HandshakeTurn()
+        self.login_memory = LoginMemory()
 
     @property
     def connection_count(self) -> int:
@@ -146,13 +147,15 @@ class KafkaServer:
         listener_name: str | None = None,
         authenticate: MakeAuthentication | None = None,
         tls: TlsListener | None = None,
+        is_for_brokers: bool = False,
     ) -> int:
         """Bind the port on every address of the host, and listen; returns the port (useful with
         port 0). Raises OSError.
 
         listener_name: the listener whose endpoints Metadata gives to clients that connect here;
         None means each broker's first. authenticate: begins the authentication of each client; None
-        for a listener without SASL. tls: None for a listener without TLS.
+        for a listener without SASL. tls: None for a listener without TLS. is_for_brokers: brokers
+        have it for themselves, and are let in when clients of the others use up max.connections.
         """
         options = (
             (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
@@ -165,7 +168,9 @@ class KafkaServer:
             backlog=self.config.socket_listen_backlog_size,
             options=[(option, size) for option, size in options if size > 0],
         )
-        self._listeners += [_Listener(sock, listener_name, authenticate, tls) for sock in socks]
+        self._listeners += [
+            _Listener(sock, listener_name, authenticate, tls, is_for_brokers) for sock in socks
+        ]
         bound_port: int = socks[0].getsockname()[1]
         return bound_port
 
@@ -244,7 +249,7 @@ class KafkaServer:
                 loop.call_later(ACCEPT_PAUSE_MS / 1000, self._accept_again, listener)
                 return
             address = str(peer[0])
-            if not self._has_room_for(address):
+            if not self._has_room_for(address, listener):
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -266,9 +271,11 @@ class KafkaServer:
             loop = asyncio.get_running_loop()
             loop.add_reader(listener.sock.fileno(), self._accept, listener)
 
-    def _has_room_for(self, address: str) -> bool:
+    def _has_room_for(self, address: str, listener: _Listener) -> bool:
         config = self.services.replicas.configs.broker
-        if len(self._connections) >= config.max_connections:
+        if len(self._connections) >= config.max_connections and not (
+            listener.is_for_brokers and self._close_for_a_broker(listener.name or "")
+        ):
             return False
         refusal = self._limits.refusal(
             address, config.max_connections_per_ip, self.clock.monotonic_ms()
@@ -276,6 +283,14 @@ class KafkaServer:
         if refusal is not None:
             _log.debug("closed at once: %s", refusal)
         return refusal is None
+
+    def _close_for_a_broker(self, listener_name: str) -> bool:
+        """Close the connection of another listener that was silent for longest, as Kafka does:
+        whoever fills the clients' listener must not end replication. False if there is none."""
+        others = [one for one in self._connections if one.listener != listener_name]
+        if others:
+            min(others, key=lambda one: one.last_active_ms).close("a broker needs its place")
+        return bool(others)
 
     def admit(
         self,
@@ -294,9 +309,16 @@ class KafkaServer:
         if tls is None:
             connection = Connection(self, sock, peer, listener, loop, address, authentication)
         else:
+            try:
+                encrypted = wrapped(sock, tls.context)
+            except OSError as failure:
+                # A client that has reset the connection before it was accepted. Nobody may end this
+                # process by that.
+                self._forget_unmade(sock, peer, listener, address, failure)
+                return
             connection = TlsConnection(
                 self,
-                wrapped(sock, tls.context),
+                encrypted,
                 peer,
                 listener,
                 loop,
@@ -307,12 +329,22 @@ class KafkaServer:
             )
         self._connections[connection] = None
 
+    def _forget_unmade(
+        self, sock: socket.socket, peer: str, listener: str, address: str, failure: OSError
+    ) -> None:
+        sock.close()
+        self.metrics.listener(listener).closed += 1
+        if address:
+            self._limits.closed(address)
+        self._closing_lines.closed(peer, f"TLS handshake: {failure.strerror or failure}")
+
     async def _close_idle(self) -> None:
         while True:
             await asyncio.sleep(IDLE_CHECK_INTERVAL_MS / 1000)
             now_ms = self.clock.monotonic_ms()
             oldest_ms = now_ms - self.config.connections_max_idle_ms
             handshake_ms = now_ms - HANDSHAKE_TIMEOUT_MS
+            login_ms = now_ms - LOGIN_TIMEOUT_MS
             for connection in list(self._connections):
                 if connection.is_idle and connection.last_active_ms < oldest_ms:
                     connection.close("idle")
@@ -322,7 +354,7 @@ class KafkaServer:
                     and connection.last_active_ms < handshake_ms
                 ):
                     connection.close("the TLS handshake did not end in time")
-                elif connection.must_log_in and connection.opened_ms < now_ms - LOGIN_TIMEOUT_MS:
+                elif connection.must_log_in and connection.opened_ms < login_ms:
                     connection.close("the client did not log in in time")
                 elif connection.has_hung_up:
                     connection.close("closed by the peer")

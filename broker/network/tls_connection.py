@@ -14,6 +14,7 @@ import ssl
 from typing import cast
 
 from kvorum.broker.network.connection import Connection, FileSend, Server
+from kvorum.broker.network.login_limits import STRANGERS_BYTES
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.runtime.handshake_turn import HandshakeTurn
 from kvorum.runtime.principals import PrincipalRules
@@ -31,6 +32,8 @@ class TlsConnection(Connection):
     """See `Connection`. The user is the one of SASL, else the client's certificate's, else
     ANONYMOUS."""
 
+    #: Nobody knows yet whether the client gets through the handshake.
+    _FIRST_BYTES = STRANGERS_BYTES
     _NOTHING_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
     __slots__ = ("_handshakes", "_is_resumed", "_rules", "_tls_user", "is_established")
@@ -173,5 +176,7 @@ class TlsConnection(Connection):
 
 
 def wrapped(sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
-    """An accepted socket with TLS on it, whose handshake has not begun."""
+    """An accepted socket with TLS on it, whose handshake has not begun. Raises OSError if the
+    client has gone."""
+    sock.getpeername()  # ssl raises too, but leaves a socket open
     return context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)

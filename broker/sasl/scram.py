@@ -21,8 +21,9 @@ MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 ITERATIONS_MIN = 4_096
-MESSAGE_BYTES_MAX = 16_384
-"""Of a client's message. A larger one, which Kafka takes, would only cost the broker time."""
+MESSAGE_BYTES_MAX = 8 * 1024
+"""Of a client's message. A larger one, which Kafka takes, would only cost the broker time, and the
+first is kept until the last, for clients that nobody knows yet."""
 NONCE_BYTES_MAX = 1_024
 """Kafka's clients send 22 to 32 characters."""
 

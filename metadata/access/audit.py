@@ -1,24 +1,36 @@
 """The audit log: who did what, or was refused, as JSON lines of the logger `kvorum.audit`.
 
 As in Kafka, refusals are logged at INFO, and what was allowed at DEBUG. A line is the message of
-the log record, so that any format of the log keeps it whole.
+the log record, so that any format of the log keeps it whole. Who is refused more often than
+REFUSALS_PER_SECOND_MAX fills no disk: the rest of the second is one line with their number, at the
+next refusal of anybody.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
+from collections.abc import Callable
 
 from kvorum.metadata.access.model import USER_PREFIX, AclOperation, ResourceType
+from kvorum.runtime.clock import monotonic_ms
 
 LOGGER_NAME = "kvorum.audit"
+REFUSALS_PER_SECOND_MAX = 100
+"""Lines of one principal from one host."""
 
 
 class AuditLog:
-    """logger: another one than `kvorum.audit`, for tests."""
+    """logger: another one than `kvorum.audit`, for tests. now_ms: a clock that never goes back."""
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
+    def __init__(
+        self, logger: logging.Logger | None = None, now_ms: Callable[[], int] = monotonic_ms
+    ) -> None:
         self._logger = logging.getLogger(LOGGER_NAME) if logger is None else logger
+        self._now_ms = now_ms
+        self._second = 0
+        self._refusals: Counter[tuple[object, object]] = Counter()
 
     def notes(self, is_allowed: bool) -> bool:
         """True if such an event is logged. Asked first: most of what is allowed is not."""
@@ -63,5 +75,20 @@ class AuditLog:
         )
 
     def _write(self, is_allowed: bool, **fields: object) -> None:
+        if not is_allowed and not self._has_room(fields["principal"], fields["host"]):
+            return
         level = logging.DEBUG if is_allowed else logging.INFO
         self._logger.log(level, "%s", json.dumps(fields))
+
+    def _has_room(self, principal: object, host: object) -> bool:
+        """Count a refusal; False if it is one too many in this second."""
+        second = self._now_ms() // 1_000
+        if second != self._second:
+            counts, self._refusals, self._second = self._refusals, Counter(), second
+            for (whose, where), count in counts.items():
+                if count > REFUSALS_PER_SECOND_MAX:
+                    more = count - REFUSALS_PER_SECOND_MAX
+                    told = {"event": "more refusals", "principal": whose, "host": where}
+                    self._logger.info("%s", json.dumps({**told, "count": more}))
+        self._refusals[principal, host] += 1
+        return self._refusals[principal, host] <= REFUSALS_PER_SECOND_MAX

@@ -24,6 +24,9 @@ from kvorum.metadata.access.model import (
     ResourceType,
 )
 
+CACHED_NAME_CHARACTERS_MAX = 256
+"""Answers about longer names are not remembered: topics have none, and clients may ask for names of
+32 KiB."""
 CACHED_ANSWERS_MAX = 100_000
 """Answers that are kept until ACLs change; beyond, all are forgotten. A client that asks for ever
 new names costs no more memory than this."""
@@ -130,6 +133,8 @@ class Authorizer:
         answer = self._answers.get(question)
         if answer is None:
             answer = self._decide(user, plain_address(host), operation, resource_type, name)
+            if len(name) > CACHED_NAME_CHARACTERS_MAX:
+                return answer
             if len(self._answers) >= CACHED_ANSWERS_MAX:
                 self._answers.clear()
             self._answers[question] = answer

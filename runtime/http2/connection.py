@@ -9,6 +9,7 @@ import grpc
 
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.http2 import frames
+from kvorum.runtime.http2.floods import SETTINGS_PER_SECOND_MAX, Flood
 from kvorum.runtime.http2.frames import ProtocolError
 from kvorum.runtime.http2.headers import HEADER_BYTES_MAX, Decoder
 from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, KeepAlive, Patience
@@ -63,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._needed = 0
         self._has_settings = False
+        self._settings = Flood(SETTINGS_PER_SECOND_MAX, "SETTINGS")
         self._keepalive = KeepAlive(self._ping, self.abort, patience)
 
     # The differences between client and server.
@@ -277,6 +279,7 @@ class Connection(asyncio.Protocol):
         self.on_headers(stream_id, headers, ends_stream=bool(ends))
 
     def _on_settings(self, values: dict[int, int]) -> None:
+        self._settings.count(monotonic_ms())
         window = values.get(frames.SETTINGS_INITIAL_WINDOW_SIZE, self._peer_stream_window)
         frame_bytes = values.get(frames.SETTINGS_MAX_FRAME_SIZE, self.frame_bytes_max)
         if window > frames.WINDOW_MAX:
@@ -297,9 +300,12 @@ class Connection(asyncio.Protocol):
 
     def _on_window_update(self, stream_id: int, increment: int) -> None:
         if stream_id == 0:
+            is_open = self.send_window > 0
             self.send_window += increment
             if self.send_window > frames.WINDOW_MAX:
                 raise ProtocolError("the window overflows", frames.FLOW_CONTROL_ERROR)
+            if is_open:
+                return  # nobody waits for it
             for stream in list(self.streams.values()):
                 stream.wake_writer()
             return

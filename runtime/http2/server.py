@@ -120,25 +120,29 @@ class Server:
 
     # Callbacks of connections.
 
+    def on_bad_peer(self, peer: str, reason: str) -> None:
+        """Log a peer that breaks the protocol; a few a second, for it may come back at once."""
+        self._closed.closed(peer, reason)
+
     def on_call(
         self, connection: ServerConnection, stream: Stream, request: dict[str, str]
-    ) -> None:
-        """Start the handler of a new call, or refuse the call."""
+    ) -> bool:
+        """Start the handler of a new call, or refuse the call and return False."""
         path = request.get(":path", "")
         handler = self._handlers.get(path)
         is_grpc = headers.is_grpc(request.get("content-type", ""))
         if handler is None or not is_grpc or request.get(":method") != "POST":
             what = f"Method {path} is not served here" if is_grpc else "this is no gRPC call"
             self.refuse_call(stream, grpc.StatusCode.UNIMPLEMENTED, what)
-            return
+            return False
         if self._guard is not None and not self._is_let_in(path, connection, stream):
-            return
+            return False
         timeout = request.get("grpc-timeout")
         try:
             timeout_ms = None if timeout is None else headers.parse_timeout(timeout)
         except ProtocolError as error:
             self.refuse_call(stream, grpc.StatusCode.INVALID_ARGUMENT, str(error))
-            return
+            return False
         loop = asyncio.get_running_loop()
         context = Context(stream, handler, connection.caller)
         span = None if tracing.tracer is None else _begin_span(path, context, request)
@@ -160,6 +164,7 @@ class Server:
                 timeout_ms / 1000, self.refuse_call, stream, code, "Deadline Exceeded"
             )
         call.add_done_callback(partial(self._on_done, connection, stream, timer))
+        return True
 
     def _is_let_in(self, path: str, connection: ServerConnection, stream: Stream) -> bool:
         """Ask the guard, and refuse the call if it says so."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Protocol
 
 import grpc
 
+from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.http2 import frames
 from kvorum.runtime.http2.connection import STREAMS_MAX, Connection
+from kvorum.runtime.http2.floods import REFUSALS_PER_SECOND_MAX, Flood
 from kvorum.runtime.http2.frames import ProtocolError
 from kvorum.runtime.http2.keepalive import SERVER_FACTOR, USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.stream import Stream
 from kvorum.runtime.http2.tls import UNKNOWN, caller_of
 from kvorum.runtime.principals import PrincipalRules
-
-logger = logging.getLogger("kvorum.rpc")
 
 PREFACE_TIMEOUT_MS = 5_000
 """A connection that has not sent the HTTP/2 preface within this time is closed."""
@@ -30,9 +29,11 @@ class CallServer(Protocol):
 
     def on_call(
         self, connection: ServerConnection, stream: Stream, request: dict[str, str]
-    ) -> None: ...
+    ) -> bool: ...
 
     def refuse_call(self, stream: Stream, code: grpc.StatusCode, details: str) -> None: ...
+
+    def on_bad_peer(self, peer: str, reason: str) -> None: ...
 
 
 class ServerConnection(Connection):
@@ -54,6 +55,7 @@ class ServerConnection(Connection):
         self._rules = rules
         self._keepalive.factor = SERVER_FACTOR
         self.calls = 0
+        self._refused = Flood(REFUSALS_PER_SECOND_MAX, "refused calls")
         self._server = server
         self._preface: bytearray | None = bytearray()
         self._last_id = 0
@@ -91,7 +93,7 @@ class ServerConnection(Connection):
             what = (
                 "speaks TLS, which is off here" if frames.is_tls(began) else "does not speak gRPC"
             )
-            logger.warning("%s %s (began with %r): closed", self.peer, what, began)
+            self._server.on_bad_peer(self.peer, f"it {what} (began with {began!r})")
             self.close("it does not speak gRPC")
 
     def wind_up(self) -> None:
@@ -100,7 +102,7 @@ class ServerConnection(Connection):
         self.send(frames.goaway(frames.WINDOW_MAX, frames.NO_ERROR))
 
     def refuse(self, error: ProtocolError) -> None:
-        logger.warning("%s broke HTTP/2: %s: closed", self.peer, error)
+        self._server.on_bad_peer(self.peer, f"it broke HTTP/2: {error}")
         self.send(frames.goaway(self._last_id, error.code, str(error)))
         self.close(f"the peer broke HTTP/2: {error}")
 
@@ -128,7 +130,8 @@ class ServerConnection(Connection):
         stream.headers = headers
         if ends_stream:
             stream.on_remote_done()
-        self._server.on_call(self, stream, headers)
+        if not self._server.on_call(self, stream, headers):
+            self._refused.count(monotonic_ms())
 
     def on_bad_message(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
         self._server.refuse_call(stream, code, details)

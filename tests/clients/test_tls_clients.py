@@ -7,6 +7,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kvorum.launch.access import STANDARD_AUTHORIZER
 from tests.certificates import Authority
 from tests.clients.java_tools import java, needs_java
 from tests.live.by_hand import HandMade
@@ -25,7 +27,10 @@ from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
-JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+JAAS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'user_alice="secret" user_bob="bobs";'
+)
 LARGE = b"x" * 900_000
 
 
@@ -58,6 +63,9 @@ class Encrypted:
                 ),
                 "sasl.enabled.mechanisms": "PLAIN",
                 "listener.name.login.plain.sasl.jaas.config": JAAS,
+                # Everybody but bob may do everything.
+                "authorizer.class.name": STANDARD_AUTHORIZER,
+                "super.users": "User:ANONYMOUS;User:alice;User:carol;User:operator",
             },
         )
         hand.start("controller-1", "broker-101")
@@ -156,8 +164,10 @@ def test_a_client_without_a_certificate_or_with_a_strangers_is_refused(
 def test_a_client_refuses_an_unknown_ca_and_an_expired_certificate(encrypted: Encrypted) -> None:
     unknown = {"ssl.ca.location": str(encrypted.stranger.file)}
     error = first_error(encrypted.librdkafka(encrypted.expired, **unknown))
-    assert error.code() == KafkaError._SSL and "certificate verify failed" in error.str()
-    assert first_error(encrypted.librdkafka(encrypted.expired)).code() == KafkaError._SSL
+    # By its state, librdkafka calls it the one or the other.
+    refused = (KafkaError._SSL, KafkaError._TRANSPORT)
+    assert error.code() in refused and "certificate verify failed" in error.str()
+    assert first_error(encrypted.librdkafka(encrypted.expired)).code() in refused
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate has expired"):
         served(encrypted.expired, encrypted.authority.file)
 
@@ -333,3 +343,155 @@ def test_kvorums_own_commands_over_tls(encrypted: Encrypted, tmp_path: Path) -> 
     assert done.returncode == 0 and "t" in done.stdout, done.stderr
     refused = run(encrypted.stranger)
     assert refused.returncode == 3 and "certificate verify failed" in refused.stderr
+
+
+# --- the errors of refused clients: docs/security.md, "What clients see" -----------------------
+
+CASES = {
+    "wrong password": ("sasl", "alice", "wrong", "known"),
+    "unknown CA": ("sasl", "alice", "secret", "stranger"),
+    "expired certificate": ("expired", "alice", "secret", "known"),
+    "missing ACL": ("sasl", "bob", "bobs", "known"),
+}
+"""By the row of the table: the listener, user, password, and the CA that the client trusts."""
+
+LIBRDKAFKA = """
+import sys, time
+from confluent_kafka import Producer
+address, protocol, user, password, ca = sys.argv[1:]
+errors = []
+producer = Producer({
+    "bootstrap.servers": address, "security.protocol": protocol, "ssl.ca.location": ca,
+    "sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password, "log_level": 0,
+    "error_cb": errors.append,
+})
+producer.produce("t", b"x", on_delivery=lambda error, _: error and errors.append(error))
+until = time.monotonic() + 60
+while time.monotonic() < until:
+    producer.poll(0.1)
+    found = [error for error in errors if error.name() != "_ALL_BROKERS_DOWN"]
+    if found:
+        print(found[0].name(), found[0].str())
+        break
+producer.purge()
+"""
+KAFKA_PYTHON = """
+import logging, sys
+logging.basicConfig(level=logging.ERROR, stream=sys.stdout)
+from kafka import KafkaProducer
+address, protocol, user, password, ca = sys.argv[1:]
+try:
+    producer = KafkaProducer(
+        bootstrap_servers=address, security_protocol=protocol, ssl_cafile=ca,
+        sasl_mechanism="PLAIN", sasl_plain_username=user, sasl_plain_password=password,
+        bootstrap_timeout_ms=5_000, max_block_ms=10_000,
+    )
+    producer.send("t", b"x").get(20)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+AIOKAFKA = """
+import asyncio, logging, ssl, sys
+logging.basicConfig(level=logging.ERROR, stream=sys.stdout)
+from aiokafka import AIOKafkaProducer
+address, protocol, user, password, ca = sys.argv[1:]
+async def main():
+    producer = AIOKafkaProducer(
+        bootstrap_servers=address, security_protocol=protocol,
+        ssl_context=ssl.create_default_context(cafile=ca),
+        sasl_mechanism="PLAIN", sasl_plain_username=user, sasl_plain_password=password,
+    )
+    try:
+        await producer.start()
+        await producer.send_and_wait("t", b"x")
+    except Exception as error:
+        print(type(error).__name__, error)
+    finally:
+        await producer.stop()
+asyncio.run(main())
+"""
+SEEN = {
+    "confluent-kafka": (
+        LIBRDKAFKA,
+        {
+            "wrong password": ("_AUTHENTICATION", "Invalid username or password"),
+            # By its state, librdkafka calls it _SSL or _TRANSPORT.
+            "unknown CA": ("certificate verify failed",),
+            "expired certificate": ("certificate verify failed",),
+            "missing ACL": ("TOPIC_AUTHORIZATION_FAILED",),
+        },
+    ),
+    "kafka-python": (
+        KAFKA_PYTHON,
+        {
+            "wrong password": ("AuthenticationFailedError",),
+            "unknown CA": ("CERTIFICATE_VERIFY_FAILED",),
+            "expired certificate": ("certificate has expired",),
+            "missing ACL": ("TopicAuthorizationFailedError",),
+        },
+    ),
+    "aiokafka": (
+        AIOKAFKA,
+        {
+            "wrong password": ("KafkaConnectionError", "AuthenticationFailed"),
+            "unknown CA": ("KafkaConnectionError", "CERTIFICATE_VERIFY_FAILED"),
+            "expired certificate": ("KafkaConnectionError", "certificate has expired"),
+            "missing ACL": ("TopicAuthorizationFailedError",),
+        },
+    ),
+}
+
+
+def arguments(encrypted: Encrypted, case: str) -> tuple[str, str, str, str, str]:
+    """Address, protocol, user, password and the CA's file."""
+    listener, user, password, trusted = CASES[case]
+    protocol = "SSL" if listener == "expired" else "SASL_SSL"
+    ca = encrypted.authority if trusted == "known" else encrypted.stranger
+    return getattr(encrypted, listener), protocol, user, password, str(ca.file)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("family", SEEN)
+def test_the_error_that_a_refused_client_shows(
+    encrypted: Encrypted, family: str, case: str
+) -> None:
+    program, expected = SEEN[family]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments(encrypted, case)],
+        capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False,
+    )  # fmt: skip
+    for words in expected[case]:
+        assert words in done.stdout, (done.stdout, done.stderr)
+
+
+@needs_java
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("wrong password", ("SaslAuthenticationException", "Invalid username or password")),
+        ("unknown CA", ("SslAuthenticationException", "SSL handshake failed")),
+        ("expired certificate", ("SslAuthenticationException", "CertificateExpiredException")),
+        ("missing ACL", ("TopicAuthorizationException", "Not authorized to access topics")),
+    ],
+)
+def test_the_error_that_a_refused_tool_of_kafka_shows(
+    encrypted: Encrypted, tmp_path: Path, case: str, words: tuple[str, ...]
+) -> None:
+    address, protocol, user, password, ca = arguments(encrypted, case)
+    file = tmp_path / "client.properties"
+    file.write_text(
+        f"security.protocol={protocol}\nsasl.mechanism=PLAIN\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="{user}" password="{password}";\n'
+    )
+    command = java(
+        "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", address,
+        "--command-config", str(file), "--topic", "t",
+    )  # fmt: skip
+    done = subprocess.run(
+        command, input="x\n", capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False
+    )
+    for one in words:
+        assert one in done.stdout + done.stderr, (done.stdout, done.stderr)

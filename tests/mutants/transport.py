@@ -145,7 +145,7 @@ MUTANTS = (
         SERVER,
         "        except ProtocolError as error:\n"
         "            self.refuse_call(stream, grpc.StatusCode.INVALID_ARGUMENT, str(error))\n"
-        "            return\n",
+        "            return False\n",
         "        except ProtocolError as error:\n            raise error\n",
     ),
     _mutant(

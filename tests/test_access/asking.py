@@ -26,7 +26,18 @@ from tests.test_access.requests_of_apis import (
     TOPIC,
     TRANSACTIONAL_ID,
 )
+from tests.test_broker.harness import QUICK
 from tests.test_broker.raw_client import RawClient
+
+CONFIG = dataclasses.replace(
+    QUICK,
+    offsets_topic_replication_factor=1,
+    offsets_topic_num_partitions=1,
+    transaction_state_log_replication_factor=1,
+    transaction_state_log_num_partitions=1,
+    transaction_state_log_min_isr=1,
+)
+"""One broker is enough for the internal topics."""
 
 Question = tuple[AclOperation, ResourceType]
 Case = tuple[str, int, dict[str, Any]]
@@ -147,3 +158,20 @@ def errors_in(answer: Any) -> set[int]:
             else:
                 found |= errors_in(value)
     return found
+
+
+def acl(
+    operation: AclOperation, name: str, kind: ResourceType = ResourceType.TOPIC, **more: Any
+) -> Acl:
+    """An ACL that allows ANONYMOUS the operation on one resource, or with other fields."""
+    fields: dict[str, Any] = {
+        "resource_type": kind,
+        "resource_name": name,
+        "pattern_type": PatternType.LITERAL,
+        "principal": "User:ANONYMOUS",
+        "host": "*",
+        "operation": operation,
+        "permission": Permission.ALLOW,
+        **more,
+    }
+    return Acl(**fields)

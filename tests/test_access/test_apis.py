@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.model import AclOperation, ResourceType
 from tests.test_access.asking import (
     CASES,
+    CONFIG,
     MODULES,
     OF_TRANSACTIONS,
     REFUSALS,
@@ -29,18 +29,10 @@ from tests.test_access.asking import (
     refusals_in,
 )
 from tests.test_access.requests_of_apis import TOPIC
-from tests.test_broker.harness import QUICK, Harness
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 from tests.tree import ROOT
 
-CONFIG = dataclasses.replace(
-    QUICK,
-    offsets_topic_replication_factor=1,
-    offsets_topic_num_partitions=1,
-    transaction_state_log_replication_factor=1,
-    transaction_state_log_num_partitions=1,
-    transaction_state_log_min_isr=1,
-)
 FILTERED = {"list_groups", "list_transactions"}
 """APIs whose answer leaves out what the client may not know."""
 WITHOUT_ERROR = FILTERED | {"describe_cluster"}

@@ -12,14 +12,12 @@ import pytest
 from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.model import (
     CLUSTER_NAME,
-    Acl,
     AclOperation,
-    PatternType,
-    Permission,
     ResourceType,
 )
 from kvorum.runtime.errors import ErrorCode
 from tests.polling import eventually
+from tests.test_access.asking import acl
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import (
     RawClient,
@@ -30,22 +28,6 @@ from tests.test_broker.raw_client import (
 )
 
 OPEN, SECRET = "open", "secret"
-
-
-def acl(
-    operation: AclOperation, name: str, kind: ResourceType = ResourceType.TOPIC, **more: Any
-) -> Acl:
-    fields: dict[str, Any] = {
-        "resource_type": kind,
-        "resource_name": name,
-        "pattern_type": PatternType.LITERAL,
-        "principal": "User:ANONYMOUS",
-        "host": "*",
-        "operation": operation,
-        "permission": Permission.ALLOW,
-        **more,
-    }
-    return Acl(**fields)
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from functools import partial
 import pytest
 
 import kvorum.broker.network.server as server_module
-from kvorum.broker.network.frame_buffer import FIRST_BYTES, LOGIN_BYTES, FrameBuffer
+from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
+from kvorum.broker.network.login_limits import STRANGERS_BYTES
 from kvorum.broker.sasl.authentication import VERSIONS_ASKED_MAX, Authentication
 from kvorum.broker.sasl.plain import PlainExchange
 from tests.polling import DEADLINE_S, eventually
@@ -43,8 +44,8 @@ def login(
 
 
 def test_a_buffer_is_small_before_the_login_and_grows_with_what_comes() -> None:
-    buffer = FrameBuffer(1 << 20, first_bytes=LOGIN_BYTES)
-    assert len(buffer.view) == LOGIN_BYTES < FIRST_BYTES
+    buffer = FrameBuffer(1 << 20, STRANGERS_BYTES)
+    assert len(buffer.view) == STRANGERS_BYTES < FIRST_BYTES
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)

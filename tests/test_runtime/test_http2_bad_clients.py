@@ -76,7 +76,10 @@ def test_a_garbage_line_is_one_warning_with_the_peer(
         name = ":".join(map(str, writer.get_extra_info("sockname")))
         writer.close()
         (said,) = warnings(caplog)
-        assert said == f"{name} does not speak gRPC (began with {line[:24]!r}): closed"
+        assert said == (
+            f"connection closed: peer={name} reason=it does not speak gRPC "
+            f"(began with {line[:24]!r})"
+        )
 
     play(case)
 
@@ -102,7 +105,7 @@ def test_a_broken_rule_is_one_warning_with_the_peer(caplog: pytest.LogCaptureFix
         client.send(frames.frame(frames.PING, 0, 0, b"short"))
         await closed_for(client, frames.FRAME_SIZE_ERROR, "PING")
         (said,) = warnings(caplog)
-        assert "127.0.0.1:" in said and "broke HTTP/2: a PING of broken length: closed" in said
+        assert "127.0.0.1:" in said and "broke HTTP/2: a PING of broken length" in said
 
     play(case)
 
