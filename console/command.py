@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.client_security import NONE, current_security
+from kvorum.cli.client_security import current_security
 from kvorum.cli.common import CommandFailed, bootstrap_of, cluster_options
 from kvorum.console.guard import Rules, is_loopback
+from kvorum.launch.client_security import NONE
 from kvorum.runtime.errors import ConfigError, KvorumError
 from kvorum.runtime.text import address_text, split_address
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.backends import open_controllers
+from kvorum.cli.client_security import current_security
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.controller_client import BlockingControllerClient
 from kvorum.console.sample import Answer, QuorumNode, Sample, TimelineLine
@@ -90,7 +91,9 @@ class ClusterSource:
         brokers = sorted(
             self._last.image.brokers.values(), key=lambda b: (b.is_fenced, b.broker_id)
         )
-        return [(broker.endpoint.host, broker.endpoint.port) for broker in brokers]
+        protocol = current_security().protocol
+        found = [broker.client_endpoint(protocol) for broker in brokers]
+        return [(endpoint.host, endpoint.port) for endpoint in found]
 
     def _open(self) -> BlockingControllerClient:
         servers, controllers = self._bootstrap

@@ -277,7 +277,7 @@ class BrokerBackend:
 
     def quorum(self) -> Row:
         reply = self._describe_quorum()
-        check(reply.error_code, reply.error_message, "no quorum")
+        check(reply.error_code, reply.error_message, "describe quorum")
         partition = reply.topics[0].partitions[0]
         check(partition.error_code, partition.error_message, "describe quorum")
         cluster = self.connection.call(
