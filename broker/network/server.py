@@ -287,9 +287,18 @@ class KafkaServer:
         if tls is None:
             connection = Connection(self, sock, peer, listener, loop, address, authentication)
         else:
+            try:
+                with_tls = wrapped(sock, tls.context)
+            except OSError as failure:
+                sock.close()
+                self.metrics.listener(listener).closed += 1
+                if address:
+                    self._limits.closed(address)
+                _log.debug("connection of %s ended before TLS: %s", peer, failure)
+                return
             connection = TlsConnection(
                 self,
-                wrapped(sock, tls.context),
+                with_tls,
                 peer,
                 listener,
                 loop,
