@@ -300,6 +300,13 @@ class BrokerBackend:
             ],
         }
 
+    def cluster_operations(self) -> int:
+        """The operations on the cluster that the user may do, as bits by their numbers."""
+        asked = {"include_cluster_authorized_operations": True}
+        reply = self.connection.call("describe_cluster", 60, 0, asked, flexible=True)
+        check(reply.error_code, reply.error_message, "describe cluster")
+        return max(int(reply.cluster_authorized_operations), 0)
+
     def controllers(self) -> tuple[list[tuple[str, int]], str | None]:
         """The controllers' addresses, and what the broker reports as wrong with their quorum (or
         None)."""
