@@ -46,7 +46,7 @@ class NodeProperties:
         peer gives: a proxy, a tunnel, an address behind NAT.
     metadata_version_max: the highest metadata.version that the node reports as supported. A lower
         value makes it act like an older build, to rehearse a rolling upgrade.
-    metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
+    metrics_listener: `HTTP://host:port`, or HTTPS, for Prometheus; empty means none.
     metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
     kvorum_logging_format, kvorum_logging_levels: see launch.logs.
     authorizer_class_name, super_users, allow_everyone_if_no_acl_found: see launch.access.
