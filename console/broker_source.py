@@ -6,14 +6,16 @@ The metadata log is for nodes (CLUSTER_ACTION), so there is no history here, and
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from immutables import Map
 
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.client_security import acting_as, current_security
-from kvorum.cli.common import EXIT_NOT_AUTHORIZED, CommandFailed
+from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
 from kvorum.console.sample import Answer, QuorumNode, Sample
 from kvorum.launch.client_security import ClientSecurity
 from kvorum.metadata.image.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -22,6 +24,8 @@ from kvorum.metadata.inspect.history import MetadataHistory
 from kvorum.runtime.clock import wall_ms
 from kvorum.runtime.ids import UUID_ZERO, uuid_from_text
 from kvorum.runtime.text import address_text
+
+T = TypeVar("T")
 
 ASK_AGAIN_S = 30.0
 """A user whom controllers refuse is tried at them again after so long."""
@@ -57,6 +61,7 @@ class BrokerSource:
         self._addresses = addresses
         self._timeout_s = timeout_s
         self._security = security or current_security()
+        self._lock = threading.Lock()
         self._backend: BrokerBackend | None = None
         self._known: list[tuple[str, int]] = []
 
@@ -67,27 +72,26 @@ class BrokerSource:
 
     def read(self) -> Sample:
         """The cluster now, as far as the user may describe it. Raises CommandFailed."""
-        with acting_as(self._security):
+        return self._asked(self._sample)
+
+    def may_follow(self) -> bool:
+        """True if the user has CLUSTER_ACTION on the cluster now. Raises CommandFailed."""
+        from kvorum.metadata.access.model import AclOperation
+
+        operations = self._asked(BrokerBackend.cluster_operations)
+        return bool(operations >> AclOperation.CLUSTER_ACTION & 1)
+
+    def _asked(self, ask: Callable[[BrokerBackend], T]) -> T:
+        """Ask over the connection of before. A page's question may come while a look goes on."""
+        with self._lock, acting_as(self._security):
             try:
-                backend = self._backend or BrokerBackend(
-                    [*self._known, *self._addresses], self._timeout_s
-                )
-                self._backend = backend
-                return self._sample(backend)
+                if self._backend is None:
+                    addresses = [*self._known, *self._addresses]
+                    self._backend = BrokerBackend(addresses, self._timeout_s)
+                return ask(self._backend)
             except CommandFailed:
                 self.close()
                 raise
-
-    def may_follow(self) -> bool:
-        """True if the user has CLUSTER_ACTION on the cluster. Raises CommandFailed."""
-        from kvorum.metadata.access.model import AclOperation
-
-        with acting_as(self._security):
-            backend = BrokerBackend([*self._known, *self._addresses], self._timeout_s)
-            try:
-                return bool(backend.cluster_operations() >> AclOperation.CLUSTER_ACTION & 1)
-            finally:
-                backend.close()
 
     def broker_addresses(self) -> list[tuple[str, int]]:
         """Where brokers listen. Raises CommandFailed before the first look."""
@@ -114,9 +118,11 @@ class BrokerSource:
         try:
             quorum = backend.quorum()
         except CommandFailed as error:
-            if error.exit_code != EXIT_NOT_AUTHORIZED:
-                return Sample(taken_ms=wall_ms(), no_quorum=str(error), image=image)
-            reason = "the quorum is for users with DESCRIBE on the cluster"
+            if error.exit_code == EXIT_UNREACHABLE:
+                raise  # the connection is over, and what was read may be old
+            reason = str(error)
+            if error.exit_code == EXIT_NOT_AUTHORIZED:
+                reason = "the quorum is for users with DESCRIBE on the cluster"
             return Sample(taken_ms=wall_ms(), no_quorum=reason, image=image)
         return _with_quorum(quorum, image)
 
@@ -131,7 +137,9 @@ class FallbackSource:
 
     @property
     def history(self) -> MetadataHistory:
-        """Raises CommandFailed for a user who may not read the metadata log."""
+        """Raises CommandFailed for a user who may not read the metadata log now."""
+        if self._source is self._followed:
+            self._check()
         return self._source.history
 
     def read(self) -> Sample:

@@ -287,7 +287,7 @@ class Desk:
     async def _travelling(self, ask: Callable[..., Document], parameters: Parameters) -> Document:
         await self._sample()
         async with self._travel_lock:
-            document = await asyncio.to_thread(ask, self.source.history, parameters)
+            document = await asyncio.to_thread(lambda: ask(self.source.history, parameters))
         stripped: Document = without_nulls(document)
         return stripped
 
