@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
@@ -25,16 +25,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kvorum import __version__
-from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
-from kvorum.console import guard
+from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
+from kvorum.console import guard, sign_in
 from kvorum.console.desk import Desk
 from kvorum.console.lab import ACTIONS, NO_LINKS
 from kvorum.console.message_reader import question_of
 from kvorum.console.message_rows import DECODINGS
 from kvorum.console.patch import Document, difference
+from kvorum.console.sessions import Session, Sessions
+from kvorum.console.sign_in import SignIn
 from kvorum.console.static_files import StaticFiles
 from kvorum.console.views import BadParameter, NotThere, whole
-from kvorum.runtime.errors import KvorumError
+from kvorum.runtime.errors import KvorumError, invariant
 
 #: The view that each page shows first; "" if it asks something else.
 PAGES = {
@@ -55,6 +57,10 @@ BEAT_S = 15.0
 """Without news a watching page gets a comment this often, so that a dead connection shows."""
 BODY_BYTES_MAX = 10_000
 
+_SESSION = "kvorum.session"
+_STATUS_OF = {EXIT_UNREACHABLE: 503, EXIT_NOT_AUTHORIZED: 403}
+"""Exit code of a command to status of HTTP."""
+
 Answer = Callable[[Request], Awaitable[Response]]
 
 
@@ -62,7 +68,8 @@ class Console:
     """The application. closing: set when the server stops, so that event streams end. failure: an
     error of the console itself, which ends it."""
 
-    def __init__(self, desk: Desk, rules: guard.Rules) -> None:
+    def __init__(self, desk: Desk | Sessions, rules: guard.Rules) -> None:
+        """desk: one for all, or sessions, each of which has its own."""
         self._desk = desk
         self._rules = rules
         self._viewers = 0
@@ -85,8 +92,16 @@ class Console:
             Route("/report/{file}", _in_sentences(self._report)),
             Route("/static/{version}/{name}", self._file),
         ]
+        sessions = desk if isinstance(desk, Sessions) else None
+        if sessions is not None:
+            entrance = SignIn(sessions, rules, self._files)
+            routes += [
+                Route(sign_in.PATH, entrance.form),
+                Route(sign_in.PATH, entrance.enter, methods=["POST"]),
+                Route(sign_in.OUT_PATH, entrance.leave, methods=["POST"]),
+            ]
         starlette = Starlette(routes=routes, lifespan=self._lifespan)
-        self.app: ASGIApp = Guarded(starlette, rules)
+        self.app: ASGIApp = Guarded(starlette, rules, sessions)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -97,14 +112,25 @@ class Console:
         self.failure = error
         self.stop()
 
+    def _desk_of(self, request: Request) -> Desk:
+        """The desk of the one who asks."""
+        session = _session_in(request)
+        if session is not None:
+            return session.desk
+        invariant(isinstance(self._desk, Desk), "only the signed in are let through")
+        return cast("Desk", self._desk)
+
     async def _page(self, request: Request) -> Response:
         """The HTML, with the session, and with the view that the page shows first if it is there
         at once."""
-        first: Document = {"session": self._session_document()}
+        desk = self._desk_of(request)
+        first: Document = {"session": self._session_document(request)}
         name = PAGES[request.url.path]
-        if name and self._desk.cluster.value is not None:
-            with contextlib.suppress(NotThere, BadParameter):  # the page asks, and hears why
-                document = await self._desk.view(name, request.query_params)
+        if name and desk.cluster.value is not None:
+            with contextlib.suppress(
+                NotThere, BadParameter, CommandFailed
+            ):  # the page asks, and hears why
+                document = await desk.view(name, request.query_params)
                 query = urlencode(list(request.query_params.multi_items()))
                 first |= {"view": name, "query": query, "document": document}
         return HTMLResponse(self._files.page(first), headers={"cache-control": "no-store"})
@@ -119,14 +145,17 @@ class Console:
         return Response(data, media_type=media_type, headers={"cache-control": kept})
 
     async def _session(self, request: Request) -> Response:
-        return _json(self._session_document())
+        return _json(self._session_document(request))
 
-    def _session_document(self) -> Document:
-        """What this console can do, for the page's menu and buttons."""
-        lab = self._desk.lab
+    def _session_document(self, request: Request) -> Document:
+        """What this console can do, for the page's menu and buttons. user: "" without sign-in."""
+        desk = self._desk_of(request)
+        lab = desk.lab
+        session = _session_in(request)
         return {
             "version": __version__,
-            "has_runs": self._desk.runs is not None,
+            "user": "" if session is None else session.user,
+            "has_runs": desk.runs is not None,
             "lab": None if lab is None else lab.data_dir,
             "allows_changes": self._rules.allows_changes,
             "has_links": lab is not None and lab.links is not None,
@@ -135,29 +164,37 @@ class Console:
 
     async def _view(self, request: Request) -> Response:
         name, parameters = request.path_params["name"], request.query_params
-        return _json(await self._desk.view(name, parameters))
+        return _json(await self._desk_of(request).view(name, parameters))
 
     async def _events(self, request: Request) -> Response:
         name, parameters = request.path_params["name"], dict(request.query_params)
         if self._viewers >= VIEWERS_MAX:
             return _problem(503, f"{VIEWERS_MAX} pages watch already; close one of them")
-        await self._desk.view(name, parameters)  # a wrong address is refused before the stream
+        await self._desk_of(request).view(
+            name, parameters
+        )  # a wrong address is refused before the stream
         return StreamingResponse(
-            self._stream(name, parameters),
+            self._stream(self._desk_of(request), name, parameters, _session_in(request)),
             media_type="text/event-stream",
             headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )
 
-    async def _stream(self, name: str, parameters: dict[str, str]) -> AsyncIterator[bytes]:
+    async def _stream(
+        self,
+        desk: Desk,
+        name: str,
+        parameters: dict[str, str],
+        session: Session | None = None,
+    ) -> AsyncIterator[bytes]:
         """The whole view once, then a merge patch for each change."""
         self._viewers += 1
         try:
-            with self._desk.watching(name) as feeds:
+            with desk.watching(name) as feeds:
                 before: Document | None = None
-                while not self.closing.is_set():
+                while not self.closing.is_set() and not (session and session.is_over):
                     versions = [feed.version for feed in feeds]
                     try:
-                        now = self._desk.document(name, parameters)
+                        now = desk.document(name, parameters)
                     except (NotThere, BadParameter) as error:
                         # The topic was deleted while it was watched.
                         yield _event("gone", {"error": str(error)})
@@ -187,7 +224,7 @@ class Console:
                 wait.cancel()
 
     async def _messages(self, request: Request) -> Response:
-        return _json(await self._desk.messages(question_of(request.query_params)))
+        return _json(await self._desk_of(request).messages(question_of(request.query_params)))
 
     async def _message(self, request: Request) -> Response:
         given = request.query_params
@@ -196,25 +233,25 @@ class Console:
             raise BadParameter(f"decode={decoding[:40]} is none of {', '.join(DECODINGS)}")
         partition, offset = whole(given, "partition", 0), whole(given, "offset", 0)
         topic = given.get("topic", "")
-        return _json(await self._desk.message(topic, partition, offset, decoding))
+        return _json(await self._desk_of(request).message(topic, partition, offset, decoding))
 
     async def _configs(self, request: Request) -> Response:
         kind, name = request.query_params.get("kind", ""), request.query_params.get("name", "")
         if kind not in ("topic", "broker"):
             raise BadParameter(f"kind={kind[:40]} is none of topic, broker")
-        return _json(await self._desk.configs(kind, name))
+        return _json(await self._desk_of(request).configs(kind, name))
 
     async def _tree(self, request: Request) -> Response:
-        return _json(await self._desk.tree(request.query_params))
+        return _json(await self._desk_of(request).tree(request.query_params))
 
     async def _tree_difference(self, request: Request) -> Response:
-        return _json(await self._desk.tree_difference(request.query_params))
+        return _json(await self._desk_of(request).tree_difference(request.query_params))
 
     async def _runs(self, request: Request) -> Response:
-        return _json(await self._desk.list_runs())
+        return _json(await self._desk_of(request).list_runs())
 
     async def _report(self, request: Request) -> Response:
-        runs, file = self._desk.runs, request.path_params["file"]
+        runs, file = self._desk_of(request).runs, request.path_params["file"]
         name = request.query_params.get("run", "")
         page = None if runs is None else await asyncio.to_thread(runs.page, name, file)
         if page is None:
@@ -230,15 +267,16 @@ class Console:
         node = body.get("node") if isinstance(body, dict) else None
         if not isinstance(node, str):
             raise BadParameter('the body must be JSON like {"node": "broker-101"}')
-        return _json({"text": await self._desk.act(action, node)})
+        return _json({"text": await self._desk_of(request).act(action, node)})
 
 
 class Guarded:
     """Refuses what `guard` refuses, before anything else; sets the security headers of answers."""
 
-    def __init__(self, app: ASGIApp, rules: guard.Rules) -> None:
+    def __init__(self, app: ASGIApp, rules: guard.Rules, sessions: Sessions | None = None) -> None:
         self._app = app
         self._rules = rules
+        self._sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -262,6 +300,8 @@ class Guarded:
         headers = Headers(scope=scope)
         request = Request(scope)
         refused = guard.check_host(self._rules, headers.get("host"))
+        if refused is None and self._sessions is not None:
+            return self._unless_signed_in(self._sessions, scope, headers)
         if refused is None:
             given = request.query_params.get("token")
             if self._rules.token and scope["path"] == "/" and guard.is_token(self._rules, given):
@@ -272,6 +312,29 @@ class Guarded:
             refused = guard.check_change(self._rules, dict(headers))
         return None if refused is None else _sentence(refused, scope["path"])
 
+    def _unless_signed_in(
+        self, sessions: Sessions, scope: Scope, headers: Headers
+    ) -> Response | None:
+        """The answer to one who has no session; of a form, only those of this console are taken."""
+        path = scope["path"]
+        is_form = path in (sign_in.PATH, sign_in.OUT_PATH) and scope["method"] == "POST"
+        if is_form:
+            refused = guard.check_form(dict(headers))
+            return None if refused is None else _sentence(refused, path)
+        if scope["method"] not in ("GET", "HEAD"):
+            refused = guard.check_change(self._rules, dict(headers))
+            return None if refused is None else _sentence(refused, path)
+        if path == sign_in.PATH or path.startswith("/static/"):
+            return None
+        cookies = cookie_parser(headers.get("cookie", ""))
+        session = sessions.find(cookies.get(self._rules.cookie))
+        if session is None:
+            if path.startswith("/api/"):
+                return _problem(401, "this console needs a user of the cluster: sign in first")
+            return RedirectResponse(sign_in.PATH, status_code=303)
+        scope[_SESSION] = session
+        return None
+
     def _signed_in(self) -> Response:
         """To the page without the token in its address, which would stay in the history."""
         answer = RedirectResponse("/", status_code=303)
@@ -279,6 +342,12 @@ class Guarded:
             self._rules.cookie, self._rules.token, httponly=True, samesite="strict", path="/"
         )
         return answer
+
+
+def _session_in(request: Request) -> Session | None:
+    """The session of the one who asks; None without sign-in."""
+    session: Session | None = request.scope.get(_SESSION)
+    return session
 
 
 def _in_sentences(answer: Answer) -> Answer:
@@ -292,7 +361,7 @@ def _in_sentences(answer: Answer) -> Answer:
         except BadParameter as error:
             return _problem(400, str(error))
         except CommandFailed as error:
-            return _problem(503 if error.exit_code == EXIT_UNREACHABLE else 502, str(error))
+            return _problem(_STATUS_OF.get(error.exit_code, 502), str(error))
         except (KvorumError, OSError) as error:
             return _problem(409, str(error))
 

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.client_security import NONE, current_security
+from kvorum.cli.client_security import current_security
 from kvorum.cli.common import CommandFailed, bootstrap_of, cluster_options
 from kvorum.console.guard import Rules, is_loopback
+from kvorum.launch.client_security import NONE
 from kvorum.runtime.errors import ConfigError, KvorumError
 from kvorum.runtime.text import address_text, split_address
 
 if TYPE_CHECKING:
     from kvorum.console.app import Console
+    from kvorum.console.desk import Desk
     from kvorum.console.lab import Lab
+    from kvorum.console.sessions import Sessions
+    from kvorum.launch.client_security import ClientSecurity
 
 DEFAULT_PORT = 9900
 TOKEN_BYTES = 24
@@ -64,6 +68,16 @@ TOKEN_BYTES = 24
     metavar="HOST:PORT",
     help="API of the toxiproxy server behind the lab's links, for the buttons cut and heal.",
 )
+@click.option(
+    "--sign-in",
+    is_flag=True,
+    help="Everybody signs in with a SASL user of the cluster, and sees what its ACLs allow.",
+)
+@click.option(
+    "--keystore",
+    type=click.Path(exists=True, dir_okay=False),
+    help="PEM file with key and certificate of the page, which is then served over TLS.",
+)
 @cluster_options
 def console(**options: Any) -> None:
     """Serve a page that shows the cluster: quorum, brokers, topics, messages, groups, configs,
@@ -76,39 +90,67 @@ def console(**options: Any) -> None:
     _check(options)
     servers, controllers = _bootstrap(options)
     lab = _lab(options)
-    from kvorum.console.server import listen, serve
+    from kvorum.console.server import listen, page_tls, serve
 
+    tls = page_tls(options["keystore"]) if options["keystore"] else None
     listener = listen(options["host"], options["port"])
     port = listener.getsockname()[1]
     # With credentials the console may read what others on this machine may not.
     has_credentials = current_security() is not NONE
-    needs_token = options["allow_changes"] or has_credentials or not is_loopback(options["host"])
+    needs_token = not options["sign_in"] and (
+        options["allow_changes"] or has_credentials or not is_loopback(options["host"])
+    )
     rules = Rules(
         token=secrets.token_urlsafe(TOKEN_BYTES) if needs_token else "",
         # Cookies know no ports: two consoles of one machine must not share one.
         cookie=f"kvorum-console-{port}",
         hosts=frozenset(name.lower() for name in options["allowed_hosts"]),
         allows_changes=options["allow_changes"],
+        signs_in=options["sign_in"],
+        is_https=tls is not None,
     )
 
     def make() -> Console:
         from kvorum.console.app import Console
-        from kvorum.console.desk import Desk
-        from kvorum.console.runs import Runs
-        from kvorum.console.source import ClusterSource
 
-        source = ClusterSource(servers, controllers, options["timeout"])
-        runs = Runs(options["runs"]) if options["runs"] else None
-        return Console(Desk(source, timeout_s=options["timeout"], lab=lab, runs=runs), rules)
+        return Console(_desk(options, servers, controllers, lab), rules)
 
     query = f"/?token={rules.token}" if rules.token else "/"
-    address = f"http://{address_text(_shown(options['host']), port)}{query}"
+    scheme = "http" if tls is None else "https"
+    address = f"{scheme}://{address_text(_shown(options['host']), port)}{query}"
     if options["output"] == "json":
         click.echo(json.dumps({"address": address}))
     else:
         click.echo(f"console: {address}{_everywhere(options['host'])}")
     sys.stdout.flush()
-    serve(make, listener)
+    serve(make, listener, tls)
+
+
+def _desk(
+    options: dict[str, Any], servers: str | None, controllers: str | None, lab: Lab | None
+) -> Desk | Sessions:
+    """The desk of the command's user, or sessions of others."""
+    from kvorum.console.broker_source import BrokerSource, FallbackSource, SessionSource, Source
+    from kvorum.console.desk import Desk
+    from kvorum.console.runs import Runs
+    from kvorum.console.sessions import Sessions
+    from kvorum.console.source import ClusterSource, SharedSource
+
+    timeout_s, security = options["timeout"], current_security()
+    source: Source = ClusterSource(servers, controllers, timeout_s)
+    runs = Runs(options["runs"]) if options["runs"] else None
+    kind, addresses = bootstrap_of(servers, controllers)
+    if not options["sign_in"]:
+        if kind == "broker" and security is not NONE:
+            source = FallbackSource(source, BrokerSource(addresses, timeout_s))
+        return Desk(source, timeout_s=timeout_s, lab=lab, runs=runs)
+    shared = SharedSource(source, security)
+
+    def of_user(user: ClientSecurity) -> Desk:
+        own = SessionSource(shared, BrokerSource(addresses, timeout_s, user))
+        return Desk(own, timeout_s=timeout_s, lab=None, runs=runs, security=user)
+
+    return Sessions(addresses, security, timeout_s, of_user)
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -119,11 +161,30 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError(
             f"--allow-changes needs an address of this machine alone, not {options['host']}"
         )
+    if options["sign_in"]:
+        _check_sign_in(options)
     if options["toxiproxy"]:
         if not options["lab"]:
             raise click.UsageError("--toxiproxy needs --lab: it is for the links of a lab's nodes")
         if split_address(options["toxiproxy"]) is None:
             raise click.UsageError(f"--toxiproxy {options['toxiproxy']!r} is not host:port")
+
+
+def _check_sign_in(options: dict[str, Any]) -> None:
+    if options["lab"]:
+        raise click.UsageError("--sign-in and --lab do not go together: a lab has no users")
+    if not current_security().mechanism:
+        raise click.UsageError(
+            "--sign-in needs --command-config: it says how users log in (security.protocol, "
+            "sasl.mechanism, ssl.*), and the console itself follows the metadata as its user"
+        )
+    if options["bootstrap_controller"]:
+        raise click.UsageError("--sign-in needs --bootstrap-server: users log in at brokers")
+    if not options["keystore"] and not is_loopback(options["host"]):
+        raise click.UsageError(
+            f"--sign-in on {options['host']} needs --keystore: passwords would pass the network in "
+            "clear"
+        )
 
 
 def _lab(options: dict[str, Any]) -> Lab | None:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
+from kvorum.cli.client_security import acting_as, current_security
+from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
 from kvorum.cli.config_broker import BrokerConfigs
 from kvorum.cli.group_client import GroupClient, NoSuchGroup
 from kvorum.cli.kafka_client import BrokerGone
+from kvorum.console.broker_source import Source
 from kvorum.console.feed import Feed
 from kvorum.console.lab import Lab
 from kvorum.console.message_reader import MessageReader, Question
@@ -24,12 +27,23 @@ from kvorum.console.news import News, news_between
 from kvorum.console.patch import Document, without_nulls
 from kvorum.console.runs import Runs
 from kvorum.console.sample import Sample
-from kvorum.console.source import ClusterSource, open_broker
+from kvorum.console.source import open_broker
 from kvorum.console.topics_summary import Summaries, TopicBook
 from kvorum.console.travel import Travel
-from kvorum.console.views import OF_GROUPS, Facts, NoSuchTopic, Parameters, document_of
+from kvorum.console.views import (
+    OF_GROUPS,
+    Facts,
+    NoSuchTopic,
+    NotThere,
+    Parameters,
+    document_of,
+)
+from kvorum.launch.client_security import NONE, ClientSecurity
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.tasks import TaskGroup
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SAMPLE_INTERVAL_S = 1.0
 GROUPS_INTERVAL_S = 3.0
@@ -63,12 +77,20 @@ class Groups:
 
 
 class Desk:
-    """lab, runs: None without --lab or --runs."""
+    """lab, runs: None without --lab or --runs. security: of the user whose rights count; None for
+    the command's own."""
 
     def __init__(
-        self, source: ClusterSource, *, timeout_s: float, lab: Lab | None, runs: Runs | None
+        self,
+        source: Source,
+        *,
+        timeout_s: float,
+        lab: Lab | None,
+        runs: Runs | None,
+        security: ClientSecurity | None = None,
     ) -> None:
         self.source = source
+        self._security = security
         self.lab = lab
         self.runs = runs
         self._timeout_s = timeout_s
@@ -79,7 +101,9 @@ class Desk:
         self._travel_lock = asyncio.Lock()
         self._runs_lock = asyncio.Lock()
         self.cluster: Feed[Look] = Feed("cluster", self._look, interval_s=SAMPLE_INTERVAL_S)
-        self.groups: Feed[Groups] = Feed("groups", self._read_groups, interval_s=GROUPS_INTERVAL_S)
+        self.groups: Feed[Groups] = Feed(
+            "groups", lambda: self._as_user(self._read_groups), interval_s=GROUPS_INTERVAL_S
+        )
         self.processes: Feed[Any] | None = None
         if lab is not None:
             self.processes = Feed("lab", lab.processes, interval_s=LAB_INTERVAL_S)
@@ -105,7 +129,45 @@ class Desk:
             feed.ask()
             if is_first or was_idle:
                 await feed.next(version, FIRST_WAIT_S if is_first else FRESH_WAIT_S)
-        return self.document(name, parameters)
+        try:
+            return self.document(name, parameters)
+        except NotThere:
+            await self._check_access(name, parameters)
+            raise
+
+    async def _check_access(self, name: str, parameters: Parameters) -> None:
+        """Raise CommandFailed if the user may not describe the thing that a view is about."""
+        if self._security is None and current_security() is NONE:
+            return  # without security there is nothing that a user may not describe
+        thing = parameters.get("name", "")
+        if name not in ("topic", "group") or not thing or self.cluster.value is None:
+            return
+
+        def ask() -> None:
+            backend = open_broker(self.source, self._timeout_s)
+            client = GroupClient(backend, self._timeout_s)
+            try:
+                if name == "topic":
+                    backend.topics([thing])
+                else:
+                    client.describe([thing])
+            except CommandFailed as error:
+                if error.exit_code == EXIT_NOT_AUTHORIZED:
+                    raise
+                # It is not there, or no broker can tell: the page says so itself.
+                _log.debug("%s %s: %s", name, thing, error)
+            finally:
+                client.close()
+                backend.close()
+
+        await asyncio.to_thread(self._as_user, ask)
+
+    def _as_user(self, act: Callable[[], T]) -> T:
+        """Act with the connections of the user whose rights count."""
+        if self._security is None:
+            return act()
+        with acting_as(self._security):
+            return act()
 
     @contextlib.contextmanager
     def watching(self, name: str) -> Iterator[list[Feed[Any]]]:
@@ -172,14 +234,14 @@ class Desk:
     # --- questions of one page ----------------------------------------------------------------
 
     async def messages(self, question: Question) -> Document:
-        return await self._reading(lambda reader: reader.page(question))
+        return await self._reading(lambda reader: reader.page(question), question.topic)
 
     async def message(self, topic: str, partition: int, offset: int, decoding: str) -> Document:
         return await self._reading(
-            lambda reader: reader.message(topic, partition, offset, decoding)
+            lambda reader: reader.message(topic, partition, offset, decoding), topic
         )
 
-    async def _reading(self, read: Callable[[MessageReader], Document]) -> Document:
+    async def _reading(self, read: Callable[[MessageReader], Document], topic: str) -> Document:
         def act(image: ClusterImage) -> Document:
             reader = MessageReader(image, self._timeout_s)
             try:
@@ -189,11 +251,16 @@ class Desk:
 
         sample, version = await self._sample(), self.cluster.version
         try:
-            document = await asyncio.to_thread(act, sample.image)
+            document = await asyncio.to_thread(self._as_user, lambda: act(sample.image))
         except NoSuchTopic:
             # A topic may be younger than the sample.
             await self.cluster.next(version, FIRST_WAIT_S)
-            document = await asyncio.to_thread(act, (await self._sample()).image)
+            newer = await self._sample()
+            try:
+                document = await asyncio.to_thread(self._as_user, lambda: act(newer.image))
+            except NoSuchTopic:
+                await self._check_access("topic", {"name": topic})
+                raise
         stripped: Document = without_nulls(document)
         return stripped
 
@@ -208,7 +275,7 @@ class Desk:
             finally:
                 backend.close()
 
-        rows = await asyncio.to_thread(act)
+        rows = await asyncio.to_thread(self._as_user, act)
         return {"kind": kind, "name": name, "rows": [without_nulls(row) for row in rows]}
 
     async def tree(self, parameters: Parameters) -> Document:
@@ -220,7 +287,7 @@ class Desk:
     async def _travelling(self, ask: Callable[..., Document], parameters: Parameters) -> Document:
         await self._sample()
         async with self._travel_lock:
-            document = await asyncio.to_thread(ask, self.source.history, parameters)
+            document = await asyncio.to_thread(lambda: ask(self.source.history, parameters))
         stripped: Document = without_nulls(document)
         return stripped
 

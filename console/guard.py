@@ -37,12 +37,15 @@ SECURITY_HEADERS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """token: "" if none is needed. cookie: its name. hosts: names allowed beside addresses and
-    localhost, in lower case. allows_changes: a POST may be answered."""
+    localhost, in lower case. allows_changes: a POST may be answered. signs_in: a session of a user
+    of the cluster takes the token's place. is_https: the page is served over TLS."""
 
     token: str = ""
     cookie: str = "kvorum-console"
     hosts: Set[str] = frozenset()
     allows_changes: bool = False
+    signs_in: bool = False
+    is_https: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,28 @@ def check_change(rules: Rules, headers: Mapping[str, str]) -> Refused | None:
             reason="this console only reads; `kvorum console --lab DIR --allow-changes` has "
             "buttons for the nodes of a cluster of `kvorum dev`",
         )
+    refused = _check_origin(headers)
+    if refused is not None:
+        return refused
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return Refused(status=415, reason="a change must be sent as application/json")
+    return None
+
+
+def check_form(headers: Mapping[str, str]) -> Refused | None:
+    """The refusal of a form of this console, which another site's page may not send."""
+    refused = _check_origin(headers)
+    if refused is not None:
+        return refused
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return Refused(
+            status=415, reason="a form must be sent as application/x-www-form-urlencoded"
+        )
+    return None
+
+
+def _check_origin(headers: Mapping[str, str]) -> Refused | None:
     origin, host = headers.get("origin"), headers.get("host")
     if origin not in (f"http://{host}", f"https://{host}"):
         return Refused(
@@ -112,8 +137,6 @@ def check_change(rules: Rules, headers: Mapping[str, str]) -> Refused | None:
         )
     if headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return Refused(status=403, reason="a change must come from this console's own page")
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        return Refused(status=415, reason="a change must be sent as application/json")
     return None
 
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from kvorum.cli.client_security import current_security
 from kvorum.cli.common import CommandFailed, check
 from kvorum.cli.kafka_client import KafkaConnection
 from kvorum.cli.records.visible import end_position
@@ -249,8 +250,8 @@ class MessageReader:
             raise CommandFailed(f"{topic}-{partition} has no leader now, so nothing can be read")
         connection = self._connections.get(state.leader)
         if connection is None:
-            address = (broker.endpoint.host, broker.endpoint.port)
-            connection = KafkaConnection([address], self._timeout_s)
+            endpoint = broker.client_endpoint(current_security().protocol)
+            connection = KafkaConnection([(endpoint.host, endpoint.port)], self._timeout_s)
             self._connections[state.leader] = connection
         return connection
 

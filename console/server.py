@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from kvorum.cli.common import CommandFailed
+from kvorum.cli.common import EXIT_USAGE, CommandFailed
 from kvorum.console.app import Console
 from kvorum.runtime.text import address_text
 
@@ -62,9 +63,25 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(make: Callable[[], Console], listener: socket.socket) -> None:
-    """Serve until a signal. make: builds the console, on the event loop. Raises what ended a
-    reading, if that was an error of the console itself."""
+def page_tls(path: str) -> ssl.SSLContext:
+    """TLS of the page, from a PEM file with its key and certificate. Raises CommandFailed."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(path, password=lambda: "")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise CommandFailed(
+            f"--keystore {path} has no certificate with an unencrypted key: {reason}", EXIT_USAGE
+        ) from error
+    return context
+
+
+def serve(
+    make: Callable[[], Console], listener: socket.socket, tls: ssl.SSLContext | None = None
+) -> None:
+    """Serve until a signal. make: builds the console, on the event loop. tls: of the page. Raises
+    what ended a reading, if that was an error of the console itself."""
 
     async def run() -> None:
         console = make()
@@ -76,6 +93,7 @@ def serve(make: Callable[[], Console], listener: socket.socket) -> None:
             server_header=False,
             timeout_graceful_shutdown=GRACE_S,
             timeout_keep_alive=30,
+            ssl_context_factory=None if tls is None else lambda *_: tls,
         )
         server = _Server(config)
         server.console = console

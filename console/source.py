@@ -7,14 +7,19 @@ look as little as an empty one.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.backends import open_controllers
+from kvorum.cli.client_security import acting_as, current_security
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.controller_client import BlockingControllerClient
+from kvorum.console.broker_source import Source
 from kvorum.console.sample import Answer, QuorumNode, Sample, TimelineLine
+from kvorum.launch.client_security import ClientSecurity
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.history import MetadataHistory, history_of
@@ -27,6 +32,8 @@ HISTORY_BYTES_MAX = 256 << 20
 BEHIND_LOOKS_MAX = 10
 """The leader's end of the log may be below ours for a moment after an election. If it stays so,
 the log was cut (`kvorum quorum recover`), and it is read again."""
+SHARED_S = 0.5
+"""A reading serves all who ask within this time."""
 TIMELINE_LINES_MAX = 300
 TIMELINE_EVERY_LOOKS = 5
 """Without a sign of an election, the timelines are read this often."""
@@ -90,7 +97,9 @@ class ClusterSource:
         brokers = sorted(
             self._last.image.brokers.values(), key=lambda b: (b.is_fenced, b.broker_id)
         )
-        return [(broker.endpoint.host, broker.endpoint.port) for broker in brokers]
+        protocol = current_security().protocol
+        found = [broker.client_endpoint(protocol) for broker in brokers]
+        return [(endpoint.host, endpoint.port) for endpoint in found]
 
     def _open(self) -> BlockingControllerClient:
         servers, controllers = self._bootstrap
@@ -174,6 +183,35 @@ class ClusterSource:
         return _merged(() if last is None else last.timeline, lines)
 
 
+class SharedSource:
+    """One cluster source for all who may follow the metadata log, with the console's own rights."""
+
+    def __init__(self, source: Source, security: ClientSecurity) -> None:
+        self._source = source
+        self._security = security
+        self._lock = threading.Lock()
+        self._taken_s = 0.0
+        self._sample: Sample | None = None
+
+    @property
+    def history(self) -> MetadataHistory:
+        """The metadata log that was read last."""
+        return self._source.history
+
+    def read(self) -> Sample:
+        """The cluster now, or a moment ago if another reader has just looked. Raises CommandFailed,
+        KvorumError."""
+        with self._lock, acting_as(self._security):
+            if self._sample is None or time.monotonic() - self._taken_s > SHARED_S:
+                self._sample = self._source.read()
+                self._taken_s = time.monotonic()
+            return self._sample
+
+    def broker_addresses(self) -> list[tuple[str, int]]:
+        """Where brokers listen. Raises CommandFailed before the first look."""
+        return self._source.broker_addresses()
+
+
 def _merged(
     known: tuple[TimelineLine, ...], lines: list[tuple[int, int, str]]
 ) -> tuple[TimelineLine, ...]:
@@ -186,7 +224,7 @@ def _merged(
     return tuple(merged[-TIMELINE_LINES_MAX:])
 
 
-def open_broker(source: ClusterSource, timeout_s: float) -> BrokerBackend:
+def open_broker(source: Source, timeout_s: float) -> BrokerBackend:
     """A connection to a broker that answers. Raises CommandFailed."""
     addresses = source.broker_addresses()
     if not addresses:

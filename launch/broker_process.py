@@ -182,7 +182,12 @@ class BrokerProcess:
             channels=self._links.channels,
         )
         self._metrics = await serve_broker(
-            config, raft, self._server, self._client, lambda: self._lifecycle.is_fenced
+            config,
+            raft,
+            self._server,
+            self._client,
+            lambda: self._lifecycle.is_fenced,
+            tls=self._links.metrics,
         )
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)

@@ -120,7 +120,7 @@ class ControllerProcess:
         await loop.load(metadata_log.newest)
         self._links.watch(self._tasks)
         await self._serve(loop, node)
-        self._metrics = await serve_controller(config, node, loop)
+        self._metrics = await serve_controller(config, node, loop, self._links.metrics)
         node.start()
         registrar = Registrar(
             loop,

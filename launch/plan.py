@@ -160,9 +160,8 @@ def plan_cluster(
             voters = voters or controllers
         cluster_id = uuid_text(new_uuid(rng or random.SystemRandom()))
     free = iter(free_ports)
-    ids, ports = _ids_and_ports(
-        (controllers, brokers), (_first_controller_port(port, controller_port), port), free
-    )
+    first_ports = (_first_controller_port(port, controller_port), port)
+    ids, ports = _ids_and_ports((controllers, brokers), first_ports, free)
     of_brokers = [name for name in ids if is_secure and name.startswith("broker-")]
     nodes_ports = {n: ports[n] + NODES_PORT_SHIFT if port else next(free) for n in of_brokers}
     layout = _Layout(
@@ -176,11 +175,10 @@ def plan_cluster(
     )
     static = {} if voters else {"controller.quorum.voters": layout.voters()}
     common = {"cluster.id": cluster_id, **static, **_defaults(brokers), **settings}
-    nodes = tuple(_plan_node(name, layout, common) for name in layout.ids)
     return ClusterPlan(
         cluster_id=cluster_id,
         data_dir=data_dir,
-        nodes=nodes,
+        nodes=tuple(_plan_node(name, layout, common) for name in layout.ids),
         is_new=known is None,
         voters=voters or 0,
         is_secure=is_secure,

@@ -18,10 +18,12 @@ from kvorum.launch.kafka_properties import BROKER_ID, NODE_ID, unbound, with_bou
 from kvorum.launch.listeners import (
     Address,
     Listener,
+    OwnProperties,
     broker_listeners,
     check_reachable,
     of_listeners,
     parse_address,
+    tls_settings,
 )
 from kvorum.launch.logs import log_settings
 from kvorum.launch.metrics.row import KAFKA, NAME_SETS, OWN
@@ -55,10 +57,15 @@ from kvorum.raft.snapshot_files import SnapshotPolicy
 from kvorum.runtime.config import bind
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import uuid_from_text
+from kvorum.runtime.tls import TlsSettings
 from kvorum.snapshots.store import CHUNK_BYTES_MAX
 
 SEGMENT_BYTES_MIN = 8 << 20
 """As in Kafka; a batch of metadata must fit into a segment."""
+
+
+HTTPS = "HTTPS"
+"""Of `metrics.listener`: a page over TLS, with the node's `ssl.*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +78,8 @@ class NodeConfig:
     given: the properties as in the file. notes: a line for the log for each one without an effect.
     directory: of the metadata log. data_directories: of partitions; a controller has only
         `directory`.
-    metrics: address of the metrics server, None for none. metrics_names: the sets of names there.
+    metrics: address of the metrics server, None for none; metrics_tls: its TLS, None in clear text.
+    metrics_names: the sets of names there.
     listen, advertised: of the controller's listener, or of the one that brokers use among
         themselves. listeners: all of a broker's, that one first; none of a controller.
     controller_listener: of the controllers, on every node. peer_security: of a broker's connections
@@ -96,6 +104,7 @@ class NodeConfig:
     waits: PatienceProperties
     metrics: Address | None
     metrics_names: tuple[str, ...]
+    metrics_tls: TlsSettings | None
     given: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     listeners: tuple[Listener, ...] = ()
@@ -238,6 +247,11 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     data_directories = _data_directories(node)
     overrides = peer_overrides(node.peer_address_overrides)
     is_broker = listener_name == BROKER
+    is_https = node.metrics_listener.startswith(f"{HTTPS}://")
+    metrics = None
+    if node.metrics_listener:
+        scheme = HTTPS if is_https else "HTTP"
+        metrics = _listener("metrics.listener", node.metrics_listener, scheme)
     of_tls = bind(BrokerConfig, properties) if is_broker else bind(TlsProperties, properties)
     controllers_own = controller_listener(
         properties, node.listener_security_protocol_map, of_tls, listens=not is_broker
@@ -275,10 +289,9 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         snapshots=_snapshot_policy(properties),
         node=node,
         waits=_waits(properties),
-        metrics=(
-            _listener("metrics.listener", node.metrics_listener, "HTTP")
-            if node.metrics_listener
-            else None
+        metrics=metrics,
+        metrics_tls=(
+            tls_settings(OwnProperties("METRICS", of_tls, properties)) if is_https else None
         ),
         metrics_names=_metrics_names(node.metrics_names),
         given=dict(properties),

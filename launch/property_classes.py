@@ -46,7 +46,7 @@ class NodeProperties:
         peer gives: a proxy, a tunnel, an address behind NAT.
     metadata_version_max: the highest metadata.version that the node reports as supported. A lower
         value makes it act like an older build, to rehearse a rolling upgrade.
-    metrics_listener: `HTTP://host:port` for Prometheus; empty means none.
+    metrics_listener: `HTTP://host:port`, or HTTPS, for Prometheus; empty means none.
     metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
     kvorum_logging_format, kvorum_logging_levels, kvorum_audit_file: see launch.logs.
     kvorum_tracing_enable: see launch.tracing.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kvorum.broker.network.peer_security import NO_SECURITY
 from kvorum.launch.properties import NodeConfig
 from kvorum.runtime.certificates import CertificateWatch, TlsCaller, TlsListener
+from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.rpc import Channels, rpc_caller, rpc_listener
 from kvorum.runtime.sockets import connect_tcp
 from kvorum.runtime.tasks import TaskGroup
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 class NodeLinks:
     """channels: how this node reaches controllers. server: TLS of a controller's own listener, None
-    in clear text. Raises ConfigError for files that cannot be used."""
+    in clear text; metrics: of a node's page of metrics. Raises ConfigError for files that cannot be
+    used."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
@@ -29,7 +31,10 @@ class NodeLinks:
         self.server: TlsListener | None = None
         if listener.server is not None:
             self.server = rpc_listener(listener.server, listener.principals)
-        for made in (caller, self.server):
+        self.metrics: TlsListener | None = None
+        if config.metrics_tls is not None:
+            self.metrics = TlsListener(config.metrics_tls, PrincipalRules())
+        for made in (caller, self.server, self.metrics):
             if made is not None:
                 self.certificates.add(made)
 

@@ -176,7 +176,10 @@ class TlsConnection(Connection):
 
 
 def wrapped(sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
-    """An accepted socket with TLS on it, whose handshake has not begun. Raises OSError if the
-    client has gone."""
-    sock.getpeername()  # ssl raises too, but leaves a socket open
+    """An accepted socket with TLS on it, whose handshake has not begun.
+
+    Raises OSError for a socket whose client has reset the connection already: SSLSocket would
+    raise too, and leave the socket open.
+    """
+    sock.getpeername()
     return context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)

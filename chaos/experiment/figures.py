@@ -70,6 +70,7 @@ def build_report(
         "versions": record["versions"],
         "system": record.get("system"),
         "cluster": record.get("cluster", "fresh"),
+        "is_secure": bool(record.get("is_secure", False)),
         "configuration": record["configuration"],
         "started_wall_ms": record["started_wall_ms"],
         "ended_wall_ms": record["ended_wall_ms"],

@@ -57,6 +57,8 @@ CONFIGURATION_KEYS = (
     ),
 )
 
+SECURE_MEANING = "true: a cluster as of `kvorum dev --secure`, with TLS, users and ACLs"
+
 TOPIC_KEYS = (
     _key("partitions", 6, 1, 1_000, "partitions of the topic"),
     _key("replication_factor", 3, 1, 99, "replicas of each partition; at most `brokers`"),

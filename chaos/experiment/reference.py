@@ -20,6 +20,7 @@ from kvorum.chaos.experiment.keys import (
     CONFIGURATION_KEYS,
     LOAD_KEYS,
     PROMISE_KEYS,
+    SECURE_MEANING,
     STORM_KEYS,
     TOPIC_KEYS,
     IntegerKey,
@@ -137,8 +138,10 @@ def _shipped() -> str:
     return _table(["experiment", "seconds", "tags", "what it proves"], rows)
 
 
+_SECURE = f"| `secure` | false | true, false | {SECURE_MEANING} |\n"
+
 TABLES: Mapping[str, Callable[[], str]] = {
-    "configuration": lambda: _keys(CONFIGURATION_KEYS),
+    "configuration": lambda: _keys(CONFIGURATION_KEYS) + _SECURE,
     "topic": lambda: _keys(TOPIC_KEYS),
     "workload": lambda: _keys(LOAD_KEYS),
     "workloads": _workloads,

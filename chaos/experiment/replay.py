@@ -21,11 +21,13 @@ from kvorum.runtime.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRun:
-    """The origin of a run, as its folder states it. system: kvorum, kafka or attached."""
+    """The origin of a run, as its folder states it. system: kvorum, kafka or attached. is_secure:
+    its cluster had TLS, users and ACLs."""
 
     experiment_file: str
     seed: int
     system: str
+    is_secure: bool = False
 
     def system_to_replay(self) -> str:
         """The system's name for the run that replays this one. Raises ConfigError for an attached
@@ -63,7 +65,12 @@ def read_earlier_run(run_dir: str) -> EarlierRun:
     try:
         record = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
         system = record.get("system", {}).get("name", "kvorum")
-        return EarlierRun(experiment_file=str(files[0]), seed=int(record["seed"]), system=system)
+        return EarlierRun(
+            experiment_file=str(files[0]),
+            seed=int(record["seed"]),
+            system=system,
+            is_secure=bool(record.get("is_secure", False)),
+        )
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise ConfigError(
             f"{folder / RUN_FILE} cannot be read ({error}); run {files[0]} with kvorum chaos run"

@@ -12,6 +12,7 @@ that cannot exist are refused, and all of them are reported at once.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -80,7 +81,7 @@ class WorkloadPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """Size of the cluster, its settings, the load, and the time limits. voters: 0 for a static
-    voter set of all controllers."""
+    voter set of all controllers. is_secure: with TLS, users and ACLs; its voters can change."""
 
     controllers: int
     voters: int
@@ -95,6 +96,11 @@ class Configuration:
     cool_down_ms: int
     start_timeout_ms: int
     convergence_timeout_ms: int
+    is_secure: bool = False
+
+    def secured(self) -> Configuration:
+        """The same with a secure cluster."""
+        return dataclasses.replace(self, is_secure=True, voters=self.voters or self.controllers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +229,8 @@ def _check_controls(top: Section) -> None:
 def _configuration(top: Section, seed: int | None) -> Configuration:
     numbers = [key.name for key in CONFIGURATION_KEYS]
     section = top.section(
-        "configuration", [*numbers, "topic", "workload", "workloads", "promises", "settings"]
+        "configuration",
+        [*numbers, "secure", "topic", "workload", "workloads", "promises", "settings"],
     )
     values = section.integers(CONFIGURATION_KEYS)
     if seed is not None:
@@ -241,14 +248,19 @@ def _configuration(top: Section, seed: int | None) -> Configuration:
         )
     topic = _topic(section, values["brokers"])
     load = section.section("workload", [key.name for key in LOAD_KEYS])
-    return Configuration(
+    configuration = Configuration(
         **values,
+        is_secure=False,
         topic=topic,
         workload=WorkloadPlan(**load.integers(LOAD_KEYS)),
         workloads=_workloads(section, topic.name),
         promises=read_promises(section),
         settings=_settings(section),
     )
+    is_secure = section.values.get("secure", False)
+    if not isinstance(is_secure, bool):
+        section.problem("secure", f"must be true or false, got {is_secure!r}")
+    return configuration.secured() if is_secure is True else configuration
 
 
 def _settings(configuration: Section) -> tuple[tuple[str, str], ...]:

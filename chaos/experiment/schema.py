@@ -19,6 +19,7 @@ from kvorum.chaos.experiment.keys import (
     LOAD_KEYS,
     PAUSE_SECONDS_MAX,
     PROMISE_KEYS,
+    SECURE_MEANING,
     STORM_KEYS,
     TOPIC_KEYS,
     IntegerKey,
@@ -137,6 +138,7 @@ def _configuration() -> Schema:
     return _object(
         {
             **_integers(CONFIGURATION_KEYS),
+            "secure": {"type": "boolean", "description": SECURE_MEANING, "default": False},
             "topic": _object({"name": _TEXT, **_integers(TOPIC_KEYS)}),
             "workload": _object(_integers(LOAD_KEYS)),
             "workloads": {

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kvorum.chaos.addresses import security_at
+from kvorum.launch.client_login import LoginRefused, log_in
 from kvorum.runtime.errors import WireError
 from kvorum.wire.kio_codec import encode_request, read_response
 
@@ -42,6 +44,7 @@ class KafkaConnection:
         """address: host:port, of IPv6 too ([::1]:9092). timeout_ms: for each step of the socket."""
         host, _, port = address.rpartition(":")
         self._place = (host.strip("[]"), int(port))
+        self._security = security_at(address)
         self._timeout_s = timeout_ms / 1000
         self._socket: socket.socket | None = None
         self._correlation_id = 0
@@ -76,8 +79,10 @@ class KafkaConnection:
 
     def _ask(self, call: Call, values: Mapping[str, Any]) -> Any:
         if self._socket is None:
-            self._socket = socket.create_connection(self._place, timeout=self._timeout_s)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain = socket.create_connection(self._place, timeout=self._timeout_s)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = self._security.wrap(plain, self._place[0])
+            self._log_in(self._socket)
         self._correlation_id += 1
         head = struct.pack(">hhih", call.key, call.version, self._correlation_id, len(_CLIENT_ID))
         body = bytes(encode_request(call.name, call.version, values))
@@ -93,6 +98,18 @@ class KafkaConnection:
         if answer[4] != 0:
             raise WireError(f"{call.name} answered with tagged fields in its header")
         return read_response(call.name, call.version, memoryview(answer)[5:])
+
+    def _log_in(self, peer: socket.socket) -> None:
+        def ask(request: bytes) -> bytes:
+            peer.sendall(struct.pack(">i", len(request)) + request)
+            (size,) = struct.unpack(">i", self._receive(peer, 4))
+            return self._receive(peer, size)
+
+        try:
+            log_in(self._security, ask)
+        except LoginRefused as error:
+            # As an address that gives no answer: the one who asks says which node it was.
+            raise OSError(f"user {self._security.user} is refused: {error}") from error
 
     def _receive(self, peer: socket.socket, size: int) -> bytes:
         received = bytearray()

@@ -98,9 +98,13 @@ def plan_links(
     client_port: int,
     controller_port: int,
     proxy_port: int,
+    nodes_port: int | None = None,
     host: str = "127.0.0.1",
 ) -> LinkPlan:
-    """The proxies of a cluster whose nodes bind consecutive ports, on consecutive proxy ports."""
+    """The proxies of a cluster whose nodes bind consecutive ports, on consecutive proxy ports.
+
+    nodes_port: of the first broker's listener for brokers; None if it is the one for clients.
+    """
     controller_names = [f"controller-{number}" for number in range(1, controllers + 1)]
     broker_names = [f"broker-{FIRST_BROKER_ID + number}" for number in range(brokers)]
     bound = {name: f"{host}:{controller_port + at}" for at, name in enumerate(controller_names)}
@@ -109,12 +113,15 @@ def plan_links(
     pairs += _pairs(controller_names, controller_names)
     pairs += _pairs(broker_names, controller_names)
     pairs += _pairs(broker_names, broker_names)
+    of_brokers = dict(bound)
+    if nodes_port is not None:
+        of_brokers |= {name: f"{host}:{nodes_port + at}" for at, name in enumerate(broker_names)}
     links = tuple(
         Link(
             source=source,
             destination=destination,
             listen=f"{host}:{proxy_port + at}",
-            upstream=bound[destination],
+            upstream=(bound if source == CLIENTS else of_brokers)[destination],
         )
         for at, (source, destination) in enumerate(pairs)
     )

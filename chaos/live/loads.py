@@ -40,10 +40,17 @@ class Loads:
     """The threads of all loads. `start` creates their topics; `stop` or `abandon` ends them."""
 
     def __init__(
-        self, *, configuration: Configuration, bootstrap: str, history: HistoryWriter
+        self,
+        configuration: Configuration,
+        *,
+        bootstrap: str,
+        history: HistoryWriter,
+        admin: str = "",
     ) -> None:
+        """admin: bootstrap addresses with the user who creates topics, if that is another one."""
         self._configuration = configuration
         self._bootstrap = bootstrap
+        self._admin = admin or bootstrap
         self._history = history
         topic, workload = configuration.topic, configuration.workload
         self.produce = ProduceLoad(
@@ -97,7 +104,7 @@ class Loads:
             )
             for need in self._needs()
         ]
-        admin = open_admin(self._bootstrap)
+        admin = open_admin(self._admin)
         answers = admin.create_topics(topics, request_timeout=_TOPIC_TIMEOUT_S)
         for name, answer in answers.items():
             try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvorum.chaos.addresses import client_of
 from kvorum.chaos.live.systems.protocol import NotObservable, System, active_controller
 from kvorum.chaos.targets import ClusterView, PartitionView
 from kvorum.runtime.errors import required
@@ -39,9 +40,7 @@ class TopicWatch:
         from confluent_kafka.admin import AdminClient
 
         self.topic = topic
-        self._admin: AdminClient | None = AdminClient(
-            {"bootstrap.servers": bootstrap, "log_level": 2}
-        )
+        self._admin: AdminClient | None = AdminClient({**client_of(bootstrap), "log_level": 2})
 
     def close(self) -> None:
         """Let the client go now, and not when Python's collector comes by.

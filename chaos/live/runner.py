@@ -49,6 +49,8 @@ from kvorum.chaos.live.systems.limits import load_for
 from kvorum.chaos.live.systems.opening import (
     CLUSTER,
     LOGS,
+    NO_ACCESS,
+    Access,
     Opened,
     SystemChoice,
     WarmCluster,
@@ -63,6 +65,8 @@ from kvorum.chaos.live.systems.protocol import (
     node_named,
 )
 from kvorum.chaos.live.toxiproxy_server import find_server
+from kvorum.chaos.live.users import bootstrap_of_load
+from kvorum.launch.client_security import NONE
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 
@@ -113,24 +117,27 @@ def run(
     is_owned: bool = False,
     carry_out: CarryOut | None = None,
     warm: WarmCluster | None = None,
+    access: Access = NO_ACCESS,
 ) -> RunResult:
     """Run an experiment on a fresh cluster and write everything into output_dir.
 
     seed: replaces the file's own seed. system, kafka_libs, is_owned: see `choose_system`.
     carry_out: takes the place of method and rollbacks, for a caller that decides the steps itself.
     warm: a running cluster to use in place of a fresh one; its topics get the prefix `FILE-SEED.`.
+    access: a secure cluster, or the user on an attached one.
     Raises ConfigError for an invalid experiment, an experiment that the system cannot carry out, or
     an output_dir that already has a run, and KvorumError for a run that never began. A broken
     guarantee of the cluster is not an exception but a verdict, and so is an error in the middle.
     """
     choice = (
-        choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned)
+        choose_system(system, kafka_libs=kafka_libs, is_owned=is_owned, access=access)
         if warm is None
         else warm.choice
     )
     experiment = load_for(choice, experiment_path, seed=seed)
     experiment = dataclasses.replace(
-        experiment, configuration=configuration_for(choice, experiment.configuration)
+        experiment,
+        configuration=configuration_for(choice, experiment.configuration, access),
     )
     run_dir = Path(output_dir)
     # Checked before the folder is created: without a toxiproxy server the run cannot begin.
@@ -243,6 +250,7 @@ class _Session:
             "error": UNENDED,
             "is_lab_failure": False,
             "system": {"name": choice.name, "version": choice.version},
+            "is_secure": experiment.configuration.is_secure or choice.security != NONE,
             "versions": {},
         }
 
@@ -293,7 +301,8 @@ class _Session:
         bootstrap = system.bootstrap()
         self._topic_name = system.topic_prefix + self._topic.name
         configuration = prefixed(self._configuration, system.topic_prefix)
-        loads = Loads(configuration=configuration, bootstrap=bootstrap, history=history)
+        own = bootstrap_of_load(system)
+        loads = Loads(configuration, bootstrap=own, history=history, admin=bootstrap)
         self._record["compacted_topics"] = list(loads.compacted_topics)
         if self._warm is not None:
             self._warm.note_compacted(loads.compacted_topics)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvorum.chaos.addresses import joined
 from kvorum.chaos.live.systems.protocol import NotObservable, System, running_brokers
 from kvorum.chaos.workloads.clients import open_admin
 
@@ -91,5 +92,5 @@ def _alter(admin: Any, kind: str, name: str, values: Mapping[str, str | None]) -
 
 def _admin(system: System) -> Any:
     """A client that first asks the brokers that run, past their proxies."""
-    direct = ",".join(node.listener for node in running_brokers(system))
+    direct = joined([node.listener for node in running_brokers(system)])
     return open_admin(direct or system.bootstrap())

@@ -16,25 +16,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import random
 import shutil
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from kvorum.chaos.experiment.faults import build_fault
+from kvorum.chaos.addresses import client_of
 from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter
-from kvorum.chaos.experiment.keys import DURATION_MS_MAX
-from kvorum.chaos.faults import LIVE_FAULTS, LiveFault, describe
+from kvorum.chaos.faults import LiveFault, describe
 from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.capabilities import needs_of
@@ -49,11 +45,12 @@ from kvorum.chaos.live.systems.protocol import (
 )
 from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.chaos.targets import ClusterView
-from kvorum.chaos.testing.view import CONDITIONS, ClusterState, Condition, nodes_of, read_state
+from kvorum.chaos.testing.arguments import Shape, built_fault, named_condition
+from kvorum.chaos.testing.users import ADMIN, Users
+from kvorum.chaos.testing.view import ClusterState, Condition, nodes_of, read_state, scraped
 from kvorum.runtime.errors import ConfigError, KvorumError, required
 
 _TOPIC_TIMEOUT_S = 20.0
-_SCRAPE_TIMEOUT_S = 5.0
 _NOT_STARTED = "the cluster is not started; use it in a `with` block, or call start"
 
 Result = TypeVar("Result")
@@ -76,23 +73,6 @@ class _Noted:
         return f"{self.text}, {f'ended {self.ended}' if self.ended else 'in force'}"
 
 
-class _Shape:
-    """The size and settings of a cluster, as back ends want them (`ClusterShape`)."""
-
-    def __init__(
-        self,
-        *,
-        controllers: int,
-        voters: int,
-        brokers: int,
-        settings: Mapping[str, str],
-        timeout_s: float,
-    ) -> None:
-        self.controllers, self.voters, self.brokers = controllers, voters, brokers
-        self.settings: Sequence[tuple[str, str]] = tuple(settings.items())
-        self.start_timeout_ms = round(timeout_s * 1000)
-
-
 class Cluster:
     """A running cluster, and the hands that break it. Methods may be called from any thread.
 
@@ -100,7 +80,8 @@ class Cluster:
     set). system: kvorum, or kafka for Apache Kafka from its jars. settings: properties for every
     node. directory: for data and logs; a temporary one, removed at the end, by default. proxies:
     None puts every link behind toxiproxy if its server can be found. metrics: every node of Kvorum
-    has a Prometheus page. seed: decides which node a target like `one:brokers` means.
+    has a Prometheus page. secure: TLS, users and ACLs, for Kvorum alone; its voters can change.
+    seed: decides which node a target like `one:brokers` means.
 
     `start` raises ConfigError for what cannot be (an unknown system or property, more voters than
     controllers, no toxiproxy server with proxies=True), KvorumError if the cluster does not start.
@@ -117,14 +98,16 @@ class Cluster:
         directory: str | Path | None = None,
         proxies: bool | None = None,
         metrics: bool = True,
+        secure: bool = False,
         seed: int = 1,
         start_timeout_s: float = 60.0,
     ) -> None:
-        self._shape = _Shape(
+        self._shape = Shape(
             controllers=controllers,
             voters=voters,
             brokers=brokers,
             settings=settings or {},
+            is_secure=secure,
             timeout_s=start_timeout_s,
         )
         self._system_name = system
@@ -141,6 +124,7 @@ class Cluster:
         self._admin: Any = None
         self._choice: SystemChoice | None = None
         self._faults: list[_Noted] = []
+        self._users: Users | None = None
         #: Topics with this prefix are known to targets without it, too.
         self.topic_prefix = ""
 
@@ -167,7 +151,7 @@ class Cluster:
             self._call(self._stack.close)
         finally:
             self._thread = None
-            self._system = self._injector = self._admin = None
+            self._system = self._injector = self._admin = self._users = None
             thread.shutdown()
 
     def __enter__(self) -> Cluster:
@@ -204,6 +188,53 @@ class Cluster:
         """Name and version of the system."""
         system = self._running()
         return f"{system.name} {system.version}"
+
+    # Users.
+
+    @property
+    def users(self) -> Users:
+        """The users of a secure cluster: `users.create("alice")`. Raises KvorumError without
+        secure=True."""
+        self._running()
+        if self._users is None:
+            raise KvorumError("this cluster has no users: start it with secure=True")
+        return self._users
+
+    def client_config(self, user: str = ADMIN) -> dict[str, Any]:
+        """The settings of a librdkafka client that logs in as a user: addresses, TLS, login. On a
+        cluster without security the addresses alone. Raises KvorumError for an unknown user."""
+        if user == ADMIN and not self._shape.is_secure:
+            return client_of(self.bootstrap_servers)
+        return client_of(self.users.address(user))
+
+    def grant(
+        self,
+        user: str,
+        *operations: str,
+        topic: str = "",
+        group: str = "",
+        transactional_id: str = "",
+        cluster: bool = False,
+        prefixed: bool = False,
+    ) -> None:
+        """Allow a user operations, by Kafka's names (READ, WRITE, ...), on one resource.
+
+        topic: without the prefix of the test. prefixed: all resources whose names begin so.
+        Raises KvorumError.
+        """
+        named = {
+            "topic": topic if topic in ("", "*") else self.topic(topic),
+            "group": group,
+            "transactional_id": transactional_id,
+            "cluster": "cluster" if cluster else "",
+        }
+        chosen = [(kind, name) for kind, name in named.items() if name]
+        if len(chosen) != 1 or not operations:
+            raise KvorumError(
+                "grant needs operations and one of topic, group, transactional_id and cluster"
+            )
+        ((kind, name),) = chosen
+        self._call(lambda: self.users.allow(user, operations, kind, name, is_prefixed=prefixed))
 
     def nodes(self) -> list[Node]:
         """Every node with its name, id and process id; state is running, killed, paused or dead."""
@@ -293,15 +324,7 @@ class Cluster:
                 f"{node} has no metrics (nodes with metrics: {known}); they need system='kvorum' "
                 "and metrics=True"
             )
-        try:
-            with urllib.request.urlopen(
-                f"http://{address}/metrics", timeout=_SCRAPE_TIMEOUT_S
-            ) as answer:
-                text = answer.read().decode()
-        except OSError as error:
-            raise KvorumError(f"{node} gives no metrics: {error}") from error
-        lines = (line.rpartition(" ") for line in text.splitlines() if line[:1] not in ("#", ""))
-        return {name: float(value) for name, _, value in lines}
+        return scraped(node, address)
 
     # Faults.
 
@@ -321,7 +344,7 @@ class Cluster:
 
     def inject(self, name: str, /, **arguments: object) -> Injected | None:
         """Begin a fault. Returns it, for `end`; None for one that only ends others."""
-        fault = _built(name, arguments)
+        fault = built_fault(name, arguments)
         return self._call(lambda: self._inject(name, fault))
 
     def end(self, injected: Injected) -> None:
@@ -390,7 +413,7 @@ class Cluster:
         Raises NotReached with the state of the cluster, ConfigError for an unknown name.
         """
         if isinstance(condition, str):
-            named = _condition(condition)
+            named = named_condition(condition)
             what = named.meaning
             condition = self._observed(named)
         try:
@@ -448,7 +471,9 @@ class Cluster:
         )
         system = self._system = opened.system
         history = self._stack.enter_context(HistoryWriter(str(folder / HISTORY_FILE)))
-        self._admin = AdminClient({"bootstrap.servers": system.bootstrap(), "log_level": 2})
+        self._admin = AdminClient({**client_of(system.bootstrap()), "log_level": 2})
+        if self._shape.is_secure:
+            self._users = Users(system, self._admin_client)
         self._injector = Injector(
             system=system,
             toxiproxy=opened.toxiproxy,
@@ -544,33 +569,6 @@ class Cluster:
         if thread is None:
             raise KvorumError(_NOT_STARTED)
         return thread.submit(act).result()
-
-
-def _built(name: str, arguments: Mapping[str, object]) -> LiveFault:
-    if name not in LIVE_FAULTS:
-        near = get_close_matches(name, list(LIVE_FAULTS), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(LIVE_FAULTS)}"
-        raise ConfigError(f"unknown fault {name!r}; {hint}")
-    needed = {
-        field.name
-        for field in dataclasses.fields(LIVE_FAULTS[name])
-        if field.default is dataclasses.MISSING
-    }
-    # An experiment must say how long a fault of disks lasts; here the test ends every fault.
-    lasting = {"duration_ms": DURATION_MS_MAX} if "duration_ms" in needed else {}
-    built = build_fault(name, {**lasting, **arguments})
-    if isinstance(built, list):
-        raise ConfigError("; ".join(problem.message for problem in built))
-    return built
-
-
-def _condition(name: str) -> Condition:
-    found = CONDITIONS.get(name)
-    if found is None:
-        near = get_close_matches(name, list(CONDITIONS), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(CONDITIONS)}"
-        raise ConfigError(f"unknown condition {name!r}; {hint}")
-    return found
 
 
 def _no_progress(_: str) -> None:

@@ -1,7 +1,8 @@
 """The plugin of pytest: a cluster for the whole session, and the fixture `kvorum` for a test.
 
-Options in pytest's ini file: kvorum_controllers, kvorum_brokers, kvorum_settings (KEY=VALUE lines);
-on the command line: --kvorum-system. Nothing is imported or started before a test asks for it.
+Options in pytest's ini file: kvorum_controllers, kvorum_brokers, kvorum_secure, kvorum_settings
+(KEY=VALUE lines); on the command line: --kvorum-system. Nothing is imported or started before a
+test asks for it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="The system behind the fixture `kvorum`: Kvorum, or Apache Kafka from its jars.",
     )
     parser.addini("kvorum_controllers", "Controllers of the session's cluster.", default="3")
+    parser.addini(
+        "kvorum_secure",
+        "TLS, users and ACLs for the session's cluster.",
+        type="bool",
+        default=False,
+    )
     parser.addini("kvorum_brokers", "Brokers of the session's cluster.", default="3")
     parser.addini(
         "kvorum_settings", "KEY=VALUE for every node, one a line.", type="linelist", default=[]
@@ -56,6 +63,7 @@ def kvorum_cluster(
         brokers=_count(config, "kvorum_brokers"),
         system=config.getoption("--kvorum-system"),
         settings=settings,
+        secure=config.getini("kvorum_secure"),
         directory=tmp_path_factory.mktemp("kvorum"),
     )
     with cluster:
@@ -66,8 +74,9 @@ def kvorum_cluster(
 def kvorum(request: pytest.FixtureRequest, kvorum_cluster: Cluster) -> Iterator[Cluster]:
     """The session's cluster for one test, with a topic prefix of the test's own.
 
-    After the test every fault ends, the test's topics are deleted, and every node runs again. The
-    report of a failed test has the state of the cluster at its failure, and the test's own faults.
+    After the test every fault ends, the test's topics and users are deleted, and every node runs
+    again. The report of a failed test has the state of the cluster at its failure, and the test's
+    own faults.
     """
     kvorum_cluster.topic_prefix = _prefix_of(request.node)
     kvorum_cluster.forget_faults()
@@ -77,6 +86,8 @@ def kvorum(request: pytest.FixtureRequest, kvorum_cluster: Cluster) -> Iterator[
     finally:
         kvorum_cluster.heal()
         kvorum_cluster.delete_topics()
+        if request.config.getini("kvorum_secure"):
+            kvorum_cluster.users.clear()
         kvorum_cluster.topic_prefix = ""
         kvorum_cluster.wait_until("all-alive")
 

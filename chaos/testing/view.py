@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvorum.chaos.addresses import client_of, joined
 from kvorum.chaos.live.systems.protocol import (
     RUNNING,
     Node,
@@ -15,7 +17,9 @@ from kvorum.chaos.live.systems.protocol import (
     active_controller,
 )
 from kvorum.chaos.targets import ClusterView, PartitionView
+from kvorum.runtime.errors import KvorumError
 
+_SCRAPE_TIMEOUT_S = 5.0
 _METADATA_TIMEOUT_S = 3.0
 _LINES_MAX = 30
 
@@ -155,7 +159,7 @@ def _metadata(nodes: Sequence[Node], admin: Any) -> Any:
             raise
     if not running:
         return admin.list_topics(timeout=_METADATA_TIMEOUT_S)
-    client = AdminClient({"bootstrap.servers": ",".join(running), "log_level": 2})
+    client = AdminClient({**client_of(joined(running)), "log_level": 2})
     return client.list_topics(timeout=_METADATA_TIMEOUT_S)
 
 
@@ -200,3 +204,16 @@ def read_state(system: System, admin: Any, *, is_required: bool = True) -> Clust
         live_brokers=frozenset(names[broker] for broker in live_brokers if broker in names),
         partitions=partitions,
     )
+
+
+def scraped(node: str, address: str) -> dict[str, float]:
+    """The metrics on a node's page, by name and labels. Raises KvorumError without an answer."""
+    try:
+        with urllib.request.urlopen(
+            f"http://{address}/metrics", timeout=_SCRAPE_TIMEOUT_S
+        ) as answer:
+            text = answer.read().decode()
+    except OSError as error:
+        raise KvorumError(f"{node} gives no metrics: {error}") from error
+    lines = (line.rpartition(" ") for line in text.splitlines() if line[:1] not in ("#", ""))
+    return {name: float(value) for name, _, value in lines}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kvorum.chaos.addresses import client_of
+
 _QUICK: Mapping[str, Any] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
@@ -21,7 +23,7 @@ def open_producer(bootstrap: str, settings: Mapping[str, Any]) -> Any:
 
     return Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **client_of(bootstrap),
             "enable.idempotence": True,
             "acks": "all",
             "request.timeout.ms": 5_000,
@@ -39,7 +41,7 @@ def open_consumer(bootstrap: str, settings: Mapping[str, Any]) -> Any:
 
     return Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **client_of(bootstrap),
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
@@ -57,4 +59,4 @@ def open_admin(bootstrap: str) -> Any:
     """A client for administrators' requests."""
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
+    return AdminClient({**client_of(bootstrap), **_QUICK})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from kvorum.chaos.addresses import client_of
 from kvorum.chaos.experiment.history import (
     CREATE_TOPIC,
     FAIL,
@@ -51,7 +52,7 @@ class CreateTopicsLoad(threading.Thread):
 
         admin = AdminClient(
             {
-                "bootstrap.servers": self._servers,
+                **client_of(self._servers),
                 "reconnect.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 500,
                 "retry.backoff.ms": 50,

@@ -28,6 +28,16 @@ const menu = document.getElementById("menu");
 const themeButton = document.getElementById("theme");
 
 let session = first.session;
+
+// Of a console with sign-in.
+if (session.user) {
+  const out = h("button", { type: "button", class: "quiet" }, `Sign out ${session.user}`);
+  out.addEventListener("click", async () => {
+    await fetch("/sign-out", { method: "POST", headers: { "content-type": "application/x-www-form-urlencoded" } });
+    location.assign("/sign-in");
+  });
+  themeButton.after(out);
+}
 let stops = [];
 let turns = 0;
 let meta = null;

@@ -15,6 +15,7 @@ export async function ask(address, options) {
     if (error.name === "AbortError") throw error;
     throw new Error("the console does not answer; is `kvorum console` still running?");
   }
+  if (answer.status === 401 && first.session.user) location.assign("/sign-in"); // the session is over
   const document = await answer.json().catch(() => ({ error: `HTTP status ${answer.status}` }));
   if (!answer.ok) throw new Error(document.error);
   return document;

@@ -277,7 +277,7 @@ class BrokerBackend:
 
     def quorum(self) -> Row:
         reply = self._describe_quorum()
-        check(reply.error_code, reply.error_message, "no quorum")
+        check(reply.error_code, reply.error_message, "describe quorum")
         partition = reply.topics[0].partitions[0]
         check(partition.error_code, partition.error_message, "describe quorum")
         cluster = self.connection.call(
@@ -299,6 +299,13 @@ class BrokerBackend:
                 for n in reply.nodes
             ],
         }
+
+    def cluster_operations(self) -> int:
+        """The operations on the cluster that the user may do, as bits by their numbers."""
+        asked = {"include_cluster_authorized_operations": True}
+        reply = self.connection.call("describe_cluster", 60, 0, asked, flexible=True)
+        check(reply.error_code, reply.error_message, "describe cluster")
+        return max(int(reply.cluster_authorized_operations), 0)
 
     def controllers(self) -> tuple[list[tuple[str, int]], str | None]:
         """The controllers' addresses, and what the broker reports as wrong with their quorum (or

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kvorum.cli.client_security import current_security
 from kvorum.cli.common import CommandFailed, Row, check, refusal
 from kvorum.cli.controller_client import BlockingControllerClient
 from kvorum.metadata.controller.decide.eligible_brokers import min_isr_of
@@ -111,16 +112,20 @@ class ControllerBackend:
         ]
 
     def brokers(self) -> list[Row]:
-        return [
-            {
-                "broker_id": broker.broker_id,
-                "host": broker.endpoint.host,
-                "port": broker.endpoint.port,
-                "rack": broker.rack,
-                "is_fenced": broker.is_fenced,
-            }
-            for _, broker in sorted(self._image().brokers.items())
-        ]
+        protocol = current_security().protocol
+        rows = []
+        for _, broker in sorted(self._image().brokers.items()):
+            endpoint = broker.client_endpoint(protocol)
+            rows.append(
+                {
+                    "broker_id": broker.broker_id,
+                    "host": endpoint.host,
+                    "port": endpoint.port,
+                    "rack": broker.rack,
+                    "is_fenced": broker.is_fenced,
+                }
+            )
+        return rows
 
     def min_isr(self, names: Sequence[str]) -> dict[str, int]:
         image = self._image()

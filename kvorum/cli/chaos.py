@@ -71,6 +71,13 @@ chaos.add_command(validate)
     is_flag=True,
     help="The cluster in FILE.toml may be broken.",
 )
+@click.option("--secure", "is_secure", is_flag=True, help="A cluster with TLS, users and ACLs.")
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    default=None,
+    help="Kafka's client properties for the cluster in FILE.toml.",
+)
 @lake_option
 @output_option
 def run(
@@ -80,6 +87,8 @@ def run(
     system: str,
     kafka_libs: str | None,
     is_owned: bool,
+    is_secure: bool,
+    command_config: str | None,
     lake: str | None,
     output: str,
 ) -> None:
@@ -93,6 +102,7 @@ def run(
     check_lake(lake)
     from kvorum.chaos.experiment.shipped import find_experiment
     from kvorum.chaos.live.runner import run as run_experiment
+    from kvorum.chaos.live.systems.opening import Access
     from kvorum.runtime.errors import ConfigError, KvorumError
 
     try:
@@ -104,6 +114,7 @@ def run(
             system=system,
             kafka_libs=kafka_libs,
             is_owned=is_owned,
+            access=Access(is_secure=is_secure, command_config=command_config),
         )
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error

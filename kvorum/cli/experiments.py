@@ -109,6 +109,7 @@ def schema() -> None:
     is_flag=True,
     help="The cluster in FILE.toml may be broken.",
 )
+@click.option("--command-config", metavar="FILE", default=None, help="As for `run`.")
 @output_option
 def replay(
     run_dir: str,
@@ -116,6 +117,7 @@ def replay(
     system: str | None,
     kafka_libs: str | None,
     is_owned: bool,
+    command_config: str | None,
     output: str,
 ) -> None:
     """Run the experiment of RUN_DIR again, with its seed, and compare the nodes that were hit.
@@ -125,6 +127,7 @@ def replay(
     """
     from kvorum.chaos.experiment.replay import compare_targets, read_earlier_run
     from kvorum.chaos.live.runner import run
+    from kvorum.chaos.live.systems.opening import Access
     from kvorum.runtime.errors import ConfigError, CorruptData, KvorumError
 
     name = os.path.normpath(run_dir)
@@ -138,6 +141,10 @@ def replay(
             system=system or earlier.system_to_replay(),
             kafka_libs=kafka_libs,
             is_owned=is_owned,
+            access=Access(
+                is_secure=earlier.is_secure and system in (None, "kvorum"),
+                command_config=command_config,
+            ),
         )
         picks = compare_targets(run_dir, result.run_dir)
     except (ConfigError, CorruptData) as error:

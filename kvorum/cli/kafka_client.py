@@ -10,9 +10,10 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.cli.client_security import NONE, current_security
+from kvorum.cli.client_security import current_security
 from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
-from kvorum.runtime.errors import ErrorCode, invariant, required
+from kvorum.launch.client_security import NONE
+from kvorum.runtime.errors import invariant, required
 from kvorum.runtime.text import address_text
 
 CLIENT_ID = b"kvorum-cli"
@@ -58,7 +59,8 @@ class KafkaConnection:
                 self._socket = self._security.wrap(
                     socket.create_connection((host, port), timeout=timeout_s), host
                 )
-                self._log_in()
+                if self._security.mechanism:
+                    self._log_in()
                 if at + 1 < len(addresses):
                     self._socket.settimeout(min(ALIVE_WITHIN_S, timeout_s))
                     self._send(_VERSIONS)
@@ -70,38 +72,17 @@ class KafkaConnection:
         raise BrokerGone(f"no broker reachable at {', '.join(problems)}")
 
     def _log_in(self) -> None:
-        """Authenticate, if the command has a user. Raises CommandFailed, OSError."""
-        security = self._security
-        if not security.mechanism:
-            return
-        from kvorum.broker.sasl.client import client_exchange
-        from kvorum.broker.sasl.exchange import AuthenticationFailed
+        """Authenticate as the command's user. Raises CommandFailed, OSError."""
+        from kvorum.launch.client_login import LoginRefused, log_in
 
-        exchange = required(
-            client_exchange(security.mechanism, security.user, security.password, security.nonce()),
-            "a known mechanism",
-        )
-        named = {"mechanism": security.mechanism}
-        hello = self.call("sasl_handshake", 17, 1, named, flexible=False)
-        self._check_login(int(hello.error_code), f"it offers {', '.join(hello.mechanisms)}")
         try:
-            token = exchange.step(b"")
-            while token is not None:
-                asked = {"auth_bytes": token}
-                answer = self.call("sasl_authenticate", 36, 2, asked, flexible=True)
-                self._check_login(int(answer.error_code), answer.error_message)
-                token = exchange.step(bytes(answer.auth_bytes))
-        except AuthenticationFailed as error:
-            self._check_login(int(ErrorCode.SASL_AUTHENTICATION_FAILED), str(error))
-
-    def _check_login(self, code: int, message: str | None) -> None:
-        if code:
+            log_in(self._security, self._send)
+        except LoginRefused as error:
             self.close()
             raise CommandFailed(
-                f"broker {self._address} refused user {self._security.user}: "
-                f"{ErrorCode(code).name}: {message}",
+                f"broker {self._address} refused user {self._security.user}: {error}",
                 EXIT_NOT_AUTHORIZED,
-            )
+            ) from error
 
     def call(
         self,

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import INT32_MAX, CommandFailed, check, cluster_options, show
+from kvorum.cli.common import (
+    EXIT_FAILED,
+    EXIT_NOT_AUTHORIZED,
+    INT32_MAX,
+    CommandFailed,
+    check,
+    cluster_options,
+    show,
+)
 from kvorum.cli.watch import watchable
 
 if TYPE_CHECKING:
@@ -26,7 +34,8 @@ def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
     """Data directories of all brokers, or of the given ones, and which are offline. Damaged
     replicas, which are offline in a healthy directory, are counted and named.
 
-    Exit code 1 if a directory or replica is offline, or if a broker does not answer.
+    Exit code 1 if a directory or replica is offline, or if a broker does not answer; 5 if every
+    broker refuses the user.
     """
     from kvorum.cli.backends import open_backend
 
@@ -37,6 +46,7 @@ def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
     if missing := [i for i in broker_ids if i not in known]:
         raise CommandFailed(f"broker {missing[0]} is not registered")
     rows: list[dict[str, Any]] = []
+    refusals = 0
     for broker_id in broker_ids or sorted(known):
         broker = known[broker_id]
         if broker["is_fenced"]:
@@ -45,11 +55,13 @@ def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
         try:
             rows += _asked(broker_id, (broker["host"], broker["port"]), options["timeout"])
         except CommandFailed as error:
+            refusals += error.exit_code == EXIT_NOT_AUTHORIZED
             rows.append(_row(broker_id, state="unknown", reason=str(error)))
     show(options["output"], rows, _COLUMNS)
     ailing = sum(row["state"] != "online" for row in rows)
     if ailing:
-        raise CommandFailed(f"{ailing} of {len(rows)} data directories not online; see above")
+        code = EXIT_NOT_AUTHORIZED if refusals == ailing else EXIT_FAILED
+        raise CommandFailed(f"{ailing} of {len(rows)} data directories not online; see above", code)
 
 
 def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[dict[str, Any]]:

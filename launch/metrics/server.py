@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
+from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.text import address_text
+from kvorum.runtime.tls import server_context
 
 _log = logging.getLogger(__name__)
 
@@ -57,10 +60,16 @@ class MetricsServer:
         self._server: asyncio.Server | None = None
         self._open = 0
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port. Raises ConfigError if the address cannot be used."""
+    async def start(self, host: str, port: int, tls: TlsListener | None = None) -> int:
+        """Listen, and return the port. tls: None for clear text. Raises ConfigError if the address
+        cannot be used."""
+        secure: dict[str, Any] = {}
+        if tls is not None:
+            secure = {"ssl": _newest(tls), "ssl_handshake_timeout": HEAD_TIMEOUT_S}
         try:
-            self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES_MAX)
+            self._server = await asyncio.start_server(
+                self._serve, host, port, limit=HEAD_BYTES_MAX, **secure
+            )
         except OSError as error:
             raise ConfigError(
                 f"metrics.listener: cannot listen on {address_text(host, port)}: "
@@ -112,6 +121,18 @@ class MetricsServer:
             known = ", ".join(sorted([*self._streams, *self._pages]))
             body = f"there is {known}\n".encode()
             await _write(writer, Response("404 Not Found", body), is_head=is_head)
+
+
+def _newest(tls: TlsListener) -> ssl.SSLContext:
+    """A context that hands each connection over to the listener's newest one: asyncio keeps the one
+    that it began with, but certificates change."""
+
+    def choose(connection: ssl.SSLObject, *_: object) -> None:
+        connection.context = tls.context
+
+    first = server_context(tls.settings)
+    first.sni_callback = choose
+    return first
 
 
 async def _write(

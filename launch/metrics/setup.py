@@ -16,6 +16,7 @@ from kvorum.launch.metrics.server import MetricsServer, Send
 from kvorum.launch.metrics.views import ControllerView
 from kvorum.launch.properties import NodeConfig
 from kvorum.raft.node import RaftNode
+from kvorum.runtime.certificates import TlsListener
 
 if TYPE_CHECKING:
     from kvorum.broker.network.server import KafkaServer
@@ -30,10 +31,10 @@ class NodeServer:
         self._server = server
         self._watch = watch
 
-    async def start(self, config: NodeConfig) -> None:
+    async def start(self, config: NodeConfig, tls: TlsListener | None) -> None:
         """Raises ConfigError if the port cannot be used."""
         if config.metrics is not None:
-            await self._server.start(*config.metrics)
+            await self._server.start(*config.metrics, tls)
         self._watch.start()
 
     async def stop(self) -> None:
@@ -42,9 +43,10 @@ class NodeServer:
 
 
 async def serve_controller(
-    config: NodeConfig, node: RaftNode, loop: ControllerLoop
+    config: NodeConfig, node: RaftNode, loop: ControllerLoop, tls: TlsListener | None
 ) -> NodeServer | None:
-    """A running server; None without a listener. Raises ConfigError if the port cannot be used."""
+    """A running server; None without a listener. tls: of its page. Raises ConfigError if the port
+    cannot be used."""
     if config.metrics is None:
         return None
     controller = loop.controller
@@ -65,7 +67,7 @@ async def serve_controller(
             stuck_ms=watch.stuck_ms,
         )
 
-    return await _serve(config, node, facts, [steps], watch)
+    return await _serve(config, node, facts, [steps], watch, tls=tls)
 
 
 async def serve_broker(
@@ -74,8 +76,11 @@ async def serve_broker(
     server: KafkaServer,
     client: ControllerClient,
     is_fenced: Callable[[], bool],
+    *,
+    tls: TlsListener | None,
 ) -> NodeServer | None:
-    """A running server; None without a listener. Raises ConfigError if the port cannot be used."""
+    """A running server; None without a listener. tls: of its page. Raises ConfigError if the port
+    cannot be used."""
     if config.metrics is None:
         return None
     # Imported here: a controller has no code of brokers.
@@ -116,7 +121,7 @@ async def serve_broker(
             offline_directories=directories.offline_count,
         )
 
-    return await _serve(config, node, facts, [steps, pushed], watch)
+    return await _serve(config, node, facts, [steps, pushed], watch, tls=tls)
 
 
 async def _serve(
@@ -125,13 +130,15 @@ async def _serve(
     facts: Callable[[], Facts],
     sources: Sequence[Callable[[], Iterator[str | None]]],
     watch: LoopWatch,
+    *,
+    tls: TlsListener | None,
 ) -> NodeServer:
     async def stream(send: Send) -> None:
         for source in sources:
             await send_slices(source(), send)
 
     server = NodeServer(MetricsServer(pages(node, facts), {"/metrics": stream}), watch)
-    await server.start(config)
+    await server.start(config, tls)
     return server
 
 

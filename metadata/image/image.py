@@ -105,8 +105,15 @@ class BrokerImage:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The client listener, the first endpoint; every registration has at least one."""
+        """The brokers' own listener, the first endpoint; every registration has at least one."""
         return self.endpoints[0]
+
+    def client_endpoint(self, protocol: str) -> Endpoint:
+        """The listener for a client of this protocol. The brokers' own one is the last choice: it
+        may know brokers alone."""
+        own, *others = self.endpoints
+        fitting = [each for each in (*others, own) if each.security_protocol == protocol]
+        return (*fitting, *others, own)[0]
 
 
 def is_online(directory: bytes, log_dirs: tuple[bytes, ...]) -> bool:

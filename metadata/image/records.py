@@ -39,7 +39,7 @@ brokers also report it for a replica whose log is damaged."""
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A listener of a node. security_protocol: Kafka's name, at present always PLAINTEXT."""
+    """A listener of a node. security_protocol: Kafka's name."""
 
     name: str
     host: str

@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import logging
 import random
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -169,6 +171,30 @@ async def listening(
 
 def run(case: Coroutine[Any, Any, None]) -> None:
     asyncio.run(case)
+
+
+def test_a_client_that_resets_its_connection_before_it_is_accepted_harms_nobody(
+    authority: Authority, tmp_path: Path
+) -> None:
+    async def case() -> None:
+        tls = settings(authority)
+        failures: list[Any] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context))
+        listener = TlsListener(tls, PrincipalRules())
+        async with listening(listener, plain(), tmp_path) as address:
+            for data in (b"", b"\x16\x03\x01"):
+                # The loop runs nothing else meanwhile, so the broker accepts a dead connection.
+                with socket.create_connection(address) as stranger:
+                    stranger.sendall(data)
+                    stranger.setsockopt(
+                        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                    )
+                await asyncio.sleep(0)
+                (await connector(tls, "PLAIN")(loop, address)).close()
+        assert failures == []
+
+    run(case())
 
 
 @pytest.mark.parametrize(

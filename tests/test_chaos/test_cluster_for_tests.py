@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.chaos.targets import PartitionView, UnresolvableTarget
 from kvorum.chaos.testing.view import ClusterState
 from kvorum.runtime.errors import ConfigError, KvorumError
+from tests.test_chaos.pytest_runs import run_pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 live = pytest.mark.live
@@ -250,18 +250,6 @@ def test_without_proxies_a_fault_of_links_is_refused_and_nothing_is_left_behind(
     pids, log_file = asyncio.run(use())
     assert len(pids) == 2 and not any(is_alive(pid) for pid in pids)
     assert not Path(log_file).exists()
-
-
-def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-        cwd=folder,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @live

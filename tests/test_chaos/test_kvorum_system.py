@@ -24,7 +24,7 @@ def identity_of(node_dir: Path) -> str:
 
 def test_a_stopped_node_keeps_its_disk_and_a_wiped_one_gets_a_new_one(tmp_path):
     shape = SimpleNamespace(
-        controllers=1, voters=0, brokers=2, settings=(), start_timeout_ms=60_000
+        controllers=1, voters=0, brokers=2, is_secure=False, settings=(), start_timeout_ms=60_000
     )
     (tmp_path / LOGS).mkdir()
     with ExitStack() as stack:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.cli.client_security import read_properties, security_of
+from kvorum.launch.client_security import read_properties, security_of
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 

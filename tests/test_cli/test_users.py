@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kvorum.cli.client_security import read_properties, security_of
 from kvorum.cli.user_credentials import new_credential
 from kvorum.cli.users import client_properties
+from kvorum.launch.client_security import read_properties, security_of
 from kvorum.metadata.requests.scram_requests import SHA_256
 from tests.command import kvorum
 from tests.live.by_hand import HandMade

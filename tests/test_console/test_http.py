@@ -309,7 +309,7 @@ def test_watcher_gets_the_whole_and_then_what_changed():
         async def events():
             found = []
             async with console._desk.running(pytest.fail):
-                async for chunk in console._stream("quorum", {}):
+                async for chunk in console._stream(console._desk, "quorum", {}):
                     if chunk.startswith(b"event"):
                         kind, data = chunk.decode().strip().split("\n")
                         found.append((kind.split(": ")[1], json.loads(data[6:])))

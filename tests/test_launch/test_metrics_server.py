@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import ssl
 from typing import Any
 
 import pytest
 
 from kvorum.launch.metrics.server import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsServer, Send
 from kvorum.launch.properties import broker_config
+from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.principals import PrincipalRules
+from kvorum.runtime.tls import TlsSettings
+from tests.certificates import Authority
 from tests.live.http import ask
 from tests.polling import DEADLINE_S
 
@@ -28,6 +35,53 @@ def properties(folder) -> dict[str, Any]:
         "listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": str(folder),
         "controller.quorum.voters": "1@127.0.0.1:9093",
     }  # fmt: skip
+
+
+def test_a_page_over_tls_has_the_certificate_of_now(tmp_path) -> None:
+    authority = Authority(tmp_path)
+    keystore = authority.server("node.pem")
+    settings = TlsSettings(what="the listener METRICS", keystore=str(keystore))
+    tls = TlsListener(settings, PrincipalRules())
+    client = ssl.create_default_context(cafile=str(authority.file))
+
+    def scraped(port: int) -> tuple[bytes, int]:
+        """The answer, and the number of the certificate that came with it."""
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as plain,
+            client.wrap_socket(plain, server_hostname="127.0.0.1") as peer,
+        ):
+            peer.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            found = peer.getpeercert()
+            return b"".join(iter(lambda: peer.recv(4096), b"")), int(found["serialNumber"], 16)
+
+    async def run() -> None:
+        server = made()
+        port = await server.start("127.0.0.1", 0, tls)
+        try:
+            answer, first = await asyncio.to_thread(scraped, port)
+            assert answer.endswith(b"page\n")
+            authority.server("node.pem")
+            tls.refresh()
+            assert (await asyncio.to_thread(scraped, port))[1] != first
+            # Clear text on a port of TLS gets nothing, and harms nobody.
+            with contextlib.suppress(ConnectionResetError):
+                said = await asyncio.to_thread(ask, port, b"GET /metrics HTTP/1.1\r\n\r\n")
+                assert b"page" not in said
+            assert (await asyncio.to_thread(scraped, port))[0].endswith(b"page\n")
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def test_a_listener_over_tls_needs_the_nodes_certificate(tmp_path) -> None:
+    given = properties(tmp_path) | {"metrics.listener": "HTTPS://127.0.0.1:9404"}
+    with pytest.raises(ConfigError, match="the listener METRICS needs a certificate"):
+        broker_config(given)
+    keystore = {"ssl.keystore.type": "PEM", "ssl.keystore.location": "/etc/kvorum/node.pem"}
+    made_of, *_ = broker_config(given | keystore)
+    assert made_of.metrics_tls is not None and made_of.metrics == ("127.0.0.1", 9404)
+    assert broker_config(properties(tmp_path) | keystore)[0].metrics_tls is None
 
 
 @pytest.mark.parametrize(

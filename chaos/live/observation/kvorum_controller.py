@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import grpc
 
+from kvorum.chaos.addresses import security_at
 from kvorum.chaos.experiment.observations import UNKNOWN, Observation, QuorumSeen
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
-from kvorum.runtime.rpc import USUAL_CHANNELS
 
 _RECONNECT_MS = 100
 #: A controller that was down for long must be seen again at once.
@@ -27,7 +27,7 @@ class KvorumControllerView:
         self.node = node
         self._node_id = node_id
         self._timeout_s = timeout_ms / 1000
-        self._channel = USUAL_CHANNELS.open_blocking(address, _OPTIONS)
+        self._channel = security_at(address).channels().open_blocking(address, _OPTIONS)
         self._stub = admin_pb2_grpc.AdminStub(self._channel)
 
     def look(self) -> Sequence[Observation]:

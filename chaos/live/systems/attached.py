@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvorum.chaos.addresses import client_of, secured
 from kvorum.chaos.live.links import Link, LinkPlan
 from kvorum.chaos.live.systems.attached_file import AttachedFile, AttachedNode
 from kvorum.chaos.live.systems.dead_man import (
@@ -39,6 +40,7 @@ from kvorum.chaos.live.systems.protocol import (
 )
 from kvorum.chaos.live.systems.quorum_requests import describe_quorum
 from kvorum.chaos.live.toxiproxy import Toxiproxy
+from kvorum.launch.client_security import NONE, ClientSecurity
 from kvorum.runtime.errors import ConfigError, KvorumError
 from kvorum.runtime.fault_board import FaultBoard
 
@@ -54,10 +56,17 @@ class AttachedSystem:
     name = "attached"
 
     def __init__(
-        self, *, file: AttachedFile, plan: LinkPlan, toxiproxy: Toxiproxy | None, folder: Path
+        self,
+        *,
+        file: AttachedFile,
+        plan: LinkPlan,
+        toxiproxy: Toxiproxy | None,
+        folder: Path,
+        security: ClientSecurity = NONE,
     ) -> None:
         self.plan = plan
         self._file = file
+        self._security = security
         self._toxiproxy = toxiproxy
         self._folder = folder
         self._proxies = tuple(link.name for link in plan.links)
@@ -156,14 +165,14 @@ class AttachedSystem:
                 is_controller=node.is_controller,
                 pid=None,
                 state=DEAD if node.name in self._killed else RUNNING,
-                listener=node.address,
+                listener=secured(node.address, self._security),
                 log_file="",
             )
             for node in self._file.nodes
         ]
 
     def bootstrap(self) -> str:
-        return self._file.bootstrap
+        return secured(self._file.bootstrap, self._security)
 
     def kill(self, name: str) -> None:
         self._take_down(name, "kill", way_back="start")
@@ -219,7 +228,9 @@ class AttachedSystem:
         return [name for name in self._file.brokers if name not in down]
 
     def quorum_status(self, name: str) -> QuorumStatus:
-        return describe_quorum(self._node(name).address, timeout_s=_STATUS_TIMEOUT_S)
+        return describe_quorum(
+            secured(self._node(name).address, self._security), timeout_s=_STATUS_TIMEOUT_S
+        )
 
     def controller_listener(self, name: str) -> tuple[str, int]:
         host, _, port = self._node(name).address.rpartition(":")
@@ -298,7 +309,7 @@ class AttachedSystem:
             return [f"the topics of the run may be left: {error}"]
         if not names:
             return []
-        admin = AdminClient({"bootstrap.servers": self.bootstrap(), "log_level": 2})
+        admin = AdminClient({**client_of(self.bootstrap()), "log_level": 2})
         problems = []
         deletions = admin.delete_topics(names, request_timeout=_ADMIN_TIMEOUT_S)
         for name, deletion in deletions.items():
@@ -380,7 +391,7 @@ def _metadata(bootstrap: str) -> _Metadata:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient({**client_of(bootstrap), "log_level": 0})
     try:
         found = admin.list_topics(timeout=_ADMIN_TIMEOUT_S)
     except KafkaException as error:

@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 
+from kvorum.chaos.addresses import secured
 from kvorum.chaos.live.links import LinkPlan
 from kvorum.chaos.live.processes import (
     ProcessFailed,
@@ -36,7 +37,9 @@ from kvorum.chaos.live.systems.protocol import (
     active_controller,
     node_named,
 )
+from kvorum.launch.client_security import NONE, read_properties, security_of
 from kvorum.launch.identity import claim_directory
+from kvorum.launch.secure_plan import admin_file
 from kvorum.metadata.configs.secrets import is_password
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.history import history_of
@@ -47,7 +50,6 @@ from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.fault_board import FaultBoard
 from kvorum.runtime.private_files import private_files
-from kvorum.runtime.rpc import USUAL_CHANNELS
 
 #: Time for a clean stop of every node, with snapshots and clean-shutdown markers.
 _STOP_TIMEOUT_MS = 20_000
@@ -89,6 +91,8 @@ class KvorumSystem:
             name: f"127.0.0.1:{(metrics_port or 0) + at}" for at, name in enumerate(names)
         }
         self._process: subprocess.Popen[bytes] | None = None
+        #: Of the cluster's first user, who may do everything; known once the cluster runs.
+        self._security = NONE
         self._paused: set[str] = set()
         self._killed: set[str] = set()
         self._boards = NodeBoards()
@@ -118,6 +122,8 @@ class KvorumSystem:
         command = [sys.executable, "-m", "kvorum", "dev"]
         command += ["--controllers", str(self._shape.controllers)]
         command += ["--brokers", str(self._shape.brokers)]
+        if self._shape.is_secure:
+            command += ["--secure"]
         if self._shape.voters:
             command += ["--voters", str(self._shape.voters)]
         command += ["--data-dir", self.data_dir]
@@ -141,7 +147,10 @@ class KvorumSystem:
     def roll_command(self) -> list[str]:
         """`kvorum cluster roll` on this cluster, through the addresses that its clients have."""
         command = [sys.executable, "-m", "kvorum", "cluster", "roll"]
-        return [*command, "--data-dir", self.data_dir, "-b", self.bootstrap()]
+        command += ["--data-dir", self.data_dir, "-b", self.bootstrap()]
+        if self._shape.is_secure:
+            command += ["--command-config", admin_file(self.data_dir)]
+        return command
 
     @property
     def roll_log(self) -> str:
@@ -170,6 +179,9 @@ class KvorumSystem:
             return any(line.startswith("bootstrap:") for line in self._log().splitlines())
 
         wait_until(is_ready, timeout_ms=self._shape.start_timeout_ms, what="the cluster is ready")
+        if self._shape.is_secure:
+            path = admin_file(self.data_dir)
+            self._security = security_of(read_properties(path), path)
 
     def stop(self) -> None:
         process = self._process
@@ -200,7 +212,7 @@ class KvorumSystem:
                 is_controller="controller" in entry["roles"],
                 pid=entry["pid"],
                 state=entry["state"],
-                listener=entry["listener"],
+                listener=secured(entry["listener"], self._security),
                 log_file=entry["log_file"],
             )
             for entry in document["nodes"]
@@ -208,7 +220,7 @@ class KvorumSystem:
 
     def bootstrap(self) -> str:
         direct = ",".join(node.listener for node in self.nodes() if not node.is_controller)
-        return self.plan.bootstrap() or direct
+        return secured(self.plan.bootstrap() or direct, self._security)
 
     def died_unasked(self) -> list[str]:
         asked = self._killed | self._boards.may_die
@@ -305,7 +317,7 @@ class KvorumSystem:
 
     def quorum_status(self, name: str) -> QuorumStatus:
         listener = node_named(self, name).listener
-        with USUAL_CHANNELS.open_blocking(listener) as channel:
+        with self._security.channels().open_blocking(listener) as channel:
             try:
                 answer = admin_pb2_grpc.AdminStub(channel).DescribeQuorum(
                     admin_pb2.DescribeQuorumRequest(), timeout=_STATUS_TIMEOUT_S
@@ -327,7 +339,7 @@ class KvorumSystem:
         """Everything that the quorum's leader has committed, as Parquet, for the Spark job."""
         name = active_controller(self)
         listener = node_named(self, name).listener
-        with USUAL_CHANNELS.open_blocking(listener) as channel:
+        with self._security.channels().open_blocking(listener) as channel:
             try:
                 copy = read_copy(channel, timeout_s=timeout_s)
             except grpc.RpcError as error:

@@ -82,6 +82,8 @@ def check_shape(choice: SystemChoice, shape: ClusterShape) -> None:
 def _refused_settings(choice: SystemChoice, shape: ClusterShape) -> Refused:
     if choice.library is None:
         return _refused_by_kvorum(shape)
+    if shape.is_secure:
+        return [(("secure",), "is for Kvorum alone; the lab starts Apache Kafka in clear text")]
     if not shape.settings:
         return []
     known = broker_config_names(choice.library)
@@ -129,7 +131,13 @@ def _misfits(configuration: Configuration, file: AttachedFile) -> Refused:
         )
         for key, _ in configuration.settings
     ]
-    if configuration.voters:
+    if configuration.is_secure:
+        text = (
+            "cannot be given to a cluster that runs already; remove it, and name the user with "
+            "--command-config FILE"
+        )
+        problems.append((("secure",), text))
+    elif configuration.voters:
         text = "cannot be given to a cluster that runs already; remove it from the experiment"
         problems.append((("voters",), text))
     copies = configuration.topic.replication_factor

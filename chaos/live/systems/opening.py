@@ -35,6 +35,8 @@ from kvorum.chaos.live.systems.protocol import Capability, ClusterShape, System
 from kvorum.chaos.live.systems.shim import NoShim, shim_library
 from kvorum.chaos.live.toxiproxy import Toxiproxy
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.launch.client_security import NONE, ClientSecurity, read_properties, security_of
+from kvorum.launch.secure_plan import NODES_PORT_SHIFT
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError
 
@@ -43,14 +45,26 @@ LOGS = "logs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a command says of the security of the cluster under test. is_secure: it is to be a
+    secure one. command_config: Kafka's client properties for one that runs already."""
+
+    is_secure: bool = False
+    command_config: str | None = None
+
+
+NO_ACCESS = Access()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SystemChoice:
     """The system that a run will test, before anything is started.
 
     option: the command's options that name it, for the line that runs the same again. library: the
     folder of Apache Kafka's jars, for Kafka alone. attached: the cluster's file, for an attached
-    cluster alone. lacks: the reason for each capability that this machine is known to deny the
-    system; these are none of its capabilities. shim: the library for faults of a JVM's disk and
-    clock, for Kafka alone.
+    cluster alone; security: of connections to it. lacks: the reason for each capability that this
+    machine is known to deny the system; these are none of its capabilities. shim: the library for
+    faults of a JVM's disk and clock, for Kafka alone.
     """
 
     name: str
@@ -59,6 +73,7 @@ class SystemChoice:
     option: str
     library: Path | None = None
     attached: AttachedFile | None = None
+    security: ClientSecurity = NONE
     lacks: Mapping[Capability, str] = field(default_factory=dict)
     shim: Path | None = None
 
@@ -108,7 +123,11 @@ class WarmCluster(Protocol):
 
 
 def choose_system(
-    text: str, *, kafka_libs: str | None = None, is_owned: bool = False
+    text: str,
+    *,
+    kafka_libs: str | None = None,
+    is_owned: bool = False,
+    access: Access = NO_ACCESS,
 ) -> SystemChoice:
     """The system of that name, or of that TOML file. Raises ConfigError, also if its software is
     not there.
@@ -118,8 +137,18 @@ def choose_system(
     """
     if kafka_libs is not None and text != "kafka":
         raise ConfigError(f"--kafka-libs goes with --system kafka, not with {text!r}")
+    if access.is_secure and text != "kvorum":
+        raise ConfigError(
+            f"--secure goes with --system kvorum, not with {text!r}; for a cluster that runs "
+            "already and is secure, give --command-config FILE"
+        )
     if text.endswith(".toml"):
-        return _choose_attached(text, is_owned=is_owned)
+        return _choose_attached(text, access.command_config, is_owned=is_owned)
+    if access.command_config is not None:
+        raise ConfigError(
+            f"--command-config goes with --system FILE.toml; {text!r} is started by the run, and "
+            "is secure with --secure"
+        )
     if is_owned:
         raise ConfigError(
             f"--i-own-this-cluster goes with --system FILE.toml; {text!r} is started by the run"
@@ -129,14 +158,14 @@ def choose_system(
             name="kvorum",
             version=kvorum_version(),
             capabilities=KVORUM_CAPABILITIES,
-            option="",
+            option=" --secure" if access.is_secure else "",
         )
     if text == "kafka":
         return _choose_kafka(kafka_libs)
     raise ConfigError(f"unknown system {text!r}; known: kvorum, kafka, FILE.toml")
 
 
-def _choose_attached(path: str, *, is_owned: bool) -> SystemChoice:
+def _choose_attached(path: str, command_config: str | None, *, is_owned: bool) -> SystemChoice:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -147,12 +176,18 @@ def _choose_attached(path: str, *, is_owned: bool) -> SystemChoice:
             f"{path} describes a cluster that runs already, and an experiment takes its nodes "
             "down; add --i-own-this-cluster if it is yours to break"
         )
+    option = f" --system {shlex.quote(path)} --i-own-this-cluster"
+    security = NONE
+    if command_config is not None:
+        security = security_of(read_properties(command_config), command_config)
+        option += f" --command-config {shlex.quote(command_config)}"
     return SystemChoice(
         name="attached",
         version=file.version,
         capabilities=file.capabilities,
-        option=f" --system {shlex.quote(path)} --i-own-this-cluster",
+        option=option,
         attached=file,
+        security=security,
     )
 
 
@@ -179,11 +214,14 @@ def _choose_kafka(kafka_libs: str | None) -> SystemChoice:
     )
 
 
-def configuration_for(choice: SystemChoice, configuration: Configuration) -> Configuration:
-    """An experiment's configuration, with the size that an attached cluster has."""
+def configuration_for(
+    choice: SystemChoice, configuration: Configuration, access: Access = NO_ACCESS
+) -> Configuration:
+    """An experiment's configuration, with the security that the command asks for, and with the size
+    that an attached cluster has."""
     file = choice.attached
     if file is None:
-        return configuration
+        return configuration.secured() if access.is_secure else configuration
     return dataclasses.replace(
         configuration, controllers=len(file.controllers), brokers=len(file.brokers)
     )
@@ -209,7 +247,7 @@ def open_system(
     fit its file.
     """
     if choice.attached is not None:
-        return _attach(stack, choice.attached, run_dir=run_dir, progress=progress)
+        return _attach(stack, choice, choice.attached, run_dir=run_dir, progress=progress)
     if not with_proxies:
         if choice.library is not None:
             raise ConfigError("the system kafka needs its proxies: its nodes find each other there")
@@ -245,7 +283,12 @@ def open_system(
 
 
 def _attach(
-    stack: ExitStack, file: AttachedFile, *, run_dir: Path, progress: Callable[[str], None]
+    stack: ExitStack,
+    choice: SystemChoice,
+    file: AttachedFile,
+    *,
+    run_dir: Path,
+    progress: Callable[[str], None],
 ) -> Opened:
     toxiproxy: SharedToxiproxy | None = None
     version = ""
@@ -258,7 +301,13 @@ def _attach(
     plan = attached_plan(file, proxies)
     if toxiproxy is not None:
         toxiproxy.claim(tuple(link.name for link in plan.links))
-    system = AttachedSystem(file=file, plan=plan, toxiproxy=toxiproxy, folder=run_dir / "attached")
+    system = AttachedSystem(
+        file=file,
+        plan=plan,
+        toxiproxy=toxiproxy,
+        folder=run_dir / "attached",
+        security=choice.security,
+    )
     stack.callback(system.stop)
     system.start()
     progress(
@@ -292,21 +341,25 @@ def _kvorum(
 ) -> KvorumSystem:
     nodes = shape.controllers + shape.brokers
     links = link_count(shape.controllers, shape.brokers)
+    # The brokers of a secure cluster have their listeners for brokers there.
+    proxies = NODES_PORT_SHIFT + shape.brokers if shape.is_secure else nodes
+    count = proxies + links + (nodes if with_metrics else 0)
     # Free ports differ from machine to machine, so they are not drawn from the seed.
-    first = free_ports(nodes + links + (nodes if with_metrics else 0), random.Random())
+    first = free_ports(count, random.Random())
     plan = plan_links(
         shape.controllers,
         shape.brokers,
         client_port=first,
         controller_port=first + shape.brokers,
-        proxy_port=first + nodes,
+        proxy_port=first + proxies,
+        nodes_port=first + NODES_PORT_SHIFT if shape.is_secure else None,
     )
     if not with_proxies:
         plan = dataclasses.replace(plan, links=())
     return KvorumSystem(
         shape=shape,
         plan=plan,
-        metrics_port=first + nodes + links if with_metrics else None,
+        metrics_port=first + proxies + links if with_metrics else None,
         data_dir=str(run_dir / CLUSTER),
         log_file=str(run_dir / LOGS / "cluster.log"),
         client_port=first,

@@ -89,6 +89,11 @@ class ClusterShape(Protocol):
     def brokers(self) -> int: ...
 
     @property
+    def is_secure(self) -> bool:
+        """TLS, users and ACLs, as `kvorum dev --secure` has them."""
+        ...
+
+    @property
     def settings(self) -> Sequence[tuple[str, str]]: ...
 
     @property
@@ -148,7 +153,8 @@ class System(Protocol):
         """Every node."""
 
     def bootstrap(self) -> str:
-        """host:port,... for clients: the proxies, where there are any."""
+        """host:port,... for clients: the proxies, where there are any. That of a secure cluster
+        is a `SecuredAddress` of the lab's own user, and so is each node's listener."""
 
     def kill(self, name: str) -> None:
         """SIGKILL."""

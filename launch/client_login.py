@@ -1,0 +1,63 @@
+"""The login of a client on a connection of Kafka's protocol that it has just opened."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kvorum.broker.sasl.client import client_exchange
+from kvorum.broker.sasl.exchange import AuthenticationFailed
+from kvorum.launch.client_security import ClientSecurity
+from kvorum.runtime.errors import ErrorCode, required
+from kvorum.wire.kio_codec import encode_request, read_response
+
+_CLIENT_ID = b"kvorum"
+_HANDSHAKE, _AUTHENTICATE = 17, 36
+_HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
+
+
+class LoginRefused(Exception):
+    """The broker does not take the user, or does not know the user's password itself."""
+
+
+def log_in(security: ClientSecurity, ask: Callable[[bytes], bytes]) -> None:
+    """Log in, if the client has a user. ask: sends a request and returns its answer, both without
+    their lengths. Raises LoginRefused, and what ask raises."""
+    if not security.mechanism:
+        return
+    exchange = required(
+        client_exchange(security.mechanism, security.user, security.password, security.nonce()),
+        "a known mechanism",
+    )
+    named = {"mechanism": security.mechanism}
+    head = _header(_HANDSHAKE, _HANDSHAKE_VERSION)
+    request = encode_request("sasl_handshake", _HANDSHAKE_VERSION, named)
+    hello = _read("sasl_handshake", _HANDSHAKE_VERSION, ask(head + bytes(request)), 4)
+    _check(int(hello.error_code), f"it offers {', '.join(hello.mechanisms)}")
+    # The headers of flexible versions end with their tagged fields, of which there are none.
+    head = _header(_AUTHENTICATE, _AUTHENTICATE_VERSION) + b"\x00"
+    try:
+        token = exchange.step(b"")
+        while token is not None:
+            values: Mapping[str, Any] = {"auth_bytes": token}
+            request = encode_request("sasl_authenticate", _AUTHENTICATE_VERSION, values)
+            said = ask(head + bytes(request))
+            answer = _read("sasl_authenticate", _AUTHENTICATE_VERSION, said, 5)
+            _check(int(answer.error_code), answer.error_message)
+            token = exchange.step(bytes(answer.auth_bytes))
+    except AuthenticationFailed as error:
+        _check(int(ErrorCode.SASL_AUTHENTICATION_FAILED), str(error))
+
+
+def _header(key: int, version: int) -> bytes:
+    return struct.pack(">hhih", key, version, 0, len(_CLIENT_ID)) + _CLIENT_ID
+
+
+def _read(name: str, version: int, answer: bytes, start: int) -> Any:
+    return read_response(name, version, memoryview(answer)[start:])
+
+
+def _check(code: int, message: str | None) -> None:
+    if code:
+        raise LoginRefused(f"{ErrorCode(code).name}: {message}")
