@@ -240,6 +240,12 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "0",
         "After this time a client must authenticate again; 0: never.",
     ),
+    (
+        "delegation.token.secret.key",
+        _PASSWORD,
+        "",
+        "The key of delegation tokens, the same on every node; without it there are none.",
+    ),
     ("sasl.oauthbearer.clock.skew.seconds", _INT, "30", "Between a token's issuer and the broker."),
     ("sasl.oauthbearer.expected.audience", _LIST, "", "One of these is in the token's aud."),
     ("sasl.oauthbearer.expected.issuer", _STRING, "", "The token's iss; empty: any."),

@@ -39,6 +39,7 @@ class Port:
     node_id = 1
     leader_id = 1
     voter_ids = (1001, 1002, 1003)
+    wall_ms = 0
 
     def __init__(self):
         self.batches = []  # (base offset, end offset, bytes)
