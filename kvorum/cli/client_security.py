@@ -1,6 +1,7 @@
 """How commands prove who they are: `--command-config`, a file with Kafka's client properties.
 
-`security.protocol`, `sasl.mechanism`, `sasl.jaas.config` (username and password), and PEM files
+`security.protocol`, `sasl.mechanism`, `sasl.jaas.config` (username, password and, for a delegation
+token, tokenauth="true"), and PEM files
 under `ssl.truststore.location` and `ssl.keystore.location`. One command has one security; it is
 kept here, since connections are opened in many places and threads.
 """
@@ -37,7 +38,8 @@ _KNOWN = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
     """context: None without TLS; tls: what it was made of. controllers: their protocol, if there
-    is TLS. mechanism: "" without SASL."""
+    is TLS. mechanism: "" without SASL. is_token: user and password are those of a delegation
+    token."""
 
     context: ssl.SSLContext | None = None
     tls: TlsSettings | None = None
@@ -45,6 +47,7 @@ class ClientSecurity:
     mechanism: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
+    is_token: bool = False
 
     def wrap(self, sock: socket.socket, host: str) -> socket.socket:
         """The socket with TLS on it, if there is TLS. Raises OSError."""
@@ -115,6 +118,7 @@ def security_of(properties: Mapping[str, str], where: str) -> ClientSecurity:
         mechanism=mechanism,
         user=options["username"],
         password=options["password"],
+        is_token=options.get("tokenauth", "").lower() == "true",
     )
 
 

@@ -78,7 +78,13 @@ class KafkaConnection:
         from kvorum.broker.sasl.exchange import AuthenticationFailed
 
         exchange = required(
-            client_exchange(security.mechanism, security.user, security.password, security.nonce()),
+            client_exchange(
+                security.mechanism,
+                security.user,
+                security.password,
+                security.nonce(),
+                is_token=security.is_token,
+            ),
             "a known mechanism",
         )
         named = {"mechanism": security.mechanism}
