@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -278,3 +279,19 @@ def test_many_tokens_are_described(secured) -> None:
     records = [token(f"{number:04}") for number in range(1_000)]
     secured.harness.call(lambda: secured.controller.commit(*records))
     assert shown(secured.client("alice")) == [record.token_id for record in records]
+
+
+def test_the_audit_log_tells_logins_by_token_apart(
+    secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = create(secured.client("alice"))
+    with caplog.at_level("DEBUG", logger="kvorum.audit"):
+        secured.client("alice")
+        secured.by_token(made.token_id)
+        secured.by_token("unknown")
+    lines = [json.loads(r.getMessage()) for r in caplog.records if r.name == "kvorum.audit"]
+    logins = [line for line in lines if line["event"] == "login"]
+    assert [
+        (line["principal"], line["allowed"], line.get("delegation_token")) for line in logins
+    ] == [("User:alice", True, None), ("User:alice", True, True), (None, False, None)]
+    assert KEY.password(made.token_id) not in caplog.text
