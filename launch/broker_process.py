@@ -19,6 +19,7 @@ from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
 from kvorum.broker.sasl.oauthbearer import Validate
+from kvorum.broker.sasl.token_logins import TokenLogins
 from kvorum.launch.dynamic_certificates import DynamicCertificates
 from kvorum.launch.listeners import Address, Listener
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
@@ -225,6 +226,7 @@ class BrokerProcess:
                 lambda: self._publisher.image,
                 rng,
                 validate=self._judge_of_tokens(listener.sasl),
+                tokens=self._token_logins(),
             )
         tls = None
         if listener.tls is not None:
@@ -245,6 +247,12 @@ class BrokerProcess:
                 f"cannot listen on {address_text(host, port)}, the listener {listener.name}: "
                 f"{error.strerror}; give listeners a free port and an address of this machine"
             ) from error
+
+    def _token_logins(self) -> TokenLogins | None:
+        key = self._server.services.token_key
+        if key is None:
+            return None
+        return TokenLogins(key, lambda: self._publisher.image, self._machine.clock.wall_ms)
 
     def _judge_of_tokens(self, sasl: SaslSettings) -> Validate | None:
         """Of OAUTHBEARER; None for a listener without it. Raises ConfigError."""

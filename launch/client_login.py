@@ -27,7 +27,13 @@ def log_in(security: ClientSecurity, ask: Callable[[bytes], bytes]) -> None:
     if not security.mechanism:
         return
     exchange = required(
-        client_exchange(security.mechanism, security.user, security.password, security.nonce()),
+        client_exchange(
+            security.mechanism,
+            security.user,
+            security.password,
+            security.nonce(),
+            is_token=security.is_token,
+        ),
         "a known mechanism",
     )
     named = {"mechanism": security.mechanism}

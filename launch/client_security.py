@@ -1,8 +1,8 @@
 """How a client proves who it is: a file with Kafka's client properties.
 
-`security.protocol`, `sasl.mechanism`, `sasl.jaas.config` (username and password), and PEM files
-under `ssl.truststore.location` and `ssl.keystore.location`. The command line, the console and the
-chaos lab are such clients.
+`security.protocol`, `sasl.mechanism`, `sasl.jaas.config` (username, password and, for a delegation
+token, tokenauth="true"), and PEM files under `ssl.truststore.location` and `ssl.keystore.location`.
+The command line, the console and the chaos lab are such clients.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _KNOWN = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
     """context: None without TLS; tls: what it was made of. controllers: their protocol, if there
-    is TLS. mechanism: "" without SASL."""
+    is TLS. mechanism: "" without SASL. is_token: user and password are those of a delegation
+    token."""
 
     context: ssl.SSLContext | None = None
     tls: TlsSettings | None = None
@@ -41,6 +42,7 @@ class ClientSecurity:
     mechanism: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
+    is_token: bool = False
 
     @property
     def protocol(self) -> str:
@@ -67,7 +69,13 @@ class ClientSecurity:
         return secrets.token_hex(24)
 
     def librdkafka(self) -> dict[str, Any]:
-        """The same for clients of librdkafka; empty without TLS and login."""
+        """The same for clients of librdkafka; empty without TLS and login. Raises ConfigError for a
+        delegation token, which librdkafka cannot log in with."""
+        if self.is_token:
+            raise ConfigError(
+                f"{self.user} is a delegation token, which librdkafka does not know; give a user "
+                "with a password or a certificate"
+            )
         found: dict[str, Any] = {}
         if self.mechanism:
             found |= {
@@ -132,6 +140,7 @@ def security_of(properties: Mapping[str, str], where: str) -> ClientSecurity:
         mechanism=mechanism,
         user=options["username"],
         password=options["password"],
+        is_token=options.get("tokenauth", "").lower() == "true",
     )
 
 

@@ -150,6 +150,7 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
         )
     _check_callers(config)
     controller = bind(ControllerConfig, properties)
+    _check_token_times(controller)
     interval_ms = config.node.broker_heartbeat_interval_ms
     if controller.broker_session_timeout_ms < 2 * interval_ms:
         raise ConfigError(
@@ -158,6 +159,16 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
             "would fence the broker; raise the one or lower the other, here and on the brokers"
         )
     return config, controller
+
+
+def _check_token_times(controller: ControllerConfig) -> None:
+    for name in ("expiry_check_interval_ms", "expiry_time_ms", "max_lifetime_ms"):
+        value = getattr(controller, f"delegation_token_{name}")
+        if value < 1:
+            raise ConfigError(
+                f"delegation.token.{name.replace('_', '.')}={value} must be positive, in ms; to "
+                "have no delegation tokens, leave out delegation.token.secret.key"
+            )
 
 
 def _check_callers(config: NodeConfig) -> None:

@@ -48,16 +48,6 @@ def read_request(name: str, version: int, body: memoryview) -> Any:
     return _read(name, version, "request", body)
 
 
-def check_request(name: str, version: int, body: memoryview) -> None:
-    """Raise WireError if a request body is malformed, without reading its values.
-
-    kio reads a duration into a timedelta, which cannot hold the longest one that Java's clients
-    send (2^63-1 ms).
-    """
-    message = message_class(name, version, "request")
-    check_lengths(message, bytes(body), items_max=REQUEST_ITEMS_MAX)
-
-
 def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
     read, decode_error, check_nulls = _reader(name, version, kind)
     # kio refuses writable buffers.

@@ -21,7 +21,7 @@ from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kvorum.broker.metrics.client_metrics_page import ClientFigures
 from kvorum.broker.metrics.client_telemetry import ClientTelemetry
-from kvorum.broker.network.connection import Slot
+from kvorum.broker.network.connection import ANONYMOUS, Slot
 from kvorum.broker.partition.recompression import RecompressionThreads
 from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind
 from kvorum.broker.quotas.mutation_quota import MutationBuckets
@@ -35,6 +35,7 @@ from kvorum.metadata.access.model import (
     AclOperation,
     ResourceType,
 )
+from kvorum.metadata.access.tokens import token_key
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
@@ -82,6 +83,8 @@ class Services:
         self.authorizer = authorizer
         """None: everybody may do everything."""
         self.audit = audit or AuditLog()
+        self.token_key = token_key(config.delegation_token_secret_key)
+        """None: delegation tokens are off."""
         self.supported_features = supported_features
         self.replicas = replicas
         self.registry = replicas.registry
@@ -299,12 +302,17 @@ class RequestContext:
             audit.note_access(user, host, operation, resource_type, name, is_allowed=is_allowed)
         return is_allowed
 
-    def shows(self, resource_type: ResourceType, name: str) -> bool:
+    def shows(
+        self,
+        resource_type: ResourceType,
+        name: str,
+        operation: AclOperation = AclOperation.DESCRIBE,
+    ) -> bool:
         """True if the client may know of the resource. For lists: the audit does not have what was
         left out of one."""
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.is_allowed(
-            self.user, self.slot.connection.address, AclOperation.DESCRIBE, resource_type, name
+            self.user, self.slot.connection.address, operation, resource_type, name
         )
 
     def allows_on_cluster(self, operation: AclOperation) -> bool:
@@ -360,6 +368,20 @@ class RequestContext:
     def user(self) -> str:
         """The client's user: of its SASL authentication, or ANONYMOUS."""
         return self.slot.connection.user
+
+    @property
+    def came_by_token(self) -> bool:
+        """True if the client has logged in with a delegation token."""
+        authentication = self.slot.connection.authentication
+        return authentication is not None and authentication.is_token
+
+    @property
+    def may_ask_about_tokens(self) -> bool:
+        """True if the client has proved who it is, and not by a delegation token: a token must not
+        bring forth others that live longer."""
+        if self.slot.connection.authentication is None:
+            return self.user != ANONYMOUS
+        return not self.came_by_token
 
     @property
     def client_host(self) -> str:

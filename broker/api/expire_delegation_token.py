@@ -1,22 +1,50 @@
-"""ExpireDelegationToken (40). Served: v1-2.
+"""ExpireDelegationToken (40). Served: v1-2; any broker forwards it to the controller (KIP-48).
 
-The answer is DELEGATION_TOKEN_AUTH_DISABLED, since no broker has a token key. The request's form is
-checked and its values are ignored: they may hold a duration that `read_request` refuses.
+For the owner and the renewers; a negative period removes the token now. Errors:
+DELEGATION_TOKEN_AUTH_DISABLED, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_NOT_FOUND,
+DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED, UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from kvorum.broker.api.context import RequestContext
-from kvorum.runtime.errors import ErrorCode
-from kvorum.wire.kio_codec import check_request
+from kvorum.broker.api.delegation_tokens import (
+    NO_TIMESTAMP,
+    PeriodRequest,
+    parse_period,
+    principal_of,
+    refusal,
+)
+from kvorum.metadata.access.tokens import fingerprint
+from kvorum.metadata.requests.token_requests import ExpiredDelegationToken, ExpireDelegationToken
+from kvorum.metadata.rpc.calls import EXPIRE_DELEGATION_TOKEN
+from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
-API = Api(key=40, name="expire_delegation_token", min_version=1, max_version=2, first_flexible=2)
+API = Api(
+    key=40,
+    name="expire_delegation_token",
+    min_version=1,
+    max_version=2,
+    first_flexible=2,
+    needs_controller=True,
+)
 ACCESS = ()
-"""Always refused."""
+"""The controller looks at the token's owner and renewers."""
+parse = parse_period
 
 
-def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
-    check_request(API.name, context.api_version, view[position:end])
-    values = {"error_code": ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "expiry_timestamp": 0}
-    context.answer(API, values)
+async def handle(context: RequestContext, request: PeriodRequest) -> dict[str, Any]:
+    reply: ExpiredDelegationToken | Rejected | None = refusal(context)
+    if reply is None:
+        asked = ExpireDelegationToken(
+            requester=principal_of(context),
+            fingerprint=fingerprint(request.hmac),
+            expiry_period_ms=request.period_ms,
+        )
+        reply = await context.services.controller.request(EXPIRE_DELEGATION_TOKEN, asked)
+    if isinstance(reply, Rejected):
+        return {"error_code": reply.code, "expiry_timestamp": NO_TIMESTAMP}
+    return {"error_code": ErrorCode.NONE, "expiry_timestamp": reply.expiration_timestamp_ms}

@@ -1,8 +1,9 @@
 """The table of the Kafka APIs, one file each; ApiVersions advertises exactly what is listed here.
 
 The file of a cold API has `API` (its versions) and `handle(context, request)`. The latter returns
-the answer's fields (see wire.kio_codec), an encoded body, or a coroutine that returns either. A hot
-handler gets the request's bytes, and fills the slot itself.
+the answer's fields (see wire.kio_codec), an encoded body, or a coroutine that returns either. The
+request is kio's, unless the file has `parse(version, body)`. A hot handler gets the request's
+bytes, and fills the slot itself.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ _COLD: tuple[Any, ...] = (
     api_versions,
     consumer_group_describe,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -111,6 +113,7 @@ _COLD: tuple[Any, ...] = (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     find_coordinator,
     get_telemetry_subscriptions,
     incremental_alter_configs,
@@ -129,6 +132,7 @@ _COLD: tuple[Any, ...] = (
     offset_for_leader_epoch,
     push_telemetry,
     remove_raft_voter,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -144,9 +148,6 @@ _HOT: tuple[Any, ...] = (
     fetch,
     heartbeat,
     consumer_group_heartbeat,
-    create_delegation_token,
-    expire_delegation_token,
-    renew_delegation_token,
 )
 """Hot APIs: their handlers parse their requests and fill the slot themselves, without a task."""
 HOT_HANDLERS: dict[int, HotHandler] = {module.API.key: module.handle for module in _HOT}

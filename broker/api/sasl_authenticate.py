@@ -60,6 +60,7 @@ def _answer(connection: Connection, token: bytes, audit: AuditLog) -> TokenAnswe
             connection.address,
             authentication.mechanism,
             is_allowed=is_allowed,
+            is_token=is_allowed and authentication.is_token,
             reason=answer.reason or answer.message or "",
         )
     if answer.reason and answer.error == ErrorCode.NONE:

@@ -45,6 +45,8 @@ class BrokerConfig:
     sasl_server_max_receive_size: int = 524_288
     connections_max_reauth_ms: int = 0
     connection_failed_authentication_delay_ms: int = 100
+    # "": delegation tokens are off. The controllers have the other properties of tokens.
+    delegation_token_secret_key: str = field(default="", repr=False)
 
     # OAUTHBEARER, for listeners that have no properties of their own: see launch.oauthbearer.
     sasl_oauthbearer_clock_skew_seconds: int = 30

@@ -24,6 +24,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.metrics.counters import RequestTiming
 from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
 from kvorum.broker.network.login_limits import STRANGERS_BYTES, LoginMemory
+from kvorum.broker.network.output_parts import SOCKET_ERRNOS, FileSend, Part, part_size
 from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.runtime.clock import Clock
@@ -31,8 +32,6 @@ from kvorum.runtime.errors import WireError
 from kvorum.wire.fetch_codec import FileSlice
 
 _log = logging.getLogger(__name__)
-
-Part = bytes | bytearray | memoryview | FileSlice
 
 SENDFILE_CHUNK_BYTES = 1 << 20
 """Bytes of one sendfile call; a longer call would keep the event loop from the other
@@ -422,7 +421,7 @@ class Connection:
 
     def count_output(self, parts: Sequence[Part]) -> None:
         """Count the bytes of an answer, also of one that waits behind an earlier answer."""
-        self._output_bytes += sum(map(_size, parts))
+        self._output_bytes += sum(map(part_size, parts))
 
     def count_held(self, size: int) -> None:
         """Count `size` more bytes of this connection's requests that are kept (fewer if negative).
@@ -550,7 +549,7 @@ class Connection:
                 return True
             sent = os.sendfile(self._fd, fd, send.position, want)
         except OSError as failure:
-            if failure.errno not in _OF_SOCKETS:
+            if failure.errno not in SOCKET_ERRNOS:
                 self._report_failed_file(send, want, failure)
             raise
         if sent == 0:
@@ -563,39 +562,10 @@ class Connection:
         return sent == want
 
 
-class FileSend:
-    """A file slice being sent: the next position and the bytes left."""
-
-    __slots__ = ("left", "position", "source")
-
-    def __init__(self, source: Any) -> None:
-        self.source = source
-        self.position: int = source.position
-        self.left: int = source.length
-
-    @property
-    def length(self) -> int:
-        return self.left
-
-    def read(self) -> bytes:
-        data: bytes = self.source.file.pread(self.left, self.position)
-        return data
-
-
 def _unread_bytes(fd: int) -> int:
     """Bytes that the kernel has received on a socket and that are not read yet."""
     count = fcntl.ioctl(fd, termios.FIONREAD, bytes(4))
     return int.from_bytes(count, sys.byteorder)
 
 
-def _size(part: Part) -> int:
-    return len(part) if isinstance(part, bytes | bytearray | memoryview) else part.length
-
-
-_OF_SOCKETS = frozenset(
-    {
-        errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN,
-        errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENOBUFS,
-    }
-)  # fmt: skip
 _MORE = hasattr(socket, "MSG_MORE")

@@ -441,7 +441,11 @@ class KafkaServer:
         handler = cold_handler(key)
         if context.api_version >= handler.API.inter_broker_min_version:
             context.is_exempt = context.shows_cluster_to(AclOperation.CLUSTER_ACTION)
-        request = read_request(handler.API.name, context.api_version, view[position:end])
+        parse = getattr(handler, "parse", None)
+        if parse is None:
+            request = read_request(handler.API.name, context.api_version, view[position:end])
+        else:
+            request = parse(context.api_version, view[position:end])
         answer = handler.handle(context, request)
         if inspect.isawaitable(answer):
             self._run_cold(context, handler.API, answer)

@@ -13,8 +13,9 @@ import socket
 import ssl
 from typing import cast
 
-from kvorum.broker.network.connection import Connection, FileSend, Server
+from kvorum.broker.network.connection import Connection, Server
 from kvorum.broker.network.login_limits import STRANGERS_BYTES
+from kvorum.broker.network.output_parts import FileSend
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.runtime.handshake_turn import HandshakeTurn
 from kvorum.runtime.principals import PrincipalRules

@@ -70,6 +70,8 @@ class Authentication:
         self._versions_asked = 0
         self.user = ""
         """Of the client that is authenticated; it stays while the client authenticates again."""
+        self.is_token = False
+        """True if the client has proved by a delegation token who it is."""
 
     @property
     def is_done(self) -> bool:
@@ -140,6 +142,7 @@ class Authentication:
                 f"User:{self.user} to User:{step.user}"
             )
         self.user = step.user
+        self.is_token = step.is_token
         self._exchange = None
         self._state = _State.DONE
         self._session_ms = self._lifetime_ms(step.lifetime_ms)

@@ -30,12 +30,15 @@ class ClientExchange(Protocol):
         Raises AuthenticationFailed for a server that does not know the password."""
 
 
-def client_exchange(mechanism: str, user: str, password: str, nonce: str) -> ClientExchange | None:
-    """None for an unknown mechanism. nonce: never used before."""
+def client_exchange(
+    mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False
+) -> ClientExchange | None:
+    """None for an unknown mechanism. nonce: never used before. is_token: user and password are the
+    id and the HMAC of a delegation token, for SCRAM."""
     if mechanism == plain.NAME:
         return PlainClient(user, password)
     if mechanism in scram.MECHANISMS:
-        return ScramClient(mechanism, user, password, nonce)
+        return ScramClient(mechanism, user, password, nonce, is_token=is_token)
     return None
 
 
@@ -58,12 +61,15 @@ class PlainClient:
 class ScramClient:
     """Proves that it knows the password, and has the server prove that too."""
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
+    def __init__(
+        self, mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False
+    ) -> None:
         self._hash = scram.HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce
         escaped = user.replace("=", "=3D").replace(",", "=2C")
-        self._bare = f"n={escaped},r={nonce}"
+        extension = f",{scram.TOKEN_EXTENSION}=true" if is_token else ""
+        self._bare = f"n={escaped},r={nonce}{extension}"
         self._is_begun = False
         self._expected: bytes | None = None
         self.is_over = False

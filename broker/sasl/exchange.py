@@ -18,13 +18,15 @@ class AuthenticationFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class Step:
     """The answer to a token. user: of a client that has now proved who it is, else None.
-    lifetime_ms: until the proof expires; None: never. reason: of a refusal that the client has yet
+    lifetime_ms: until the proof expires; None: never. is_token: the proof is a delegation token.
+    reason: of a refusal that the client has yet
     to confirm, for the broker's log."""
 
     answer: bytes
     user: str | None = None
     lifetime_ms: int | None = None
     reason: str = ""
+    is_token: bool = False
 
 
 class Exchange(Protocol):

@@ -11,7 +11,8 @@ from kvorum.broker.sasl import oauthbearer, plain, scram
 from kvorum.broker.sasl.authentication import Authentication, MakeExchange
 from kvorum.broker.sasl.oauthbearer import OAuthBearerExchange, OAuthBearerSettings, Validate
 from kvorum.broker.sasl.plain import PlainExchange
-from kvorum.broker.sasl.scram import Credential, ScramExchange
+from kvorum.broker.sasl.scram import Credential, ScramExchange, no_token
+from kvorum.broker.sasl.token_logins import TokenLogins
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import required
 
@@ -40,10 +41,11 @@ def authenticator(
     rng: random.Random,
     *,
     validate: Validate | None = None,
+    tokens: TokenLogins | None = None,
 ) -> Callable[[], Authentication]:
     """A function that begins the authentication of one connection. image: the metadata, which has
     the credentials for SCRAM. rng: of nonces; nobody may be able to predict it. validate: the
-    judge of tokens, for OAUTHBEARER."""
+    judge of tokens, for OAUTHBEARER. tokens: delegation tokens, for SCRAM; None if they are off."""
     exchanges: dict[str, MakeExchange] = {}
     for name in settings.mechanisms:
         if name == plain.NAME:
@@ -53,11 +55,16 @@ def authenticator(
                 OAuthBearerExchange, required(validate, "the judge of tokens")
             )
         else:
-            exchanges[name] = partial(_scram, name, image, rng)
+            exchanges[name] = partial(_scram, name, image, rng, tokens)
     return lambda: Authentication(exchanges, session_ms=settings.session_ms)
 
 
-def _scram(name: str, image: Callable[[], ClusterImage], rng: random.Random) -> ScramExchange:
+def _scram(
+    name: str,
+    image: Callable[[], ClusterImage],
+    rng: random.Random,
+    tokens: TokenLogins | None,
+) -> ScramExchange:
     def find(user: str) -> Credential | None:
         of_user = image().scram_credentials.get(user)
         record = None if of_user is None else of_user.get(scram.MECHANISMS[name])
@@ -70,4 +77,5 @@ def _scram(name: str, image: Callable[[], ClusterImage], rng: random.Random) -> 
             server_key=record.server_key,
         )
 
-    return ScramExchange(name, find, f"{rng.getrandbits(NONCE_BITS):x}")
+    find_token = no_token if tokens is None else partial(tokens.find, name)
+    return ScramExchange(name, find, f"{rng.getrandbits(NONCE_BITS):x}", find_token)

@@ -13,12 +13,16 @@ import hmac
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """The number of each mechanism in the metadata."""
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+TOKEN_EXTENSION = "tokenauth"
+"""The extension by which a client says that it has a delegation token."""
 
 ITERATIONS_MIN = 4_096
 MESSAGE_BYTES_MAX = 8 * 1024
@@ -32,7 +36,8 @@ _PRINTABLE = "[\\x21-\\x2b\\x2d-\\x7e]"
 #: mandatory extension ("m="); optional ones behind the nonce.
 _CLIENT_FIRST = re.compile(
     f"(?P<header>[ny],(?:a=(?P<authorization_id>[^,]+))?,)"
-    f"(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>{_PRINTABLE}+)(?:,[a-z]+=[^,]*)*)",
+    f"(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>{_PRINTABLE}+)"
+    "(?P<extensions>(?:,[a-z]+=[^,]*)*))",
     re.DOTALL | re.IGNORECASE,
 )
 _CLIENT_FINAL = re.compile(
@@ -63,17 +68,43 @@ def derived_keys(hash_name: str, salted_password: bytes) -> tuple[bytes, bytes]:
 FindCredential = Callable[[str], Credential | None]
 
 
+class TokenProof(Protocol):
+    """A delegation token that is valid now. user: its owner. lifetime_ms: until it expires."""
+
+    @property
+    def credential(self) -> Credential: ...
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def lifetime_ms(self) -> int: ...
+
+
+FindToken = Callable[[str], TokenProof | None]
+
+
+def no_token(token_id: str) -> TokenProof | None:
+    """Of a broker on which delegation tokens are off."""
+    return None
+
+
 class ScramExchange:
     """One exchange: client-first, server-first, client-final, server-final.
 
-    mechanism: a key of MECHANISMS. find: a user's credential, None for an unknown user. nonce: the
-    server's part, never used before.
+    mechanism: a key of MECHANISMS. find: a user's credential, None for an unknown user. find_token:
+    a delegation token by its id, which is the name of a client that says so (KIP-48); None for one
+    that is not valid. nonce: the server's part, never used before.
     """
 
-    def __init__(self, mechanism: str, find: FindCredential, nonce: str) -> None:
+    def __init__(
+        self, mechanism: str, find: FindCredential, nonce: str, find_token: FindToken = no_token
+    ) -> None:
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._find = find
+        self._find_token = find_token
+        self._is_token = False
         self._nonce = nonce
         self._user = ""
         self._credential: Credential | None = None
@@ -96,7 +127,14 @@ class ScramExchange:
             answer = self._first(text)
             self._is_over = False
             return Step(answer.encode())
-        return Step(self._final(self._credential, text), self._user)
+        answer_bytes = self._final(self._credential, text)
+        if not self._is_token:
+            return Step(answer_bytes, self._user)
+        # Once more: the token may have expired, or been removed, since the first message.
+        login = self._find_token(self._user)
+        if login is None:
+            raise self._failed()
+        return Step(answer_bytes, login.user, login.lifetime_ms, is_token=True)
 
     def _first(self, text: str) -> str:
         found = _CLIENT_FIRST.fullmatch(text)
@@ -106,7 +144,8 @@ class ScramExchange:
         authorization_id = found["authorization_id"]
         if authorization_id and self._unescaped(authorization_id) != user:
             raise self._failed()
-        credential = self._find(user)
+        self._is_token = _names_token(found["extensions"])
+        credential = self._credential_of(user)
         if credential is None or credential.iterations < ITERATIONS_MIN:
             raise self._failed()
         self._user, self._credential = user, credential
@@ -116,6 +155,12 @@ class ScramExchange:
         first = f"r={self._nonce},s={salt},i={credential.iterations}"
         self._messages = f"{found['bare']},{first}".encode()
         return first
+
+    def _credential_of(self, user: str) -> Credential | None:
+        if not self._is_token:
+            return self._find(user)
+        token = self._find_token(user)
+        return None if token is None else token.credential
 
     def _final(self, credential: Credential, text: str) -> bytes:
         found = _CLIENT_FINAL.fullmatch(text)
@@ -153,3 +198,9 @@ class ScramExchange:
             "Authentication failed during authentication due to invalid credentials with SASL "
             f"mechanism {self._mechanism}"
         )
+
+
+def _names_token(extensions: str) -> bool:
+    """True if the extensions of a client's first message say that it has a delegation token."""
+    pairs = (pair.partition("=") for pair in extensions.split(","))
+    return {name: value for name, _, value in pairs}.get(TOKEN_EXTENSION, "").lower() == "true"

@@ -47,6 +47,7 @@ _NOUNS = {
     "configs": ("kvorum.cli.configs:configs", "Dynamic configs and client quotas."),
     "acls": ("kvorum.cli.acls:acls", "Who may do what: list, create, delete ACLs."),
     "users": ("kvorum.cli.users:users", "Users who log in with a password (SCRAM)."),
+    "tokens": ("kvorum.cli.tokens:tokens", "Delegation tokens: logins of programs for some days."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),
     "quorum": ("kvorum.cli.quorum:quorum", "Status and voters of the metadata quorum."),
     "raft": ("kvorum.cli.raft:raft", "Flight records of the quorum's nodes: fetch, replay."),

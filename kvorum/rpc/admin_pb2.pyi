@@ -543,6 +543,80 @@ class DeleteAclsReply(_message.Message):
     end_offset: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., results: _Optional[_Iterable[_Union[DeletedAcls, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
+class CreateDelegationTokenRequest(_message.Message):
+    __slots__ = ("requester", "owner", "renewers", "max_lifetime_ms")
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    RENEWERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
+    requester: str
+    owner: str
+    renewers: _containers.RepeatedScalarFieldContainer[str]
+    max_lifetime_ms: int
+    def __init__(self, requester: _Optional[str] = ..., owner: _Optional[str] = ..., renewers: _Optional[_Iterable[str]] = ..., max_lifetime_ms: _Optional[int] = ...) -> None: ...
+
+class CreateDelegationTokenReply(_message.Message):
+    __slots__ = ("status", "leader_id", "token_id", "issue_timestamp_ms", "expiration_timestamp_ms", "max_timestamp_ms", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    ISSUE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRATION_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    token_id: str
+    issue_timestamp_ms: int
+    expiration_timestamp_ms: int
+    max_timestamp_ms: int
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., token_id: _Optional[str] = ..., issue_timestamp_ms: _Optional[int] = ..., expiration_timestamp_ms: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class RenewDelegationTokenRequest(_message.Message):
+    __slots__ = ("requester", "fingerprint", "renew_period_ms")
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    RENEW_PERIOD_MS_FIELD_NUMBER: _ClassVar[int]
+    requester: str
+    fingerprint: bytes
+    renew_period_ms: int
+    def __init__(self, requester: _Optional[str] = ..., fingerprint: _Optional[bytes] = ..., renew_period_ms: _Optional[int] = ...) -> None: ...
+
+class RenewDelegationTokenReply(_message.Message):
+    __slots__ = ("status", "leader_id", "expiration_timestamp_ms", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRATION_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    expiration_timestamp_ms: int
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., expiration_timestamp_ms: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class ExpireDelegationTokenRequest(_message.Message):
+    __slots__ = ("requester", "fingerprint", "expiry_period_ms")
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_PERIOD_MS_FIELD_NUMBER: _ClassVar[int]
+    requester: str
+    fingerprint: bytes
+    expiry_period_ms: int
+    def __init__(self, requester: _Optional[str] = ..., fingerprint: _Optional[bytes] = ..., expiry_period_ms: _Optional[int] = ...) -> None: ...
+
+class ExpireDelegationTokenReply(_message.Message):
+    __slots__ = ("status", "leader_id", "expiration_timestamp_ms", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRATION_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    expiration_timestamp_ms: int
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., expiration_timestamp_ms: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
 class FeatureUpdate(_message.Message):
     __slots__ = ("name", "max_level", "kind")
     NAME_FIELD_NUMBER: _ClassVar[int]

@@ -89,6 +89,21 @@ class AdminStub(object):
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_admin__pb2.DeleteAclsReply.FromString,
                 _registered_method=True)
+        self.CreateDelegationToken = channel.unary_unary(
+                '/kvorum.rpc.Admin/CreateDelegationToken',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.CreateDelegationTokenRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.CreateDelegationTokenReply.FromString,
+                _registered_method=True)
+        self.RenewDelegationToken = channel.unary_unary(
+                '/kvorum.rpc.Admin/RenewDelegationToken',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.RenewDelegationTokenRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.RenewDelegationTokenReply.FromString,
+                _registered_method=True)
+        self.ExpireDelegationToken = channel.unary_unary(
+                '/kvorum.rpc.Admin/ExpireDelegationToken',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.ExpireDelegationTokenRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.ExpireDelegationTokenReply.FromString,
+                _registered_method=True)
         self.UpdateFeatures = channel.unary_unary(
                 '/kvorum.rpc.Admin/UpdateFeatures',
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
@@ -185,6 +200,25 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteAcls(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateDelegationToken(self, request, context):
+        """Delegation tokens (KIP-48, KIP-373).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewDelegationToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExpireDelegationToken(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -289,6 +323,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DeleteAcls,
                     request_deserializer=kvorum_dot_rpc_dot_admin__pb2.DeleteAclsRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_admin__pb2.DeleteAclsReply.SerializeToString,
+            ),
+            'CreateDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateDelegationToken,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.CreateDelegationTokenRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.CreateDelegationTokenReply.SerializeToString,
+            ),
+            'RenewDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewDelegationToken,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.RenewDelegationTokenRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.RenewDelegationTokenReply.SerializeToString,
+            ),
+            'ExpireDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExpireDelegationToken,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.ExpireDelegationTokenRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.ExpireDelegationTokenReply.SerializeToString,
             ),
             'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateFeatures,
@@ -618,6 +667,87 @@ class Admin(object):
             '/kvorum.rpc.Admin/DeleteAcls',
             kvorum_dot_rpc_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
             kvorum_dot_rpc_dot_admin__pb2.DeleteAclsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/CreateDelegationToken',
+            kvorum_dot_rpc_dot_admin__pb2.CreateDelegationTokenRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.CreateDelegationTokenReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/RenewDelegationToken',
+            kvorum_dot_rpc_dot_admin__pb2.RenewDelegationTokenRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.RenewDelegationTokenReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExpireDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/ExpireDelegationToken',
+            kvorum_dot_rpc_dot_admin__pb2.ExpireDelegationTokenRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.ExpireDelegationTokenReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -61,9 +61,17 @@ class AuditLog:
         )
 
     def note_login(
-        self, user: str, host: str, mechanism: str, *, is_allowed: bool, reason: str = ""
+        self,
+        user: str,
+        host: str,
+        mechanism: str,
+        *,
+        is_allowed: bool,
+        reason: str = "",
+        is_token: bool = False,
     ) -> None:
-        """A client logged in, or failed to. user: as far as it is known. reason: of a failure."""
+        """A client logged in, or failed to. user: as far as it is known. reason: of a failure.
+        is_token: by a delegation token of that user."""
         self._write(
             is_allowed,
             event="login",
@@ -71,6 +79,7 @@ class AuditLog:
             host=host,
             mechanism=mechanism,
             allowed=is_allowed,
+            **({"delegation_token": True} if is_token else {}),
             **({"reason": reason} if reason else {}),
         )
 

@@ -47,6 +47,10 @@ _ADMIN = {
     "AlterScramCredentials": _ALTER,
     "CreateAcls": _ALTER,
     "DeleteAcls": _ALTER,
+    # The requester is part of the message: whoever may call these can get a token of anybody.
+    "CreateDelegationToken": _NODES,
+    "RenewDelegationToken": _NODES,
+    "ExpireDelegationToken": _NODES,
     "UpdateFeatures": _ALTER,
     "UnregisterBroker": _ALTER,
     "DescribeQuorum": _DESCRIBE,

@@ -11,13 +11,12 @@ import dataclasses
 import sys
 
 from kvorum.metadata.configs.model import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Update
+from kvorum.metadata.configs.security_keys import CERTIFICATE_KEYS, SECURITY
 from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
 from kvorum.metadata.image.features import RELEASES
 
 _DOUBLE_MAX = sys.float_info.max
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
-_PASSWORD = ConfigType.PASSWORD
-_LIST = ConfigType.LIST
 
 #: Broker properties that are defaults of topic configs.
 _TOPIC_DEFAULTS = (
@@ -186,89 +185,11 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("listeners", _STRING, None, "Where the broker listens."),
     ("advertised.listeners", _STRING, "", "What clients are told instead of listeners."),
     (
-        "listener.security.protocol.map",
-        _STRING,
-        "",
-        "name:protocol,...: PLAINTEXT or SASL_PLAINTEXT for each listener; a protocol's own name "
-        "needs no entry.",
-    ),
-    (
-        "inter.broker.listener.name",
-        _STRING,
-        "",
-        "The listener that brokers use among themselves; by default PLAINTEXT, or the only one.",
-    ),
-    (
-        "security.inter.broker.protocol",
-        _STRING,
-        "",
-        "The name of that listener, if it is the name of its protocol.",
-    ),
-    (
-        "sasl.mechanism.inter.broker.protocol",
-        _STRING,
-        "",
-        "The mechanism by which brokers log in at each other.",
-    ),
-    (
         "controller.listener.names",
         _STRING,
         "CONTROLLER",
         "The listener of the controllers.",
     ),
-    (
-        "ssl.endpoint.identification.algorithm",
-        _STRING,
-        "https",
-        "https: a certificate must name the host. Empty: it need not.",
-    ),
-    (
-        "sasl.enabled.mechanisms",
-        _STRING,
-        "",
-        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, with commas between them.",
-    ),
-    (
-        "sasl.server.max.receive.size",
-        _INT,
-        "524288",
-        "The largest request of a client that is not authenticated yet.",
-    ),
-    (
-        "connections.max.reauth.ms",
-        _LONG,
-        "0",
-        "After this time a client must authenticate again; 0: never.",
-    ),
-    ("sasl.oauthbearer.clock.skew.seconds", _INT, "30", "Between a token's issuer and the broker."),
-    ("sasl.oauthbearer.expected.audience", _LIST, "", "One of these is in the token's aud."),
-    ("sasl.oauthbearer.expected.issuer", _STRING, "", "The token's iss; empty: any."),
-    (
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        _LONG,
-        "3600000",
-        "Between two fetches of the issuer's keys.",
-    ),
-    (
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        _LONG,
-        "10000",
-        "The longest pause after a failed fetch.",
-    ),
-    (
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        _LONG,
-        "100",
-        "The pause after the first failed fetch.",
-    ),
-    (
-        "sasl.oauthbearer.jwks.endpoint.url",
-        _STRING,
-        "",
-        "The issuer's key set (JWKS), file:, https: or http:.",
-    ),
-    ("sasl.oauthbearer.scope.claim.name", _STRING, "scope", "The claim with a token's scopes."),
-    ("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "The claim with a token's user."),
     ("kvorum.logging.format", _STRING, "text", "How a node logs: text, or json lines."),
     (
         "kvorum.tracing.enable",
@@ -276,35 +197,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "false",
         "Whether spans of requests are exported to OpenTelemetry (the extra otel).",
     ),
-    ("kvorum.audit.file", _STRING, "", "File of the audit log; empty: the node's log has it."),
     ("kvorum.logging.levels", _STRING, "", "LOGGER=LEVEL,...: levels of loggers; root for all."),
-    ("ssl.keystore.type", _STRING, "JKS", "PEM; no other is served."),
-    ("ssl.keystore.location", _STRING, "", "File with key, certificate and its chain."),
-    ("ssl.keystore.certificate.chain", _PASSWORD, "", "The chain as text, in place of the file."),
-    ("ssl.keystore.key", _PASSWORD, "", "The key as text, in place of the file."),
-    ("ssl.key.password", _PASSWORD, "", "The password of the key."),
-    ("ssl.truststore.type", _STRING, "JKS", "PEM; no other is served."),
-    ("ssl.truststore.location", _STRING, "", "File with the CAs of clients' certificates."),
-    ("ssl.truststore.certificates", _PASSWORD, "", "Those CAs as text, in place of the file."),
-    (
-        "ssl.client.auth",
-        _STRING,
-        "none",
-        "Whether clients need a certificate: none, requested, required.",
-    ),
-    ("ssl.enabled.protocols", _STRING, "TLSv1.2,TLSv1.3", "Versions of TLS."),
-    (
-        "ssl.principal.mapping.rules",
-        _STRING,
-        "DEFAULT",
-        "Rules that make a user of a certificate's name.",
-    ),
-    (
-        "connection.failed.authentication.delay.ms",
-        _INT,
-        "100",
-        "Delay of the answer to a client that failed to authenticate.",
-    ),
     ("log.dirs", _STRING, "", "The node's data directories, with commas between them."),
     ("log.dir", _STRING, "", "The data directory, if log.dirs is not given."),
     ("metadata.log.dir", _STRING, "", "Directory of the metadata log; else the first of log.dirs."),
@@ -320,19 +213,6 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         ConfigType.LONG,
         "30000",
         "Patience for the controller to hear of a failed directory, before the broker ends.",
-    ),
-    (
-        "authorizer.class.name",
-        _STRING,
-        "",
-        "Kafka's StandardAuthorizer, which answers by ACLs; empty: everybody may do everything.",
-    ),
-    ("super.users", _STRING, "", "Principals that may do everything, with ; between them."),
-    (
-        "allow.everyone.if.no.acl.found",
-        ConfigType.BOOLEAN,
-        "false",
-        "Whether a resource that no ACL names is open to everybody.",
     ),
     ("broker.rack", _STRING, "", "The rack that placement spreads replicas over."),
     (
@@ -559,16 +439,6 @@ def _topic_defaults() -> list[ConfigKey]:
     return keys
 
 
-CERTIFICATE_KEYS = (
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.key.password",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-)
-"""Properties that a running broker takes over for its listeners, set for that broker alone."""
-
 BROKER_CONFIGS: dict[str, ConfigKey] = {
     key.name: key
     for key in sorted(
@@ -596,7 +466,7 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
                     low=-1 if name in _MAY_BE_NONE else 0 if name in _MAY_BE_ZERO else 1,
                     update=Update.PER_BROKER if name in CERTIFICATE_KEYS else Update.READ_ONLY,
                 )
-                for name, kind, default, text in _READ_ONLY
+                for name, kind, default, text in (*_READ_ONLY, *SECURITY)
             ),
         ),
         key=lambda key: key.name,

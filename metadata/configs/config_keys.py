@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, CERTIFICATE_KEYS
+from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
 from kvorum.metadata.configs.client_metrics_keys import (
     CLIENT_METRICS_CONFIGS,
     client_metrics_problem,
@@ -13,6 +13,7 @@ from kvorum.metadata.configs.client_metrics_keys import (
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT
 from kvorum.metadata.configs.group_keys import GROUP_CONFIGS, group_config_problem
 from kvorum.metadata.configs.model import ConfigKey, Update, parse
+from kvorum.metadata.configs.security_keys import CERTIFICATE_KEYS
 from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
 from kvorum.metadata.image.image import (
     RESOURCE_BROKER,

@@ -15,16 +15,15 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """
         auto.leader.rebalance.enable BOOLEAN true
         broker.stream.grace.ms INT 100
+        delegation.token.expiry.check.interval.ms LONG 3600000 >=1
+        delegation.token.expiry.time.ms LONG 86400000 >=1
+        delegation.token.max.lifetime.ms LONG 604800000 >=1
         leader.imbalance.check.interval.seconds LONG 300 >=1
         """,
     ),
     (
         "of TLS there are PEM files, of SASL PLAIN, SCRAM and OAUTHBEARER, both for clients",
         """
-        delegation.token.expiry.check.interval.ms LONG 3600000 >=1
-        delegation.token.expiry.time.ms LONG 86400000 >=1
-        delegation.token.max.lifetime.ms LONG 604800000 >=1
-        delegation.token.secret.key PASSWORD -
         sasl.client.callback.handler.class CLASS -
         sasl.jaas.config PASSWORD - per-broker
         sasl.kerberos.kinit.cmd STRING /usr/bin/kinit per-broker

@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from kvorum.metadata.access.tokens import token_key
 from kvorum.metadata.controller.broker_sessions import BrokerSessions
-from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide import Context, Decision, TokenRules
 from kvorum.metadata.controller.decide.acls import create_acls, delete_acls
 from kvorum.metadata.controller.decide.broker_fencing import (
     CHUNK_PARTITIONS,
@@ -39,6 +40,12 @@ from kvorum.metadata.controller.decide.producer_ids import allocate_producer_ids
 from kvorum.metadata.controller.decide.quotas import alter_client_quotas
 from kvorum.metadata.controller.decide.reassignment import alter_reassignments, list_reassignments
 from kvorum.metadata.controller.decide.scram import alter_scram_credentials
+from kvorum.metadata.controller.decide.tokens import (
+    create_delegation_token,
+    expire_delegation_token,
+    remove_expired_tokens,
+    renew_delegation_token,
+)
 from kvorum.metadata.controller.decide.topics import create_topics, delete_topics
 from kvorum.metadata.controller.decide.unregister import unregister
 from kvorum.metadata.controller.metrics import ControllerMetrics
@@ -88,6 +95,14 @@ from kvorum.metadata.requests.controller_requests import (
 )
 from kvorum.metadata.requests.directory_requests import AssignReplicas, RefusedReplica
 from kvorum.metadata.requests.scram_requests import AlteredScramUser, AlterScramCredentials
+from kvorum.metadata.requests.token_requests import (
+    CreatedDelegationToken,
+    CreateDelegationToken,
+    ExpiredDelegationToken,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+    RenewedDelegationToken,
+)
 from kvorum.runtime.errors import InvariantViolated, KvorumError, Rejected, invariant, required
 
 Request = (
@@ -103,6 +118,9 @@ Request = (
     | AlterScramCredentials
     | CreateAcls
     | DeleteAcls
+    | CreateDelegationToken
+    | RenewDelegationToken
+    | ExpireDelegationToken
     | UpdateFeatures
     | RegisterControllerRequest
     | UnregisterBrokerRequest
@@ -124,6 +142,9 @@ Reply = (
     | tuple[AlteredScramUser, ...]
     | tuple[CreatedAcl, ...]
     | tuple[DeletedAcls, ...]
+    | CreatedDelegationToken
+    | RenewedDelegationToken
+    | ExpiredDelegationToken
     | tuple[CreatedPartitions, ...]
     | tuple[ReassignedPartition, ...]
     | tuple[OngoingReassignment, ...]
@@ -158,7 +179,9 @@ class ControllerConfig:
     fenced, long before its session timeout (Kvorum's own). unclean_leader_election_enable: for
     topics if neither they nor the cluster default sets it. delete_topic_enable: if False, topics
     cannot be deleted. auto_leader_rebalance_enable: elect preferred leaders again every
-    leader_imbalance_check_interval_seconds.
+    leader_imbalance_check_interval_seconds. delegation_token_secret_key: "" if delegation tokens
+    are off. delegation_token_expiry_check_interval_ms: between two removals of expired tokens; for
+    the other two see `decide.TokenRules`.
     """
 
     broker_session_timeout_ms: int = 2_000
@@ -169,6 +192,10 @@ class ControllerConfig:
     delete_topic_enable: bool = True
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
+    delegation_token_secret_key: str = field(default="", repr=False)
+    delegation_token_max_lifetime_ms: int = 604_800_000
+    delegation_token_expiry_time_ms: int = 86_400_000
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
 
 
 class Controller:
@@ -198,6 +225,11 @@ class Controller:
         self._fencing_chunk = fencing_chunk
         self._fencing: BrokerFencing | None = None
         self._fencing_cause = ""
+        self._tokens = TokenRules(
+            key=token_key(config.delegation_token_secret_key),
+            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+            expiry_time_ms=config.delegation_token_expiry_time_ms,
+        )
         self.metrics = ControllerMetrics()
         self.sessions = BrokerSessions(
             session_timeout_ms=config.broker_session_timeout_ms,
@@ -266,14 +298,15 @@ class Controller:
         )
         self.committed = image
 
-    def decide(self, request: Request, now_ms: int) -> Decision[Reply]:
+    def decide(self, request: Request, now_ms: int, *, wall_ms: int = 0) -> Decision[Reply]:
         """Decide a request on the speculative image, and apply the decision's records to it.
 
-        Raises DecisionFailed; then nothing has changed.
+        now_ms: of the monotonic clock. wall_ms: since 1970, for times that records have. Raises
+        DecisionFailed; then nothing has changed.
         """
         image = self._active_image()
         try:
-            decided = self._decide(image, request, now_ms)
+            decided = self._decide(image, request, now_ms, wall_ms)
             records = with_elr_cleared(image, decided.records)
         except InvariantViolated:
             raise
@@ -301,6 +334,16 @@ class Controller:
         )
         self._apply_records(decision.records)
         return decision
+
+    def remove_expired_tokens(self, wall_ms: int) -> Decision[bool]:
+        """Remove expired delegation tokens. The reply is true if there may be more of them."""
+        decision = remove_expired_tokens(self._active_image(), wall_ms)
+        self._apply_records(decision.records)
+        return decision
+
+    @property
+    def token_check_interval_ms(self) -> int:
+        return self._config.delegation_token_expiry_check_interval_ms
 
     @property
     def leader_check_interval_ms(self) -> int:
@@ -360,7 +403,9 @@ class Controller:
             case UnregisterBrokerRequest(), UnregisteredBroker():
                 self.sessions.drop(request.broker_id)
 
-    def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
+    def _decide(
+        self, image: ClusterImage, request: Request, now_ms: int, wall_ms: int
+    ) -> Decision[Reply]:
         """Decide a request. Changes nothing, so that a bug here costs one request."""
         match request:
             case Heartbeat():
@@ -399,6 +444,12 @@ class Controller:
                 return create_acls(image, request, self._context())
             case DeleteAcls():
                 return delete_acls(image, request)
+            case CreateDelegationToken():
+                return create_delegation_token(image, request, self._context(wall_ms))
+            case RenewDelegationToken():
+                return renew_delegation_token(image, request, self._context(wall_ms))
+            case ExpireDelegationToken():
+                return expire_delegation_token(image, request, self._context(wall_ms))
             case UpdateFeatures():
                 return update_features(image, request, self._context())
             case UnregisterBrokerRequest():
@@ -433,7 +484,7 @@ class Controller:
     def _active_image(self) -> ClusterImage:
         return required(self.speculative, "a standby controller decides nothing")
 
-    def _context(self) -> Context:
+    def _context(self, wall_ms: int = 0) -> Context:
         return Context(
             next_offset=self._active_image().end_offset,
             rng=self._rng,
@@ -442,5 +493,7 @@ class Controller:
             default_replication_factor=self._config.default_replication_factor,
             supported_features=self._supported_features,
             voter_ids=self.voter_ids,
+            wall_ms=wall_ms,
+            tokens=self._tokens,
             is_unclean_default=self._is_unclean_default,
         )

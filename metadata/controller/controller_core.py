@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvorum.metadata.controller.controller import SHUT_DOWN, Controller, Reply, Request
-from kvorum.metadata.controller.leader_check import LeaderCheck
+from kvorum.metadata.controller.leader_check import CHUNK_PAUSE_MS, LeaderCheck
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.loader import CHUNK_BYTES, advance
 from kvorum.metadata.image.record_codec import encode_records
@@ -63,6 +63,10 @@ class ControllerPort(Protocol):
     def voter_ids(self) -> Sequence[int]:
         """The ids of the voters, ascending."""
 
+    @property
+    def wall_ms(self) -> int:
+        """The time since 1970, for times that records have."""
+
     def propose(self, values: Sequence[bytes]) -> None:
         """Append encoded records as one batch, all or nothing; for the leader only."""
 
@@ -101,6 +105,7 @@ class ControllerCore:
         self._is_catching_up = False
         self._session_timer_ms: int | None = None
         self._leader_check = LeaderCheck()
+        self._token_check_ms: int | None = None
 
     # Requests.
 
@@ -120,7 +125,7 @@ class ControllerCore:
             return
         # The quorum may have appended a change of the voter set after the last decision's records.
         controller.skip_to(self._port.next_offset)
-        decision = controller.decide(request, now_ms)
+        decision = controller.decide(request, now_ms, wall_ms=self._port.wall_ms)
         self._append(decision.records)
         if self._session_timer_ms is None:
             # A timer that is set fires early enough: a request only postpones deadlines.
@@ -169,6 +174,7 @@ class ControllerCore:
             self._port.note(f"node={self._port.node_id} renounces epoch={self.controller.epoch}")
             self.controller.renounce()
             self._leader_check.stop()
+            self._token_check_ms = None
             while self._parked:
                 _settle(self._parked.popleft(), self._not_controller())
             self._catch_up(now_ms)
@@ -198,7 +204,11 @@ class ControllerCore:
         while deadlines and deadlines[0][3].on_reply is None:
             heapq.heappop(deadlines)
         deadline_ms = deadlines[0][0] if deadlines else None
-        for other_ms in (self._session_timer_ms, self._leader_check.next_deadline_ms):
+        for other_ms in (
+            self._session_timer_ms,
+            self._leader_check.next_deadline_ms,
+            self._token_check_ms,
+        ):
             if other_ms is not None and (deadline_ms is None or other_ms < deadline_ms):
                 deadline_ms = other_ms
         return deadline_ms
@@ -216,6 +226,8 @@ class ControllerCore:
         check_ms = self._leader_check.next_deadline_ms
         if check_ms is not None and check_ms <= now_ms:
             self._check_leaders(now_ms)
+        if self._token_check_ms is not None and self._token_check_ms <= now_ms:
+            self._remove_expired_tokens(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, _, timeout_ms, parked = heapq.heappop(self._deadlines)
             message = f"not committed within {timeout_ms} ms; it may still be committed"
@@ -273,6 +285,8 @@ class ControllerCore:
         self._port.note(f"node={self._port.node_id} claims epoch={change.epoch}")
         self._arm_session_timer()
         self._leader_check.start(controller.leader_check_interval_ms, now_ms)
+        # The first check is soon: leaders that change within an interval would never remove any.
+        self._token_check_ms = now_ms + CHUNK_PAUSE_MS
 
     def _check_leaders(self, now_ms: int) -> None:
         self.controller.skip_to(self._port.next_offset)
@@ -283,6 +297,15 @@ class ControllerCore:
         if decision.records:
             self._port.note(f"elections={len(decision.records)} by the periodic check")
         check.note_chunk(decision.reply, now_ms)
+
+    def _remove_expired_tokens(self, now_ms: int) -> None:
+        self.controller.skip_to(self._port.next_offset)
+        decision = self.controller.remove_expired_tokens(self._port.wall_ms)
+        self._append(decision.records)
+        if decision.records:
+            self._port.note(f"delegation_tokens_removed={len(decision.records)}")
+        interval_ms = self.controller.token_check_interval_ms
+        self._token_check_ms = now_ms + (CHUNK_PAUSE_MS if decision.reply else interval_ms)
 
     def _append(self, records: Sequence[Record]) -> None:
         if not records:

@@ -214,10 +214,13 @@ class _Port:
     def voter_ids(self) -> Sequence[int]:
         return self._loop.node.core.voter_set.ids
 
+    @property
+    def wall_ms(self) -> int:
+        return self._loop.node.clock.wall_ms()
+
     def propose(self, values: Sequence[bytes]) -> None:
         node = self._loop.node
-        timestamp_ms = node.clock.wall_ms()
-        batch = build_batch([(None, value) for value in values], timestamp_ms=timestamp_ms)
+        batch = build_batch([(None, value) for value in values], timestamp_ms=self.wall_ms)
         node.propose(batch, len(values))
 
     def on_image(self, image: ClusterImage) -> None:

@@ -26,6 +26,7 @@ from kvorum.metadata.events.things import (
     partition_key,
     quota_fields,
     quota_key,
+    token_key,
     topic_key,
 )
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
@@ -34,12 +35,14 @@ from kvorum.metadata.image.records import (
     BrokerRegistrationChange,
     ClientQuota,
     Config,
+    DelegationToken,
     FeatureLevel,
     Partition,
     PartitionChange,
     RegisterBroker,
     RegisterController,
     RemoveAccessControlEntry,
+    RemoveDelegationToken,
     RemoveTopic,
     Topic,
     UnregisterBroker,
@@ -51,6 +54,7 @@ from kvorum.metadata.inspect.thing_rows import (
     controller_row,
     feature_row,
     partition_row,
+    token_row,
     topic_row,
 )
 
@@ -111,6 +115,13 @@ def _of_record(record: Any, before: ClusterImage, after: ClusterImage) -> _Chang
         case RemoveAccessControlEntry(id=acl_id):
             fields = acl_row(acl_id, before.acls[acl_id])
             return _Change("acl_deleted", REMOVED_KEY, fields, (acl_key(acl_id),))
+        case DelegationToken(token_id=token_id):
+            kind = "renewed" if token_id in before.delegation_tokens else "created"
+            return _Change(f"delegation_token_{kind}", token_key(token_id), token_row(record))
+        case RemoveDelegationToken(token_id=token_id):
+            fields = token_row(before.delegation_tokens[token_id])
+            key = token_key(token_id)
+            return _Change("delegation_token_removed", REMOVED_KEY, fields, (key,))
     return None
 
 

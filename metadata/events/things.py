@@ -21,6 +21,7 @@ from kvorum.metadata.inspect.thing_rows import (
     controller_row,
     feature_row,
     partition_row,
+    token_row,
     topic_row,
 )
 from kvorum.metadata.inspect.tree import DEFAULT_NAME, RESOURCE_NAMES
@@ -63,6 +64,10 @@ def acl_key(acl_id: bytes) -> str:
     return f"acl/{uuid_text(acl_id)}"
 
 
+def token_key(token_id: str) -> str:
+    return f"delegation_token/{token_id}"
+
+
 def config_fields(image: ClusterImage, resource: tuple[int, str]) -> Fields:
     """configs: all configs of the resource, by name."""
     kind, name = resource
@@ -85,7 +90,7 @@ def thing_count(image: ClusterImage, quorum: QuorumState = NO_QUORUM) -> int:
     partitions = sum(len(topic.partitions) for topic in image.topics.values())
     others = (
         image.topics, image.brokers, image.configs, image.client_quotas, image.features,
-        image.controllers, image.acls,
+        image.controllers, image.acls, image.delegation_tokens,
     )  # fmt: skip
     of_quorum = sum(1 for _ in quorum.things())
     return partitions + sum(len(things) for things in others) + of_quorum
@@ -118,6 +123,9 @@ def things(
         yield quota_key(entity), partial(quota_fields, image, entity)
     for acl_id in sorted(image.acls):
         yield acl_key(acl_id), partial(acl_row, acl_id, image.acls[acl_id])
+    for token_id in sorted(image.delegation_tokens):
+        token = image.delegation_tokens[token_id]
+        yield token_key(token_id), partial(token_row, token)
     for name in sorted(image.topic_ids):
         topic = image.topics[image.topic_ids[name]]
         yield topic_key(name), partial(topic_row, topic)

@@ -32,6 +32,7 @@ from kvorum.metadata.image.records import (
     BrokerRegistrationChange,
     ClientQuota,
     Config,
+    DelegationToken,
     FeatureLevel,
     NoOp,
     Partition,
@@ -42,6 +43,7 @@ from kvorum.metadata.image.records import (
     RegisterBroker,
     RegisterController,
     RemoveAccessControlEntry,
+    RemoveDelegationToken,
     RemoveScramCredential,
     RemoveTopic,
     ScramCredential,
@@ -79,6 +81,7 @@ class Delta:
         self._controllers = base.controllers.mutate()
         self._next_producer_id = base.next_producer_id
         self._scram_credentials = base.scram_credentials
+        self._delegation_tokens = base.delegation_tokens.mutate()
         self._acls = base.acls.mutate()
         self._acl_ids = base.acl_ids.mutate()
         self._added_acls: dict[Acl, None] = {}  # in order
@@ -163,6 +166,7 @@ class Delta:
             scram_credentials=self._scram_credentials,
             acls=self._acls.finish(),
             acl_ids=self._acl_ids.finish(),
+            delegation_tokens=self._delegation_tokens.finish(),
         )
 
     # One method for each record type.
@@ -353,6 +357,14 @@ class Delta:
         else:
             self._removed_acls[acl] = None
 
+    def _delegation_token(self, record: DelegationToken) -> None:
+        self._delegation_tokens[record.token_id] = record
+
+    def _remove_delegation_token(self, record: RemoveDelegationToken) -> None:
+        is_known = record.token_id in self._delegation_tokens
+        invariant(is_known, f"removal of an unknown delegation token: {record}")
+        del self._delegation_tokens[record.token_id]
+
     def _register_controller(self, record: RegisterController) -> None:
         self._controllers[record.controller_id] = ControllerImage(
             controller_id=record.controller_id,
@@ -422,5 +434,7 @@ _REPLAY: dict[type, Any] = {
     RemoveScramCredential: Delta._remove_scram_credential,
     AccessControlEntry: Delta._access_control_entry,
     RemoveAccessControlEntry: Delta._remove_access_control_entry,
+    DelegationToken: Delta._delegation_token,
+    RemoveDelegationToken: Delta._remove_delegation_token,
     NoOp: Delta._no_op,
 }

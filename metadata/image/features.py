@@ -26,7 +26,10 @@ SCRAM_LEVEL = 28
 ACL_LEVEL = 29
 """From this level of metadata.version on, the metadata holds ACLs."""
 
-RELEASES = {26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1"}
+TOKEN_LEVEL = 30
+"""From this level of metadata.version on, the metadata holds delegation tokens."""
+
+RELEASES = {26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0"}
 """Apache Kafka's names of the levels of metadata.version, which its tools show."""
 
 

@@ -18,6 +18,7 @@ from kvorum.metadata.image.records import (
     NO_LEADER,
     RECOVERED,
     UNASSIGNED_DIRECTORY,
+    DelegationToken,
     Endpoint,
     QuotaEntity,
     ScramCredential,
@@ -147,6 +148,7 @@ class ClusterImage:
     client_quotas: by entity, each a map of key to value.
     scram_credentials: by user, each a map of mechanism number to the record that set it.
     acls: by id. acl_ids: id by ACL.
+    delegation_tokens: by id, each the record that set it.
     features: finalised level by name. controllers: registered processes by id.
     """
 
@@ -163,6 +165,7 @@ class ClusterImage:
     scram_credentials: Map[str, Map[int, ScramCredential]] = field(default_factory=Map)
     acls: Map[bytes, Acl] = field(default_factory=Map)
     acl_ids: Map[Acl, bytes] = field(default_factory=Map)
+    delegation_tokens: Map[str, DelegationToken] = field(default_factory=Map)
 
     def topic(self, name: str) -> TopicImage | None:
         """The existing topic with this name; None if there is none."""

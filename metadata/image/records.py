@@ -330,6 +330,49 @@ class RemoveAccessControlEntry:
     id: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """A delegation token was created, or has a new expiration (KIP-48). Times are wall-clock ms.
+
+    owner: the principal, `User:NAME`, that a client with the token is. requester: who created it.
+    renewers: principals that may renew it too. The token's HMAC, by which clients prove that they
+    have it, is in no record: it is computed from the id and delegation.token.secret.key.
+    """
+
+    TYPE: ClassVar[int] = 10
+    VERSION: ClassVar[int] = 0
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiration_timestamp_ms: int
+    token_id: str
+
+    def is_expired(self, wall_ms: int) -> bool:
+        """True if nobody can log in with it or renew it any more."""
+        return min(self.max_timestamp_ms, self.expiration_timestamp_ms) < wall_ms
+
+    def is_of(self, principal: str) -> bool:
+        """True for the owner, the requester and the renewers: they may describe the token."""
+        return principal in (self.owner, self.requester, *self.renewers)
+
+    def may_be_renewed_by(self, principal: str) -> bool:
+        """True for the owner and the renewers. As in Kafka, the requester alone is neither."""
+        return principal in (self.owner, *self.renewers)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDelegationToken:
+    """The delegation token with this id was removed."""
+
+    TYPE: ClassVar[int] = 26
+    VERSION: ClassVar[int] = 0
+
+    token_id: str
+
+
 HIDDEN = "[hidden]"
 """Shown in place of each field in a record's SECRETS."""
 
@@ -359,6 +402,8 @@ Record = (
     | RemoveScramCredential
     | AccessControlEntry
     | RemoveAccessControlEntry
+    | DelegationToken
+    | RemoveDelegationToken
     | NoOp
 )
 
@@ -379,5 +424,7 @@ RECORD_CLASSES: tuple[type[Record], ...] = (
     RemoveScramCredential,
     AccessControlEntry,
     RemoveAccessControlEntry,
+    DelegationToken,
+    RemoveDelegationToken,
     NoOp,
 )

@@ -93,6 +93,8 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
             yield credential
     for acl_id, acl in sorted(image.acls.items(), key=lambda item: item[0]):
         yield AccessControlEntry.of(acl_id, acl)
+    for _, token in sorted(image.delegation_tokens.items()):
+        yield token
     if image.next_producer_id:
         yield ProducerIds(-1, -1, image.next_producer_id)
 

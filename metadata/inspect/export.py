@@ -21,6 +21,7 @@ from kvorum.metadata.inspect.export_schema import (
     CLIENT_QUOTAS,
     CONFIGS,
     CONTROLLERS,
+    DELEGATION_TOKENS,
     FEATURES,
     IMAGE,
     METADATA_RECORDS,
@@ -41,6 +42,7 @@ from kvorum.metadata.inspect.thing_rows import (
     controller_row,
     feature_row,
     partition_row,
+    token_row,
     topic_row,
 )
 from kvorum.metadata.inspect.tree import REPEATING, Folder, key_text, leaves, root
@@ -230,6 +232,13 @@ def _acl_rows(image: ClusterImage) -> Iterator[Row]:
         yield acl_row(acl_id, acl)
 
 
+def _token_rows(image: ClusterImage) -> Iterator[Row]:
+    # Images of builds without delegation tokens lack this field.
+    tokens = getattr(image, "delegation_tokens", {})
+    for _, token in sorted(tokens.items()):
+        yield token_row(token)
+
+
 def _leaf_rows(image: ClusterImage) -> Iterator[Row]:
     for name, node in root(image).build().items():
         if name in REPEATING and isinstance(node, Folder) and name != "provenance":
@@ -247,5 +256,6 @@ _IMAGE_ROWS: dict[str, Callable[[ClusterImage], Iterable[Row]]] = {
     FEATURES.name: _feature_rows,
     CLIENT_QUOTAS.name: _quota_rows,
     ACLS.name: _acl_rows,
+    DELEGATION_TOKENS.name: _token_rows,
     IMAGE.name: _leaf_rows,
 }

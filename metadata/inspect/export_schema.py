@@ -155,6 +155,19 @@ ACLS = Table(
         Column("permission", "string", "ALLOW or DENY"),
     ),
 )
+DELEGATION_TOKENS = Table(
+    "delegation_tokens",
+    "the image: a row a delegation token, without its HMAC",
+    (
+        Column("token_id", "string", "its id, by which a client names it at the login"),
+        Column("owner", "string", "the principal that a client with the token is"),
+        Column("requester", "string", "the principal that created it"),
+        Column("renewers", "list<string>", "principals that may renew it too"),
+        Column("issue_timestamp_ms", "int64", "when it was created"),
+        Column("max_timestamp_ms", "int64", "beyond this time it cannot be renewed"),
+        Column("expiration_timestamp_ms", "int64", "beyond this time it is not valid"),
+    ),
+)
 IMAGE = Table(
     "image",
     "the whole image: a row a leaf of the tree that `kvorum metadata` shows",
@@ -174,6 +187,7 @@ TABLES = (
     FEATURES,
     CLIENT_QUOTAS,
     ACLS,
+    DELEGATION_TOKENS,
     IMAGE,
 )
 

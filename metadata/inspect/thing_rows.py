@@ -14,7 +14,7 @@ from kvorum.metadata.image.image import (
     PartitionImage,
     TopicImage,
 )
-from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.image.records import DelegationToken, Endpoint
 from kvorum.runtime.ids import uuid_text
 
 Row = dict[str, Any]
@@ -71,6 +71,18 @@ def acl_row(acl_id: bytes, acl: Acl) -> Row:
         "host": acl.host,
         "operation": acl.operation.name,
         "permission": acl.permission.name,
+    }
+
+
+def token_row(token: DelegationToken) -> Row:
+    return {
+        "token_id": token.token_id,
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": list(token.renewers),
+        "issue_timestamp_ms": token.issue_timestamp_ms,
+        "max_timestamp_ms": token.max_timestamp_ms,
+        "expiration_timestamp_ms": token.expiration_timestamp_ms,
     }
 
 

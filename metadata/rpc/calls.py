@@ -18,6 +18,7 @@ from kvorum.metadata.requests import config_requests as config
 from kvorum.metadata.requests import controller_requests as r
 from kvorum.metadata.requests import directory_requests as directory
 from kvorum.metadata.requests import scram_requests as scram
+from kvorum.metadata.requests import token_requests as token
 from kvorum.rpc import admin_pb2, controller_pb2
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.message_mapper import ByHand, MessageMapper, items_converters
@@ -185,6 +186,15 @@ ALTER_SCRAM_CREDENTIALS = ControllerCall(
 )
 CREATE_ACLS = ControllerCall(_ADMIN, "CreateAcls", acl.CreateAcls, tuple[acl.CreatedAcl, ...])
 DELETE_ACLS = ControllerCall(_ADMIN, "DeleteAcls", acl.DeleteAcls, tuple[acl.DeletedAcls, ...])
+CREATE_DELEGATION_TOKEN = ControllerCall(
+    _ADMIN, "CreateDelegationToken", token.CreateDelegationToken, token.CreatedDelegationToken
+)
+RENEW_DELEGATION_TOKEN = ControllerCall(
+    _ADMIN, "RenewDelegationToken", token.RenewDelegationToken, token.RenewedDelegationToken
+)
+EXPIRE_DELEGATION_TOKEN = ControllerCall(
+    _ADMIN, "ExpireDelegationToken", token.ExpireDelegationToken, token.ExpiredDelegationToken
+)
 UPDATE_FEATURES = ControllerCall(
     _ADMIN, "UpdateFeatures", r.UpdateFeatures, tuple[r.UpdatedFeature, ...]
 )
@@ -237,6 +247,9 @@ ADMIN_CALLS: tuple[ControllerCall[Any, Any], ...] = (
     ALTER_SCRAM_CREDENTIALS,
     CREATE_ACLS,
     DELETE_ACLS,
+    CREATE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
     UPDATE_FEATURES,
     UNREGISTER_BROKER,
 )

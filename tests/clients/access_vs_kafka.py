@@ -2,8 +2,8 @@
 
 The requests of `tests.test_access`, each sent with several sets of ACLs to one broker of Apache
 Kafka with its StandardAuthorizer. Writes tests/test_access/kafka_refusals.json, with which Kvorum's
-refusals are compared. The client of the requests is ANONYMOUS on a PLAINTEXT listener; brokers and
-the administrator log in on another one.
+refusals are compared. The client of the requests is ANONYMOUS: on a PLAINTEXT listener, or, for
+requests about tokens, on the one where brokers and the administrator log in too.
 """
 
 from __future__ import annotations
@@ -14,18 +14,6 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
-
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
 
 from bench.cluster import wait_for_port
 from bench.kafka_cluster import VERSION, fetch_jars
@@ -36,23 +24,28 @@ from kvorum.chaos.live.systems.kafka_jars import (
     java_command,
     properties_text,
 )
-from kvorum.metadata.access.model import Acl
+from kvorum.runtime.errors import ErrorCode
 from tests.clients.families import KAFKA_LIBRARY
-from tests.polling import DEADLINE_S, eventually
+from tests.polling import eventually
 from tests.test_access.asking import (
     CASES,
     OF_TRANSACTIONS,
+    PASSWORD,
+    REFUSALS,
+    Case,
     Question,
     acls_for,
     allowance_id,
     allowances,
     begin_transaction,
     case_id,
+    client_for,
+    errors_in,
     fresh,
     make_group_and_transaction,
     refusals_in,
 )
-from tests.test_access.requests_of_apis import TOPIC
+from tests.test_access.requests_of_apis import REQUESTS, TOPIC
 from tests.test_broker.raw_client import RawClient
 from tests.tree import ROOT
 
@@ -60,10 +53,10 @@ DEFAULT_PORT = 28_900
 START_TIMEOUT_S = 120.0
 RECORDED = ROOT / "tests" / "test_access" / "kafka_refusals.json"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-EVERYTHING = AclBindingFilter(
-    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
-    AclPermissionType.ANY,
-)  # fmt: skip
+EVERYTHING = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
+    "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
 
 
 def main() -> int:
@@ -81,18 +74,19 @@ def main() -> int:
         stack.callback(lambda: stop_process(process, timeout_ms=5_000))
         stack.callback(process.kill)
         wait_for_port((f"127.0.0.1:{port}",), START_TIMEOUT_S)
-        refusals = record(port)
-    text = json.dumps({"version": VERSION, "refusals": refusals}, indent=1, sort_keys=True)
+        recorded = record(port)
+    text = json.dumps({"version": VERSION, "refusals": recorded}, indent=1, sort_keys=True)
     RECORDED.write_text(text + "\n", encoding="utf-8")
     print(
-        f"{sum(map(len, refusals.values()))} answers of Apache Kafka {VERSION} in {RECORDED.name}"
+        f"{sum(map(len, recorded.values()))} answers of Apache Kafka {VERSION} in {RECORDED.name}"
     )
     return 0
 
 
 def properties(folder: Path, port: int) -> dict[str, str]:
     """One node that is broker and controller."""
-    users = f'{PLAIN} username="admin" password="secret" user_admin="secret";'
+    users = f'{PLAIN} username="admin" password="{PASSWORD}"'
+    users += f' user_admin="{PASSWORD}" user_ANONYMOUS="{PASSWORD}";'
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -113,6 +107,7 @@ def properties(folder: Path, port: int) -> dict[str, str]:
         "listener.name.controller.plain.sasl.jaas.config": users,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin",
+        "delegation.token.secret.key": "the key of the node",
         "log.dirs": str(folder / "data"),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
@@ -125,12 +120,9 @@ def properties(folder: Path, port: int) -> dict[str, str]:
 
 def record(port: int) -> dict[str, dict[str, list[int]]]:
     """Refusals by case and by ACLs."""
-    admin = AdminClient({
-        "bootstrap.servers": f"127.0.0.1:{port + 1}", "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "secret",
-    })  # fmt: skip
-    for made in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
-        made.result(DEADLINE_S)
+    admin = RawClient(port + 1)
+    assert admin.log_in("admin", PASSWORD).error_code == ErrorCode.NONE
+    prepare(admin)
     every = frozenset(question for case in CASES for question in allowances(case)[1])
     allow(admin, every)
     client = RawClient(port)
@@ -146,57 +138,71 @@ def record(port: int) -> dict[str, dict[str, list[int]]]:
             client.close()
         allow(admin, allowed)
         for case in asking:
-            client = RawClient(port)
+            client = client_for(case, port, port + 1)
             try:
-                answer = client.call(case[0], case[1], fresh(case[2]))
+                found[case_id(case)][allowance_id(allowed)] = refusals(client, case)
             except OSError as failure:
                 raise SystemExit(
                     f"{case_id(case)} with {allowance_id(allowed)!r}: {failure!r}"
                 ) from failure
             client.close()
-            found[case_id(case)][allowance_id(allowed)] = sorted(refusals_in(answer))
             if case[0] in ("create_acls", "delete_acls"):
                 allow(admin, allowed)
         print(f"{allowance_id(allowed) or 'nothing'}: {len(asking)} requests", flush=True)
     return found
 
 
-def allow(admin: AdminClient, allowed: frozenset[Question]) -> None:
+def prepare(admin: RawClient) -> None:
+    """Make the topic, and a token of another user."""
+    topic = {
+        "name": TOPIC, "num_partitions": 1, "replication_factor": 1, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    values = {"topics": [topic], "timeout": 10_000, "validate_only": False}
+    assert errors_in(admin.call("create_topics", 7, values)) == {0}
+    version, token = REQUESTS["create_delegation_token"]
+    assert errors_in(admin.call("create_delegation_token", version, token)) == {0}
+
+
+def refusals(client: RawClient, case: Case) -> list[int]:
+    """The refusals in Kafka's answer."""
+    name, version, values = case
+    if name != "create_delegation_token":
+        return sorted(refusals_in(client.call(name, version, fresh(values))))
+    # kio cannot read the timestamps of a refusal, -1; the error code is the first field.
+    client.send(name, version, values)
+    _, data = client.receive()
+    return sorted({int.from_bytes(data[1:3], "big")} & set(map(int, REFUSALS.values())))
+
+
+def allow(admin: RawClient, allowed: frozenset[Question]) -> None:
     """Make these the only ACLs, and wait until the broker has them."""
-    wanted = [binding(acl) for acl in acls_for(allowed)]
-    present = admin.describe_acls(EVERYTHING).result(DEADLINE_S)
-    gone = [filter_of(acl) for acl in present if acl not in wanted]
-    for done in (admin.delete_acls(gone) if gone else {}).values():
-        done.result(DEADLINE_S)
-    for done in (admin.create_acls(wanted) if wanted else {}).values():
-        done.result(DEADLINE_S)
-    eventually(
-        lambda: set(admin.describe_acls(EVERYTHING).result(DEADLINE_S)) == set(wanted),
-        "the broker has the ACLs",
-    )
+    wanted = acls_for(allowed)
+    assert errors_in(admin.call("delete_acls", 3, {"filters": [EVERYTHING]})) <= {0}
+    creations = [
+        {
+            "resource_type": acl.resource_type,
+            "resource_name": acl.resource_name,
+            "resource_pattern_type": acl.pattern_type,
+            "principal": acl.principal,
+            "host": acl.host,
+            "operation": acl.operation,
+            "permission_type": acl.permission,
+        }
+        for acl in wanted
+    ]
+    assert errors_in(admin.call("create_acls", 3, {"creations": creations})) <= {0}
 
+    def present() -> set[tuple[int, str, int]]:
+        answer = admin.call("describe_acls", 3, EVERYTHING)
+        return {
+            (resource.resource_type, resource.resource_name, each.operation)
+            for resource in answer.resources
+            for each in resource.acls
+        }
 
-def _fields(acl: Acl) -> tuple[Any, ...]:
-    return (
-        ResourceType[acl.resource_type.name.replace("CLUSTER", "BROKER")],
-        acl.resource_name,
-        ResourcePatternType[acl.pattern_type.name],
-        acl.principal,
-        acl.host,
-        AclOperation[acl.operation.name],
-        AclPermissionType[acl.permission.name],
-    )
-
-
-def binding(acl: Acl) -> AclBinding:
-    return AclBinding(*_fields(acl))
-
-
-def filter_of(acl: AclBinding) -> AclBindingFilter:
-    return AclBindingFilter(
-        acl.restype, acl.name, acl.resource_pattern_type, acl.principal, acl.host, acl.operation,
-        acl.permission_type,
-    )  # fmt: skip
+    expected = {(acl.resource_type, acl.resource_name, acl.operation) for acl in wanted}
+    eventually(lambda: present() == expected, "the broker has the ACLs")
 
 
 if __name__ == "__main__":

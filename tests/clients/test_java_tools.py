@@ -169,7 +169,7 @@ def test_kafka_features_describes_downgrades_and_upgrades(cluster):
         return dict(re.findall(row, features("describe")))
 
     others = {
-        "group.version": "1", "metadata.version": "4.2-IV1", "transaction.version": "2",
+        "group.version": "1", "metadata.version": "4.3-IV0", "transaction.version": "2",
     }  # fmt: skip
     assert finalized() == {elr: "1", **others}
     assert "can be downgraded" in features("downgrade", "--feature", f"{elr}=0", "--dry-run")

@@ -42,7 +42,7 @@ def described(cluster: HandMade) -> dict[str, int]:
 
 def upgrade(cluster: HandMade, *arguments: str) -> Any:
     return run_kvorum(
-        "features", "upgrade", "--feature", f"{LEVEL}=29", *arguments, "-b", cluster.bootstrap
+        "features", "upgrade", "--feature", f"{LEVEL}=30", *arguments, "-b", cluster.bootstrap
     )
 
 
@@ -73,18 +73,18 @@ def test_rolling_upgrade_node_by_node_then_the_level(old: HandMade) -> None:
         restart_newer(old, name)
 
         def has_told(name: str = name) -> bool:
-            return registered_levels(old).get(name) == 29
+            return registered_levels(old).get(name) == 30
 
         eventually(has_told, f"{name} has registered anew")
     tried = upgrade(old, "--dry-run", "-o", "json")
     assert json.loads(tried.stdout) == [
-        {"feature": LEVEL, "level": 29, "error": "NONE", "message": "", "changed": False}
+        {"feature": LEVEL, "level": 30, "error": "NONE", "message": "", "changed": False}
     ]
     assert described(old)[LEVEL] == 26
     more = {ELR: 1, GV: 1, TV: 2}
     done = upgrade(old, *(f"--feature={name}={level}" for name, level in more.items()))
     assert done.returncode == 0, done.stdout + done.stderr
-    eventually(lambda: described(old) == {LEVEL: 29, **more}, "all levels are finalised")
+    eventually(lambda: described(old) == {LEVEL: 30, **more}, "all levels are finalised")
 
     # From now on a node of the older build is kept out, and says why.
     old.stop("broker-101")
@@ -101,7 +101,7 @@ def test_rolling_upgrade_node_by_node_then_the_level(old: HandMade) -> None:
 
 def test_through_a_controller_the_levels_are_those_of_all_nodes(old: HandMade) -> None:
     restart_newer(old, "broker-101")
-    eventually(lambda: registered_levels(old).get("broker-101") == 29, "the broker is newer")
+    eventually(lambda: registered_levels(old).get("broker-101") == 30, "the broker is newer")
     done = run_kvorum(
         "features", "describe", "-o", "json", "--bootstrap-controller", old.bootstrap_controller
     )

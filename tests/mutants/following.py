@@ -199,7 +199,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "broker/log_dirs/log_directories.py", "        errno.EMFILE, errno.ENFILE,",
      "        errno.EBADMSG, errno.EMFILE, errno.ENFILE,", OF_DIRECTORIES),
     ("only-eio-is-the-files", "a file that cannot be read fails its directory", CONNECTION,
-     "            if failure.errno not in _OF_SOCKETS:\n",
+     "            if failure.errno not in SOCKET_ERRNOS:\n",
      "            if failure.errno == errno.EIO:\n", OF_DIRECTORIES),
     ("sockets-fail-directories", "an error of a socket fails no directory", CONNECTION,
      "                file.pread(count, send.position)\n                return\n",

@@ -28,6 +28,7 @@ from tests.test_access.requests_of_apis import (
 )
 from tests.test_broker.harness import QUICK
 from tests.test_broker.raw_client import RawClient
+from tests.test_metadata.tokens import SECRET
 
 CONFIG = dataclasses.replace(
     QUICK,
@@ -36,6 +37,7 @@ CONFIG = dataclasses.replace(
     transaction_state_log_replication_factor=1,
     transaction_state_log_num_partitions=1,
     transaction_state_log_min_isr=1,
+    delegation_token_secret_key=SECRET,
 )
 """One broker is enough for the internal topics."""
 
@@ -49,9 +51,14 @@ REFUSALS = {
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 OF_TRANSACTIONS = {"describe_transactions", "list_transactions"}
 """APIs that have something to say only of an open transaction."""
+
+OF_TOKENS = {"create_delegation_token", "describe_delegation_token"}
+"""APIs that only a client with a login may call; here ANONYMOUS, by PLAIN."""
+PASSWORD = "secret"
 
 _numbers = itertools.count()
 
@@ -96,6 +103,15 @@ def acls_for(allowed: frozenset[Question]) -> list[Acl]:
 def refusals_in(answer: Any) -> set[int]:
     """The error codes of an answer that say that something is not allowed."""
     return errors_in(answer) & set(map(int, REFUSALS.values()))
+
+
+def client_for(case: Case, port: int, login_port: int) -> RawClient:
+    """A new client that may send the request, always as User:ANONYMOUS."""
+    if case[0] not in OF_TOKENS:
+        return RawClient(port)
+    client = RawClient(login_port)
+    assert client.log_in("ANONYMOUS", PASSWORD).error_code == ErrorCode.NONE
+    return client
 
 
 def make_group_and_transaction(client: RawClient) -> None:

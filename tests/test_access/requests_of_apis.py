@@ -166,6 +166,11 @@ REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
         "resource_type_filter": 2, "resource_name_filter": "none", "pattern_type_filter": 3,
         "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
     }]}),
+    "create_delegation_token": (3, {
+        "owner_principal_type": "User", "owner_principal_name": "other", "renewers": [],
+        "max_lifetime": -1,
+    }),
+    "describe_delegation_token": (3, {"owners": None}),
 }  # fmt: skip
 
 OTHERS: list[tuple[str, int, dict[str, Any]]] = [

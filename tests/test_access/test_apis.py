@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from kvorum.broker.sasl.authentication import Authentication
+from kvorum.broker.sasl.plain import PlainExchange
 from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.model import AclOperation, ResourceType
 from tests.test_access.asking import (
@@ -15,6 +18,7 @@ from tests.test_access.asking import (
     CONFIG,
     MODULES,
     OF_TRANSACTIONS,
+    PASSWORD,
     REFUSALS,
     Case,
     Question,
@@ -23,6 +27,7 @@ from tests.test_access.asking import (
     allowances,
     begin_transaction,
     case_id,
+    client_for,
     errors_in,
     fresh,
     make_group_and_transaction,
@@ -31,9 +36,10 @@ from tests.test_access.asking import (
 from tests.test_access.requests_of_apis import TOPIC
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
+from tests.test_metadata.tokens import SECRET, token
 from tests.tree import ROOT
 
-FILTERED = {"list_groups", "list_transactions"}
+FILTERED = {"list_groups", "list_transactions", "describe_delegation_token"}
 """APIs whose answer leaves out what the client may not know."""
 WITHOUT_ERROR = FILTERED | {"describe_cluster"}
 
@@ -59,15 +65,36 @@ class Doorkeeper(Authorizer):
         return []  # those that a client has, for a description: nothing is refused by them
 
 
+class WithLogin(Harness):
+    """A broker with a second listener, on which ANONYMOUS logs in."""
+
+    login_port = 0
+
+    async def bind_login(self) -> None:
+        server = self.cluster.brokers[1].server
+        exchanges = {"PLAIN": partial(PlainExchange, {"ANONYMOUS": PASSWORD})}
+        self.login_port = await server.bind(
+            "127.0.0.1",
+            0,
+            listener_name="LOGIN",
+            authenticate=lambda: Authentication(exchanges, session_ms={}),
+        )
+        server.serve()
+
+
 EVERYTHING: set[Question] = {
     (operation, kind) for operation in AclOperation for kind in ResourceType
 }
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    harness = Harness(tmp_path_factory.mktemp("access"), count=1, config=CONFIG)
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithLogin]:
+    harness = WithLogin(tmp_path_factory.mktemp("access"), count=1, config=CONFIG)
     harness.call(lambda: harness.cluster.controller.create(TOPIC, [(1,)]))
+    of_other = token(owner="User:other", requester="User:other")
+    harness.cluster.controller.token_secret = SECRET
+    harness.call(lambda: harness.cluster.controller.commit(of_other))
+    harness.run(harness.bind_login())
     client = RawClient(harness.cluster.brokers[1].port)
     make_group_and_transaction(client)
     client.close()
@@ -75,11 +102,11 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     harness.close()
 
 
-def answered(harness: Harness, case: Case, authorizer: Authorizer | None) -> Any:
+def answered(harness: WithLogin, case: Case, authorizer: Authorizer | None) -> Any:
     """The broker's answer."""
     name, version, values = case
     services = harness.cluster.brokers[1].server.services
-    client = RawClient(harness.cluster.brokers[1].port)
+    client = client_for(case, harness.cluster.brokers[1].port, harness.login_port)
     if name in OF_TRANSACTIONS:
         begin_transaction(client)
     services.authorizer = authorizer
@@ -90,7 +117,7 @@ def answered(harness: Harness, case: Case, authorizer: Authorizer | None) -> Any
         services.authorizer = None
 
 
-def asked_with(harness: Harness, case: Case, allowed: set[Question]) -> tuple[Any, set[Question]]:
+def asked_with(harness: WithLogin, case: Case, allowed: set[Question]) -> tuple[Any, set[Question]]:
     """(the answer, the questions that the broker asked)."""
     doorkeeper = Doorkeeper(allowed)
     return answered(harness, case, doorkeeper), doorkeeper.asked

@@ -23,7 +23,8 @@ from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.sasl.authentication import Authentication
-from kvorum.metadata.controller.decide import Context
+from kvorum.metadata.access.tokens import token_key
+from kvorum.metadata.controller.decide import Context, TokenRules
 from kvorum.metadata.controller.decide.acls import create_acls, delete_acls
 from kvorum.metadata.controller.decide.configs import alter_configs
 from kvorum.metadata.controller.decide.eligible_brokers import eligible_brokers
@@ -31,6 +32,11 @@ from kvorum.metadata.controller.decide.partitions import create_partitions
 from kvorum.metadata.controller.decide.quotas import alter_client_quotas
 from kvorum.metadata.controller.decide.reassignment import alter_reassignments, list_reassignments
 from kvorum.metadata.controller.decide.scram import alter_scram_credentials
+from kvorum.metadata.controller.decide.tokens import (
+    create_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
@@ -71,12 +77,15 @@ from kvorum.metadata.rpc.calls import (
     ALTER_SCRAM_CREDENTIALS,
     ASSIGN_REPLICAS,
     CREATE_ACLS,
+    CREATE_DELEGATION_TOKEN,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_ACLS,
     DELETE_TOPICS,
     ELECT_LEADERS,
+    EXPIRE_DELEGATION_TOKEN,
     LIST_REASSIGNMENTS,
+    RENEW_DELEGATION_TOKEN,
     UNREGISTER_BROKER,
     UPDATE_FEATURES,
     ControllerCall,
@@ -109,6 +118,9 @@ class FakeController:
         self.rng = random.Random(7)
         self.managers: dict[int, ReplicaManager] = {}
         self.next_producer_id = 1000
+        self.token_secret = ""
+        """delegation.token.secret.key"""
+        self.wall_ms = 1_800_000_000_000
         self.is_answering = True
         self.refuse_alter_with: ErrorCode | None = None
         self.alter_requests: list[AlterPartition] = []
@@ -283,6 +295,17 @@ class BrokerSide(DirectoriesSide):
         context = Context(next_offset=0, rng=self._controller.rng, cluster_id="")
         return self._committed(create_acls(self._controller.image, request, context))
 
+    def _about_token(self, decide: Callable[..., Any], request: Any) -> Any:
+        controller = self._controller
+        context = Context(
+            next_offset=0,
+            rng=controller.rng,
+            cluster_id="",
+            wall_ms=controller.wall_ms,
+            tokens=TokenRules(key=token_key(controller.token_secret)),
+        )
+        return self._committed(decide(controller.image, request, context))
+
     def _decided(self, decide: Callable[..., Any], request: Any) -> Any:
         return self._committed(decide(self._controller.image, request))
 
@@ -302,6 +325,15 @@ class BrokerSide(DirectoriesSide):
         ALTER_CLIENT_QUOTAS: lambda self, asked: self._decided(alter_client_quotas, asked),
         ALTER_SCRAM_CREDENTIALS: lambda self, asked: self._decided(alter_scram_credentials, asked),
         CREATE_ACLS: create_acls,
+        CREATE_DELEGATION_TOKEN: lambda self, asked: self._about_token(
+            create_delegation_token, asked
+        ),
+        RENEW_DELEGATION_TOKEN: lambda self, asked: self._about_token(
+            renew_delegation_token, asked
+        ),
+        EXPIRE_DELEGATION_TOKEN: lambda self, asked: self._about_token(
+            expire_delegation_token, asked
+        ),
         DELETE_ACLS: lambda self, asked: self._decided(delete_acls, asked),
         ALTER_PARTITION: alter_partition,
         ASSIGN_REPLICAS: DirectoriesSide.assign_replicas,

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode as KioError
 from kio.serial import entity_reader
 
 from kvorum.broker.api.registry import SERVED
+from kvorum.broker.sasl.client import client_exchange
 from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request, message_class
 
@@ -62,6 +63,22 @@ class RawClient:
     def call(self, name: str, version: int, values: dict[str, Any]) -> Any:
         self.send(name, version, values)
         return self.answer(name, version)
+
+    def log_in(
+        self, user: str, password: str, mechanism: str = "PLAIN", *, is_token: bool = False
+    ) -> Any:
+        """Log in; returns the last answer, that of a refusal too."""
+        client = client_exchange(mechanism, user, password, "nonce", is_token=is_token)
+        assert client is not None, mechanism
+        hello = self.call("sasl_handshake", 1, {"mechanism": mechanism})
+        assert hello.error_code is KioError.none, hello
+        answer, token = None, client.step(b"")
+        while token is not None:
+            answer = self.call("sasl_authenticate", 2, {"auth_bytes": token})
+            if answer.error_code is not KioError.none:
+                break
+            token = client.step(bytes(answer.auth_bytes))
+        return answer
 
     def is_closed_by_peer(self) -> bool:
         try:

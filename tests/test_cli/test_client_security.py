@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvorum.cli.tokens import client_jaas
 from kvorum.launch.client_security import read_properties, security_of
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
@@ -56,6 +57,18 @@ def test_a_bad_file_is_refused_before_anything_is_asked(tmp_path, lines, said):
     file.write_text(lines)
     code, out, err = kvorum("topics", "list", "--command-config", file)
     assert (code, out) == (2, "") and said in err and str(file) in err
+
+
+def test_a_delegation_token_is_said_to_be_one():
+    jaas = client_jaas("id", "hmac")
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": jaas,
+    }  # fmt: skip
+    found = security_of(properties, "f")
+    assert (found.user, found.password, found.is_token) == ("id", "hmac", True)
+    properties["sasl.jaas.config"] = jaas.replace("true", "false")
+    assert not security_of(properties, "f").is_token
 
 
 def test_a_missing_file_is_named(tmp_path):

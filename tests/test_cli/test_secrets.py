@@ -35,6 +35,7 @@ NAMES = (
     "listener.name.clients.ssl.keystore.key",
     "listener.name.clients.plain.sasl.jaas.config",
     "password.of.a.plug-in",
+    "delegation.token.secret.key",
 )
 RECORDS = [
     None,

@@ -189,8 +189,8 @@ def test_another_number_of_controllers_is_refused_with_the_way_out(tmp_path, vot
         ({"log.cleanup.policy": "foo"}, "must be a list of compact, delete"),
         ({"broker.heartbeat.interval.ms": 0}, "must lie between 1 and"),
         ({"num.partitions": 0, "request.timeout.ms": 0}, "and 2147483647; request.timeout.ms="),
-        ({"metadata.version.max": 25}, "metadata.version.max=25 must lie in 26 to 29"),
-        ({"metadata.version.max": 30}, "must lie in 26 to 29, which this build knows"),
+        ({"metadata.version.max": 25}, "metadata.version.max=25 must lie in 26 to 30"),
+        ({"metadata.version.max": 31}, "must lie in 26 to 30, which this build knows"),
     ],
 )
 def test_broker_properties_that_cannot_work_are_refused(change, words):

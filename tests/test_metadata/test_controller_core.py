@@ -12,6 +12,7 @@ import pytest
 from kvorum.metadata.controller import controller_core
 from kvorum.metadata.controller.controller import Controller, ControllerConfig, DecisionFailed
 from kvorum.metadata.controller.controller_core import AT_ONCE_MS, ControllerCore
+from kvorum.metadata.controller.decide import tokens
 from kvorum.metadata.controller.leader_check import CHUNK_PAUSE_MS
 from kvorum.metadata.image.features import SUPPORTED
 from kvorum.metadata.image.records import NO_LEADER, Endpoint
@@ -23,6 +24,7 @@ from kvorum.metadata.requests.controller_requests import (
     NewTopic,
     RegisterBrokerRequest,
 )
+from kvorum.metadata.requests.token_requests import CreateDelegationToken
 from kvorum.raft.control_records import LeaderChange, leader_change_batch
 from kvorum.raft.effects import LeaderChanged
 from kvorum.raft.voters import VoterSet
@@ -39,6 +41,7 @@ class Port:
     node_id = 1
     leader_id = 1
     voter_ids = (1001, 1002, 1003)
+    wall_ms = 0
 
     def __init__(self):
         self.batches = []  # (base offset, end offset, bytes)
@@ -388,6 +391,44 @@ def test_the_periodic_check_comes_every_interval_while_active(interval_s):
         due_ms += interval_s * 1_000
     story.depose()
     assert story.core.next_deadline_ms() is None
+
+
+def test_expired_tokens_are_removed_every_interval_while_active(monkeypatch):
+    monkeypatch.setattr(tokens, "REMOVED_AT_ONCE_MAX", 2)
+    story = Story(delegation_token_secret_key="key", delegation_token_expiry_check_interval_ms=700)
+    asked = CreateDelegationToken(requester="User:a", owner="User:a", max_lifetime_ms=10)
+    for _ in range(3):
+        story.submit(asked)
+    story.commit()
+
+    def left():
+        story.commit()
+        return len(story.controller.committed.delegation_tokens)
+
+    # The check at the claim has been made. The three expire, and go in two batches.
+    story.port.wall_ms = 11
+    story.at(CHUNK_PAUSE_MS + 699)
+    assert left() == 3
+    assert story.core.next_deadline_ms() == CHUNK_PAUSE_MS + 700
+    story.at(CHUNK_PAUSE_MS + 700)
+    assert left() == 1
+    assert story.core.next_deadline_ms() == 2 * CHUNK_PAUSE_MS + 700
+    story.at(2 * CHUNK_PAUSE_MS + 700)
+    assert left() == 0
+    assert "delegation_tokens_removed=2" in story.port.notes
+    story.depose()
+    assert story.core.next_deadline_ms() is None
+
+
+def test_who_takes_over_removes_expired_tokens_at_once():
+    story = Story(delegation_token_secret_key="key")
+    story.submit(CreateDelegationToken(requester="User:a", owner="User:a", max_lifetime_ms=10))
+    story.commit()
+    other = led_by_the_next(story, story.port.batches)
+    other.port.wall_ms = 11
+    other.at(CHUNK_PAUSE_MS)
+    other.commit()
+    assert not other.controller.committed.delegation_tokens
 
 
 def led_by_the_next(story, batches):

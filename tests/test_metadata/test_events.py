@@ -35,6 +35,7 @@ from kvorum.metadata.image.records import (
     RegisterBroker,
     RegisterController,
     RemoveAccessControlEntry,
+    RemoveDelegationToken,
     RemoveTopic,
     ScramCredential,
     Topic,
@@ -53,6 +54,7 @@ from tests.test_metadata.event_source import (
     told_by,
     voters_change,
 )
+from tests.test_metadata.tokens import DAY_MS, NOW_MS, token
 
 ORDERS = bytes(15) + b"o"
 ENDPOINT = Endpoint("PLAINTEXT", "host", 9092)
@@ -218,6 +220,23 @@ def test_an_acl_until_it_is_deleted() -> None:
     assert last(ACL) == (key, "acl_created", fields)
     records = (ACL, RemoveAccessControlEntry(ORDERS))
     assert last(*records) == ("removed", "acl_deleted", fields)
+    assert events(*records)[-1].removed == (key,)
+
+
+def test_a_delegation_token_until_it_is_removed() -> None:
+    made = token(renewers=("User:bob",))
+    renewed = token(renewers=("User:bob",), expiration_timestamp_ms=NOW_MS + 5)
+    key = "delegation_token/id-1"
+    assert last(made)[:2] == (key, "delegation_token_created")
+    found_key, kind, fields = last(made, renewed)
+    assert (found_key, kind) == (key, "delegation_token_renewed")
+    assert fields == {
+        "token_id": "id-1", "owner": "User:alice", "requester": "User:alice",
+        "renewers": ["User:bob"], "issue_timestamp_ms": NOW_MS,
+        "max_timestamp_ms": NOW_MS + 7 * DAY_MS, "expiration_timestamp_ms": NOW_MS + 5,
+    }  # fmt: skip
+    records = (made, renewed, RemoveDelegationToken("id-1"))
+    assert last(*records) == ("removed", "delegation_token_removed", fields)
     assert events(*records)[-1].removed == (key,)
 
 

@@ -114,7 +114,7 @@ def an_old_cluster():
 
 def test_a_new_cluster_begins_with_all_that_its_first_controller_can():
     assert Cluster().levels == {
-        METADATA_VERSION: 29, ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: 2,
+        METADATA_VERSION: 30, ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: 2,
         GROUP_VERSION: 1,
     }  # fmt: skip
     assert Cluster(supported=OLD).levels == {METADATA_VERSION: 26}
@@ -148,7 +148,7 @@ def test_a_node_that_cannot_read_the_finalised_level_may_not_join():
         assert "run a newer Kvorum there" in refused.message
     assert "broker 101 cannot join" in cluster.join(101, OLD).message
     assert (
-        "metadata.version 29 is in force, it supports 26 to 26"
+        "metadata.version 30 is in force, it supports 26 to 26"
         in cluster.join(
             101,
             (
@@ -233,12 +233,12 @@ def test_validate_only_changes_nothing():
     ("kind", "levels", "words"),
     [
         (UpdateKind.UPGRADE, {"elr": 0}, "0 would be a downgrade"),
-        (UpdateKind.UPGRADE, {"metadata": 30}, "this controller supports only 26 to 29"),
+        (UpdateKind.UPGRADE, {"metadata": 31}, "this controller supports only 26 to 30"),
         (UpdateKind.UPGRADE, {"metadata": 0}, "metadata.version cannot be 0"),
         (UpdateKind.UPGRADE, {"elr": -1}, "cannot be -1"),
         (UpdateKind.UPGRADE, {"no.such": 1}, "no.such is no feature; there are"),
         (UpdateKind.SAFE_DOWNGRADE, {"elr": 2}, "would be an upgrade"),
-        (UpdateKind.SAFE_DOWNGRADE, {"metadata": 25}, "supports only 26 to 29"),
+        (UpdateKind.SAFE_DOWNGRADE, {"metadata": 25}, "supports only 26 to 30"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(kind, levels, words):
@@ -271,7 +271,7 @@ def test_a_level_needs_what_it_rests_on():
 def test_what_stays_as_it_is_writes_nothing():
     cluster = Cluster()
     end = cluster.image.end_offset
-    assert cluster.update(metadata=29)[0].error is ErrorCode.NONE
+    assert cluster.update(metadata=30)[0].error is ErrorCode.NONE
     assert cluster.image.end_offset == end
 
 

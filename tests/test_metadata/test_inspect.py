@@ -66,7 +66,7 @@ def image():
 def test_everything_has_its_place(image):
     assert children(image, "/") == [
         "brokers/", "topics/", "topics_by_id/", "configs/", "features/", "controllers/",
-        "producer_ids/", "client_quotas/", "scram_credentials/", "acls/",
+        "producer_ids/", "client_quotas/", "scram_credentials/", "acls/", "delegation_tokens/",
         "provenance/",
     ]  # fmt: skip
     assert children(image, "/topics") == ["orders/"]

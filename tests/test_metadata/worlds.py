@@ -29,7 +29,7 @@ class World:
     """An active controller whose decisions are committed at once."""
 
     def __init__(self, brokers=(101, 102, 103), *, seed=0, config=None, supported=SUPPORTED):
-        self.now_ms = 0
+        self.now_ms = self.wall_ms = 0
         self.controller = Controller(
             config or ControllerConfig(),
             cluster_id=CLUSTER_ID,
@@ -48,7 +48,7 @@ class World:
         return self.controller.committed
 
     def ask(self, request):
-        decision = self.controller.decide(request, self.now_ms)
+        decision = self.controller.decide(request, self.now_ms, wall_ms=self.wall_ms)
         self.records += decision.records
         self.controller.note_committed(self.controller.speculative)
         return decision.reply

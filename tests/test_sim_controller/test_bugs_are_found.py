@@ -59,12 +59,12 @@ def answer_although_deposed(self):
     return ProducerIdBlock(start=0, length=1)
 
 
-def block_from_the_committed_image(self, image, request, now_ms):
+def block_from_the_committed_image(self, image, request, now_ms, wall_ms):
     if isinstance(request, AllocateProducerIds):
         start = self.committed.next_producer_id
         records = (ProducerIds(request.broker_id, request.broker_epoch, start + 1_000),)
         return Decision(records, ProducerIdBlock(start=start, length=1_000))
-    return decide(self, image, request, now_ms)
+    return decide(self, image, request, now_ms, wall_ms)
 
 
 def same_leader_epoch(self, record):

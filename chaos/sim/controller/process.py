@@ -170,6 +170,10 @@ class ControllerMachine(ImageMachine):
     def voter_ids(self) -> Sequence[int]:
         return self._node.core.voter_set.ids
 
+    @property
+    def wall_ms(self) -> int:
+        return self._node.local_ms
+
     def propose(self, values: Sequence[bytes]) -> None:
         world = self.world
         own = self._attempt is None

@@ -7,9 +7,10 @@ the reply to send once they are committed. None of them changes anything.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from kvorum.metadata.access.tokens import TokenKey
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
 from kvorum.metadata.image.records import Record
 
@@ -25,11 +26,24 @@ class Decision(Generic[ReplyT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRules:
+    """Delegation tokens of a cluster (delegation.token.*). key: None if they are off.
+
+    max_lifetime_ms: of a token, however often it is renewed. expiry_time_ms: until a token expires
+    that is not renewed.
+    """
+
+    key: TokenKey | None = None
+    max_lifetime_ms: int = 604_800_000
+    expiry_time_ms: int = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Inputs of a decision besides the image and the request.
 
     next_offset: offset of its first record. default_*: the cluster's defaults. supported_features:
-    of this controller. voter_ids: of the quorum, ascending.
+    of this controller. voter_ids: of the quorum, ascending. wall_ms: the time, in ms since 1970.
     """
 
     next_offset: int
@@ -40,3 +54,5 @@ class Context:
     supported_features: tuple[FeatureRange, ...] = SUPPORTED
     voter_ids: tuple[int, ...] = ()
     is_unclean_default: bool = False
+    wall_ms: int = 0
+    tokens: TokenRules = field(default_factory=TokenRules)

@@ -13,6 +13,7 @@ from kvorum.metadata.image.features import (
     METADATA_VERSION,
     REASSIGNMENT_LEVEL,
     SCRAM_LEVEL,
+    TOKEN_LEVEL,
     FeatureRange,
     bootstrap_levels,
     level_of,
@@ -177,6 +178,9 @@ def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected |
 
 def _lost_below(image: ClusterImage, level: int) -> Iterator[str]:
     """The parts of the metadata that this level of metadata.version cannot record."""
+    if level < TOKEN_LEVEL and image.delegation_tokens:
+        owner = min(token.owner for token in image.delegation_tokens.values())
+        yield f"delegation tokens, such as those of {owner}"
     if level < ACL_LEVEL and image.acls:
         yield f"ACLs, such as those of {min(acl.principal for acl in image.acls.values())}"
     if level < SCRAM_LEVEL and image.scram_credentials:
