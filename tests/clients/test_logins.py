@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.clients.families import FAMILIES, Family
+from tests.clients.logins.by_librdkafka import settings as librdkafka_settings
 from tests.clients.logins.cases import (
     CASES,
     LISTENERS,
+    OPEN,
     Papers,
     access_properties,
     outcomes,
@@ -20,7 +24,7 @@ from tests.clients.logins.cases import (
 from tests.clients.logins.prepare import prepare
 from tests.live.by_hand import HandMade
 from tests.live.cluster import run_kvorum
-from tests.polling import eventually
+from tests.polling import DEADLINE_S, eventually
 
 UNHEEDED = {(family, "a forged token") for family in ("aiokafka", "kafka-python", "kafkajs")}
 """These clients take the refusal of a token for a success and go on. Kafka answers their next
@@ -73,6 +77,28 @@ def test_a_family_sees_of_kvorum_what_it_sees_of_kafka(family: Family, secured: 
     assert differing == {}
     read = {name for name, outcome in found.items() if outcome == "read"}
     assert read == {name for name, outcome in expected.items() if outcome == "read"}
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat_logs_in_over_tls_and_is_refused(secured: Secured) -> None:
+    case = next(case for case in CASES if case.name == "SCRAM over TLS")
+    settings = librdkafka_settings(secured.papers.question(case, secured.ports))
+
+    def kcat(*arguments: str, stdin: str = "", **changed: str) -> subprocess.CompletedProcess[str]:
+        own = settings | {"sasl.password": changed.get("password", settings["sasl.password"])}
+        options = [text for name, value in own.items() for text in ("-X", f"{name}={value}")]
+        return subprocess.run(
+            ["kcat", "-b", own["bootstrap.servers"], *options, *arguments],
+            input=stdin, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+
+    produced = kcat("-P", "-t", OPEN, "-H", "from=kcat", stdin="of kcat\n")
+    assert produced.returncode == 0, produced.stderr
+    consumed = kcat("-C", "-t", OPEN, "-o", "beginning", "-e", "-q")
+    assert "of kcat" in consumed.stdout.splitlines(), consumed.stderr
+    refused = kcat("-L", "-m", "3", password="wrong")
+    assert refused.returncode != 0
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in refused.stderr
 
 
 def test_every_family_logs_in_by_every_mechanism_and_gets_nothing_otherwise() -> None:

@@ -468,8 +468,8 @@ MUTANTS = (
         "decided-on-yesterdays-image",
         "a decision sees all earlier decisions",
         CONTROLLER,
-        "            decided = self._decide(image, request, now_ms)\n",
-        "            decided = self._decide(self.committed, request, now_ms)\n",
+        "            decided = self._decide(image, request, now_ms, wall_ms)\n",
+        "            decided = self._decide(self.committed, request, now_ms, wall_ms)\n",
     ),
     of_controller_runs(
         "records-in-two-places",

@@ -558,6 +558,12 @@ class Harness:
 
 
 def connection_of(harness: Harness, client: RawClient) -> Any:
+    """The broker's end of the client's connection, once it is accepted."""
     port = client.sock.getsockname()[1]
-    found = harness.cluster.brokers[1].server._connections
-    return next(c for c in found if c.peer.endswith(f" {port})"))
+    server = harness.cluster.brokers[1].server
+
+    def found() -> list[Any]:
+        return [c for c in list(server._connections) if c.peer.endswith(f" {port})")]
+
+    eventually(lambda: bool(found()), "the connection is accepted")
+    return found()[0]

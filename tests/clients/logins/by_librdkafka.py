@@ -14,7 +14,7 @@ _WRITERS = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._TRANSPORT)
 
 def answer(question: Question) -> Any:
     errors: list[KafkaError] = []
-    common = settings(question) | {"error_cb": errors.append}
+    common = settings(question) | {"error_cb": errors.append, "log_level": 0}
     producer = Producer(common | {"message.timeout.ms": round(DEADLINE_S * 1_000)})
     delivered: list[KafkaError | None] = []
     producer.produce(
@@ -49,7 +49,6 @@ def settings(question: Question) -> dict[str, Any]:
         "bootstrap.servers": question["bootstrap"],
         "security.protocol": question["protocol"],
         "ssl.ca.location": question["ca"],
-        "log_level": 0,
     }
     if question["certificate"]:
         found["ssl.certificate.location"] = question["certificate"]
