@@ -97,6 +97,7 @@ from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.sockets import connect_tcp
+from tests.polling import eventually
 from tests.test_broker.directories import DirectoriesSide, DirectoryHost
 from tests.test_broker.raw_client import RawClient
 
