@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from kvorum.broker.api.config_alteration import refusal_of_configs
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER, logger_entries
 from kvorum.broker.config.config_entries import (
     Entry,
     broker_entries,
@@ -22,6 +21,7 @@ from kvorum.broker.config.config_entries import (
 )
 from kvorum.broker.metadata_answers.topic_names import name_refusal
 from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.configs.loggers import RESOURCE_BROKER_LOGGER, logger_entries
 from kvorum.metadata.image.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,

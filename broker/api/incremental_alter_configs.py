@@ -12,8 +12,8 @@ from typing import Any
 
 from kvorum.broker.api.config_alteration import alter
 from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
-from kvorum.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER, alter_loggers
 from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.configs.loggers import RESOURCE_BROKER_LOGGER, alter_loggers
 from kvorum.metadata.requests.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api

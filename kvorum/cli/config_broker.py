@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kvorum.broker.config.broker_loggers import SOURCE as LOGGER_SOURCE
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.common import CommandFailed, Row, check
 from kvorum.cli.config_rows import (
@@ -19,6 +18,7 @@ from kvorum.cli.config_rows import (
     quota_rows,
 )
 from kvorum.metadata.configs.effective import Source
+from kvorum.metadata.configs.loggers import SOURCE as LOGGER_SOURCE
 from kvorum.metadata.image.quotas import entity_text
 from kvorum.metadata.image.records import QuotaEntity
 from kvorum.metadata.requests.config_requests import AlterConfigs

@@ -18,6 +18,7 @@ from kvorum.cli.config_rows import (
 )
 from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS, broker_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, Source, broker_configs
+from kvorum.metadata.configs.loggers import SOURCE as LOGGER_SOURCE
 from kvorum.metadata.configs.model import is_hidden
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.quotas import entity_text, filter_problem, matching
@@ -27,15 +28,17 @@ from kvorum.metadata.rpc.calls import ALTER_CLIENT_QUOTAS, ALTER_CONFIGS
 
 class ControllerConfigs(ControllerBackend):
     """Requests through any controller: changes go to the leader, reads to any controller that
-    answers."""
+    answers. Loggers are those of controllers, each of which knows its own."""
 
     def describe_configs(self, kind: str, name: str | None, *, is_all: bool) -> list[Row]:
+        if kind == BROKER_LOGGER:
+            ids = sorted(self.client.describe_all()) if name is None else [_controller_id(name)]
+            return [row for node_id in ids for row in self._logger_rows(node_id)]
         if is_all:
             raise CommandFailed(
                 "--all shows what brokers read from their files, which no controller knows; "
                 "ask a broker with --bootstrap-server"
             )
-        _check_kind(kind)
         image = self._image()
         if name is not None:
             return _rows(image, kind, name)
@@ -47,8 +50,13 @@ class ControllerConfigs(ControllerBackend):
     def alter_configs(
         self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
     ) -> str:
-        _check_kind(kind)
         request = alteration(kind, name, changes, dry_run=dry_run)
+        if kind == BROKER_LOGGER:
+            operations = request.resources[0].operations
+            refused = self.client.alter_loggers(_controller_id(name), operations, dry_run=dry_run)
+            if refused is not None:
+                check(refused.code, refused.message, label(kind, name))
+            return label(kind, name)
         for result in self.request(ALTER_CONFIGS, request, label(kind, name)):
             check(result.error, result.message, label(kind, name))
         return label(kind, name)
@@ -69,12 +77,20 @@ class ControllerConfigs(ControllerBackend):
             check(result.error, result.message, entity_text(entity))
         return entity_text(entity)
 
+    def _logger_rows(self, node_id: int) -> list[Row]:
+        return [
+            config_row(BROKER_LOGGER, str(node_id), logger, level, LOGGER_SOURCE)
+            for logger, level in self.client.describe_loggers(node_id)
+        ]
 
-def _check_kind(kind: str) -> None:
-    if kind == BROKER_LOGGER:
+
+def _controller_id(name: str) -> int:
+    if not name.isdigit():
         raise CommandFailed(
-            "controllers know nothing of a broker's loggers: give --bootstrap-server", EXIT_USAGE
+            f"{name!r} is no controller's id; for a broker's loggers give --bootstrap-server",
+            EXIT_USAGE,
         )
+    return int(name)
 
 
 def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kvorum.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
-from kvorum.broker.config.broker_loggers import SOURCE as LOGGER_SOURCE
 from kvorum.cli.common import Row
 from kvorum.metadata.configs.effective import Source
+from kvorum.metadata.configs.loggers import RESOURCE_BROKER_LOGGER
+from kvorum.metadata.configs.loggers import SOURCE as LOGGER_SOURCE
 from kvorum.metadata.configs.model import ConfigType
 from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from kvorum.metadata.image.quotas import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -19,7 +19,8 @@ from kvorum.cli.common import (
 )
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.history import MetadataCopy
-from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
+from kvorum.metadata.requests.config_requests import ConfigOperation
+from kvorum.metadata.rpc.calls import CONFIG_OPERATION, ControllerCall, Reply, Request
 from kvorum.metadata.rpc.metadata_log_reader import read_copy
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.rpc import admin_pb2_grpc as pb_grpc
@@ -174,6 +175,31 @@ class BlockingControllerClient:
             warn(f"controller {node_id} at {at} is not reachable: its lines are missing")
         # By time only: lines of one node keep their order within a millisecond.
         return sorted(lines, key=lambda line: line[0])
+
+    def describe_loggers(self, node_id: int) -> list[tuple[str, str]]:
+        """The loggers of one controller with their levels. Raises CommandFailed."""
+        reply = self._ask_one(node_id, "DescribeLoggers", pb.DescribeLoggersRequest())
+        return [(each.name, each.level) for each in reply.loggers]
+
+    def alter_loggers(
+        self, node_id: int, operations: Sequence[ConfigOperation], *, dry_run: bool
+    ) -> Rejected | None:
+        """Change the levels of one controller's loggers. Raises CommandFailed."""
+        request = pb.AlterLoggersRequest(validate_only=dry_run)
+        request.operations.extend(CONFIG_OPERATION.encode(each) for each in operations)
+        status = self._ask_one(node_id, "AlterLoggers", request).status
+        if status.code == ErrorCode.NONE:
+            return None
+        return Rejected(ErrorCode(status.code), status.message)
+
+    def _ask_one(self, node_id: int, method: str, request: Any) -> Any:
+        """The answer of one controller about itself."""
+        self._probe(is_leader_enough=False)
+        address = self.address_of(node_id)
+        try:
+            return getattr(self._stub(address), method)(request, timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            raise _failed(node_id, address, error) from error
 
     def read_flight_record(self, node_id: int) -> Iterator[bytes]:
         """The flight record of one controller, in chunks. Raises CommandFailed."""

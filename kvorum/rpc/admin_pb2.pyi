@@ -771,6 +771,44 @@ class ReadElectionTimelineReply(_message.Message):
     lines: _containers.RepeatedCompositeFieldContainer[TimelineLine]
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., node_id: _Optional[int] = ..., lines: _Optional[_Iterable[_Union[TimelineLine, _Mapping]]] = ...) -> None: ...
 
+class DescribeLoggersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LoggerLevel(_message.Message):
+    __slots__ = ("name", "level")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    level: str
+    def __init__(self, name: _Optional[str] = ..., level: _Optional[str] = ...) -> None: ...
+
+class DescribeLoggersReply(_message.Message):
+    __slots__ = ("status", "node_id", "loggers")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LOGGERS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    node_id: int
+    loggers: _containers.RepeatedCompositeFieldContainer[LoggerLevel]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., node_id: _Optional[int] = ..., loggers: _Optional[_Iterable[_Union[LoggerLevel, _Mapping]]] = ...) -> None: ...
+
+class AlterLoggersRequest(_message.Message):
+    __slots__ = ("operations", "validate_only")
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    operations: _containers.RepeatedCompositeFieldContainer[ConfigOperation]
+    validate_only: bool
+    def __init__(self, operations: _Optional[_Iterable[_Union[ConfigOperation, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class AlterLoggersReply(_message.Message):
+    __slots__ = ("status", "node_id")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    node_id: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., node_id: _Optional[int] = ...) -> None: ...
+
 class ReadFlightRecordRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -129,6 +129,16 @@ class AdminStub(object):
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineReply.FromString,
                 _registered_method=True)
+        self.DescribeLoggers = channel.unary_unary(
+                '/kvorum.rpc.Admin/DescribeLoggers',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.DescribeLoggersRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.DescribeLoggersReply.FromString,
+                _registered_method=True)
+        self.AlterLoggers = channel.unary_unary(
+                '/kvorum.rpc.Admin/AlterLoggers',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterLoggersRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterLoggersReply.FromString,
+                _registered_method=True)
         self.ReadFlightRecord = channel.unary_stream(
                 '/kvorum.rpc.Admin/ReadFlightRecord',
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.ReadFlightRecordRequest.SerializeToString,
@@ -259,6 +269,19 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeLoggers(self, request, context):
+        """The loggers of this node, and changes of their levels until it ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterLoggers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReadFlightRecord(self, request, context):
         """This node's flight record; UNIMPLEMENTED if it keeps none.
         """
@@ -363,6 +386,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ReadElectionTimeline,
                     request_deserializer=kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineReply.SerializeToString,
+            ),
+            'DescribeLoggers': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLoggers,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.DescribeLoggersRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.DescribeLoggersReply.SerializeToString,
+            ),
+            'AlterLoggers': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterLoggers,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterLoggersRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterLoggersReply.SerializeToString,
             ),
             'ReadFlightRecord': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadFlightRecord,
@@ -883,6 +916,60 @@ class Admin(object):
             '/kvorum.rpc.Admin/ReadElectionTimeline',
             kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineRequest.SerializeToString,
             kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeLoggers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/DescribeLoggers',
+            kvorum_dot_rpc_dot_admin__pb2.DescribeLoggersRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.DescribeLoggersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterLoggers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/AlterLoggers',
+            kvorum_dot_rpc_dot_admin__pb2.AlterLoggersRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.AlterLoggersReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,8 @@ _ADMIN = {
     # All metadata, with the keys of users who log in by SCRAM.
     "ReadMetadataLog": _NODES,
     "ReadElectionTimeline": _DESCRIBE,
+    "DescribeLoggers": (*_NODES, AclOperation.DESCRIBE_CONFIGS),
+    "AlterLoggers": (*_NODES, AclOperation.ALTER_CONFIGS),
     "ReadFlightRecord": _NODES,
 }
 

@@ -13,11 +13,13 @@ from typing import Any
 
 import grpc
 
+from kvorum.metadata.configs import loggers
 from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.inspect import quorum_description
 from kvorum.metadata.requests.controller_requests import HeartbeatReply
 from kvorum.metadata.rpc.calls import (
     ADMIN_CALLS,
+    CONFIG_OPERATION,
     CONTROLLER_CALLS,
     HEARTBEAT_REPLY,
     HEARTBEAT_REQUEST,
@@ -110,6 +112,22 @@ class AdminServicer(admin_grpc.AdminServicer):
         for line in node.timeline:
             timestamp_ms, _, text = line.partition(" ")
             message.lines.add(timestamp_ms=int(timestamp_ms), text=text)
+        return message
+
+    async def DescribeLoggers(self, request: admin_pb.DescribeLoggersRequest, context: Any) -> Any:
+        message = admin_pb.DescribeLoggersReply(node_id=self._loop.node.config.node_id)
+        message.status.SetInParent()
+        for name, level in loggers.levels():
+            message.loggers.add(name=name, level=level)
+        return message
+
+    async def AlterLoggers(self, request: admin_pb.AlterLoggersRequest, context: Any) -> Any:
+        operations = tuple(CONFIG_OPERATION.decode(each) for each in request.operations)
+        refused = loggers.alter_loggers(operations, validate_only=request.validate_only)
+        message = admin_pb.AlterLoggersReply(node_id=self._loop.node.config.node_id)
+        message.status.SetInParent()
+        if refused is not None:
+            message.status.code, message.status.message = refused.code, refused.message or ""
         return message
 
     async def ReadFlightRecord(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kvorum.broker.config.broker_loggers import alter_loggers, logger_entries
+from kvorum.metadata.configs.loggers import alter_loggers, logger_entries
 from kvorum.metadata.requests.config_requests import ConfigOperation, Operation
 from kvorum.runtime.errors import ErrorCode
 

@@ -39,6 +39,8 @@ OF_A_NODE_ITSELF = {
     "ReadMetadataLog",
     "ReadElectionTimeline",
     "ReadFlightRecord",
+    "DescribeLoggers",
+    "AlterLoggers",
 }
 STREAMS = {"Heartbeat"}
 

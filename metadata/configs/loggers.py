@@ -1,4 +1,4 @@
-"""The loggers of a broker's process, as configs of the resource BROKER_LOGGER (KIP-412).
+"""The loggers of a node's process, as configs of the resource BROKER_LOGGER (KIP-412).
 
 A change lasts until the process ends, as in Kafka. TRACE, which Python lacks, is below DEBUG.
 """
@@ -19,13 +19,18 @@ SOURCE = 6
 ROOT = "root"
 
 
-def logger_entries() -> list[dict[str, Any]]:
+def levels() -> list[tuple[str, str]]:
     """Every logger with the level that it logs at, by name."""
     names = sorted({*_known(), ROOT})
+    return [(name, level_name(_logger(name).getEffectiveLevel())) for name in names]
+
+
+def logger_entries() -> list[dict[str, Any]]:
+    """The same as entries of DescribeConfigs."""
     return [
         {
             "name": name,
-            "value": level_name(_logger(name).getEffectiveLevel()),
+            "value": level,
             "config_source": SOURCE,
             "read_only": False,
             "is_sensitive": False,
@@ -33,7 +38,7 @@ def logger_entries() -> list[dict[str, Any]]:
             "config_type": 0,
             "documentation": None,
         }
-        for name in names
+        for name, level in levels()
     ]
 
 
