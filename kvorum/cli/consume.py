@@ -34,7 +34,7 @@ _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 )  # fmt: skip
 @click.option(
     "-o", "--offset", "offsets", default="start", show_default=True, metavar="FROM[:TO]",
-    help="start, end, N, +N (after the start), -N (before the end), @TIME or @-1h.",
+    help="start, end, N, +N (after the start), -N (before the end), @TIME or @-1h; TO is left out.",
 )  # fmt: skip
 @click.option("-n", "--num", type=click.IntRange(1, INT64_MAX), help="Stop after so many records.")
 @click.option("-F", "--follow", is_flag=True, help="Wait for new records; else stop at the end.")
