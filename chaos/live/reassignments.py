@@ -28,6 +28,8 @@ _INTERNAL = "__"
 _REQUEST_MS = 4_000
 #: A cancellation must come through although the cluster is just coming back from other faults.
 _CANCEL_WITHIN_MS = 15_000
+_RETURN_WITHIN_MS = 15_000
+"""How long the end of a reassignment waits for a broker that is down, to take its throttle off."""
 _ASK_AGAIN_S = 0.2
 #: A broker that hangs must not hold up the faults that are due.
 _LOOK_WITHIN_MS = 500
@@ -201,7 +203,18 @@ class Reassignment:
                 "superseded": _names(self._asked - moved - cancelled),
             }
         if self._throttle is not None:
-            self._persist(self._throttle.clear)
+            self._take_off(self._throttle)
+
+    def _take_off(self, throttle: Throttle) -> None:
+        """Clear the throttle. Another fault may have a broker down; it is waited for, a while."""
+        deadline_ms = monotonic_ms() + _RETURN_WITHIN_MS
+        self._persist(throttle.clear)
+        while throttle.left and monotonic_ms() < deadline_ms:
+            time.sleep(_ASK_AGAIN_S)
+            self._persist(throttle.clear)
+        if throttle.left:
+            names = {broker_id: name for name, broker_id in self._ids.items()}
+            self.outcome["throttled"] = sorted(names[broker_id] for broker_id in throttle.left)
 
     def _cancel(self) -> None:
         ongoing = self._ongoing(functools.partial(ask_any_broker, self._system))

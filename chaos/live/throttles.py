@@ -41,7 +41,8 @@ class Throttle:
             followers += [f"{number}:{broker}" for broker in added]
             self._brokers |= {*present, *added}
         # The rates first: replicas that a topic lists are not throttled while no rate is set.
-        self._alter_brokers(admin, dict.fromkeys(_RATES, self._rate))
+        for broker in self._up():
+            _alter(admin, "BROKER", str(broker), dict.fromkeys(_RATES, self._rate))
         for topic, sides in lists.items():
             self._topics.add(topic)
             values = zip(_LISTS, map(",".join, sides), strict=True)
@@ -49,17 +50,23 @@ class Throttle:
 
     def clear(self) -> None:
         """Raises NotObservable if a config cannot be removed. The rate of a broker that is down
-        stays: only the broker itself takes it, and without a topic's list it throttles nothing."""
+        stays (`left`): only the broker itself can be asked to remove it."""
         admin = _admin(self._system)
         for topic in sorted(self._topics):
             _alter(admin, "TOPIC", topic, dict.fromkeys(_LISTS))
             self._topics.discard(topic)
-        self._alter_brokers(admin, dict.fromkeys(_RATES))
+        for broker in self._up():
+            _alter(admin, "BROKER", str(broker), dict.fromkeys(_RATES))
+            self._brokers.discard(broker)
 
-    def _alter_brokers(self, admin: Any, values: Mapping[str, str | None]) -> None:
-        up = {node.node_id for node in running_brokers(self._system)}
-        for broker in sorted(self._brokers & up):
-            _alter(admin, "BROKER", str(broker), values)
+    @property
+    def left(self) -> tuple[int, ...]:
+        """The brokers that `clear` has still to be called for. Without a topic's list of replicas
+        their rates throttle nothing."""
+        return tuple(sorted(self._brokers))
+
+    def _up(self) -> list[int]:
+        return sorted(self._brokers & {node.node_id for node in running_brokers(self._system)})
 
 
 def _alter(admin: Any, kind: str, name: str, values: Mapping[str, str | None]) -> None:

@@ -241,7 +241,7 @@ def behind_proxies(folder: Path) -> Iterator[tuple[LinkPlan, Toxiproxy]]:
     first = free_ports(6 + link_count(3, 3) + 1, random.Random())
     plan = plan_links(3, 3, client_port=first, controller_port=first + 3, proxy_port=first + 6)
     configuration = SimpleNamespace(
-        controllers=3, voters=0, brokers=3, start_timeout_ms=60_000,
+        controllers=3, voters=0, brokers=3, start_timeout_ms=60_000, is_secure=False,
         settings=[tuple(setting.split("=")) for setting in SETTINGS],
     )  # fmt: skip
     port = first + 6 + link_count(3, 3)

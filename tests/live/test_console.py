@@ -191,8 +191,9 @@ def test_configs_with_defaults_and_without_passwords(console: Console) -> None:
 
 
 def test_metadata_at_an_offset_is_that_of_the_command(cluster: Cluster, console: Console) -> None:
-    tree = console.document("/api/metadata", path="/brokers/101", at=12)
-    done = cluster.cli("metadata", "cat", "/brokers/101", "--at-offset", "12")
+    at = console.document("/api/metadata", path="/")["end"] - 1
+    tree = console.document("/api/metadata", path="/brokers/101", at=at)
+    done = cluster.cli("metadata", "cat", "/brokers/101", "--at-offset", str(at))
     assert done.returncode == 0, done.stderr
     expected = json.loads(done.stdout)
     assert [entry["name"] for entry in tree["entries"]] == list(expected)

@@ -214,6 +214,42 @@ def test_a_move_that_ended_before_its_cancellation_is_not_cancelled(monkeypatch)
     assert moving.outcome == {"reassigned": ["orders/0"], "cancelled": [], "superseded": []}
 
 
+class Rates:
+    """A throttle of which one broker is down for the first calls."""
+
+    def __init__(self, calls_down: int) -> None:
+        self.calls_down = calls_down
+        self.left: tuple[int, ...] = (103, 104)
+
+    def clear(self) -> None:
+        self.left = (104,) if self.calls_down else ()
+        self.calls_down -= 1
+
+
+@pytest.mark.parametrize("calls_down", [0, 2])
+def test_the_throttle_of_a_broker_that_comes_back_is_taken_off(monkeypatch, calls_down):
+    moving = finished_with(monkeypatch, Rates(calls_down))
+    assert moving._throttle.left == ()
+    assert "throttled" not in moving.outcome
+
+
+def test_a_throttle_that_stays_on_a_dead_broker_is_named(monkeypatch):
+    monkeypatch.setattr(reassignments, "_RETURN_WITHIN_MS", 0)
+    moving = finished_with(monkeypatch, Rates(1_000))
+    assert moving.outcome["throttled"] == [FOURTH]
+
+
+def finished_with(monkeypatch, throttle: Rates) -> Reassignment:
+    brokers = OneMove()
+    monkeypatch.setattr(reassignments, "ask_any_broker", brokers.ask)
+    fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
+    moving = Reassignment(fault, brokers, view_of(), random.Random(1))
+    moving.start()
+    moving._throttle = throttle
+    moving.finish()
+    return moving
+
+
 def test_a_look_at_a_move_asks_one_broker_and_the_next_look_another(monkeypatch):
     brokers = OneMove()
     fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
