@@ -297,8 +297,8 @@ class FollowerFetchSession:
             self._changed[key] = followed
             # Skip records that are here already, because overlapping requests asked for them twice.
             # Their high watermark and log start still count: they may be newer, and the leader does
-            # not send them again. A batch that only begins below this log's end is not skipped: it
-            # would arrive again without a pause.
+            # not send them again. A batch that begins below this log's end and ends above it is not
+            # skipped: the append refuses it, which pauses the partition.
             if read_header(view, part.position).end_offset > replica.log.end_offset:
                 batches = view[part.position : part.position + part.length]
                 self._append(followed, part, batches)

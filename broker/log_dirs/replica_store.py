@@ -110,8 +110,9 @@ class ReplicaStore:
                     self.unclaimed[name] = self._read_topic_id(path)
                 except CorruptData as damage:
                     self.unclaimed[name], self._damaged[name] = None, damage
-        # A power failure may take the unsynced partition.metadata of a log (seed 130234). Its high
-        # watermark goes too: written again, it would count as one of this boot.
+        # A power failure may take the unsynced partition.metadata of a log (seed 130234). Drop such
+        # a log's high watermark too: if the next checkpoint had it, it would count as one of this
+        # boot.
         nameless = [name for name, found in self.unclaimed.items() if found is None]
         self.checkpoints.drop(
             _keys_of(name for name in nameless if self._required_offset(name) == 0)

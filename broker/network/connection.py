@@ -116,7 +116,7 @@ class Connection:
     """
 
     _FIRST_BYTES = FIRST_BYTES  # received before the buffer grows
-    #: What a socket raises that has nothing to give now.
+    #: Exceptions of a read from a socket that has received nothing.
     _NOTHING_NOW: tuple[type[OSError], ...] = (BlockingIOError,)
 
     __slots__ = (

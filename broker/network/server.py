@@ -154,8 +154,9 @@ class KafkaServer:
 
         listener_name: the listener whose endpoints Metadata gives to clients that connect here;
         None means each broker's first. authenticate: begins the authentication of each client; None
-        for a listener without SASL. tls: None for a listener without TLS. is_for_brokers: brokers
-        have it for themselves, and are let in when clients of the others use up max.connections.
+        for a listener without SASL. tls: None for a listener without TLS. is_for_brokers: only
+        brokers use the listener; when max.connections is reached, a new connection of it takes the
+        place of a connection of another listener.
         """
         options = (
             (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
@@ -285,8 +286,8 @@ class KafkaServer:
         return refusal is None
 
     def _close_for_a_broker(self, listener_name: str) -> bool:
-        """Close the connection of another listener that was silent for longest, as Kafka does:
-        whoever fills the clients' listener must not end replication. False if there is none."""
+        """Close the least recently active connection of the other listeners, as Kafka does, so that
+        clients that use up max.connections do not stop replication. False if there is none."""
         others = [one for one in self._connections if one.listener != listener_name]
         if others:
             min(others, key=lambda one: one.last_active_ms).close("a broker needs its place")
@@ -312,8 +313,8 @@ class KafkaServer:
             try:
                 encrypted = wrapped(sock, tls.context)
             except OSError as failure:
-                # A client that has reset the connection before it was accepted. Nobody may end this
-                # process by that.
+                # The client reset the connection before it was accepted. That must not end this
+                # process.
                 self._forget_unmade(sock, peer, listener, address, failure)
                 return
             connection = TlsConnection(

@@ -125,7 +125,7 @@ class Replica:
         on_failed: Callable[[Replica, OSError | CorruptData, str], None],
         metrics: TopicMetrics | None = None,
     ) -> None:  # fmt: skip
-        """metrics: the broker's of the topic; by default some that nobody reads."""
+        """metrics: the broker's counters of the topic; by default counters that nothing reads."""
         self.metrics = metrics or TopicMetrics(core.topic)
         self.core = core
         self.log_dir = log_dir
@@ -496,7 +496,8 @@ class Replica:
         # failure can lose.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
         if target <= log.start_offset and log.has_unknown_epochs_below(target):
-            # The leader cannot be asked about the epoch of what is left
+            # The epochs of the records that would be left are unknown, so a fetch could not name
+            # one for the leader to check.
             self.restart_at(target, wall_ms)
             return target
         with self._lowered_to(target):
@@ -508,7 +509,8 @@ class Replica:
         """Drop all records and start the log at `offset`: the leader no longer has the records
         before it."""
         if self.log.is_empty_at(offset):
-            # Epochs in which this broker led and wrote nothing; producer state stays
+            # The log has no records, but it may have epochs in which this broker led and wrote
+            # nothing. Clear them; the producer state stays.
             self.log.epochs.clear()
             return
         with self._lowered_to(0, offset):

@@ -17,10 +17,10 @@ class AuthenticationFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The answer to a token. user: of a client that has now proved who it is, else None.
+    """The answer to a token. user: the client's user once it is authenticated, else None.
     lifetime_ms: until the proof expires; None: never. is_token: the proof is a delegation token.
-    reason: of a refusal that the client has yet
-    to confirm, for the broker's log."""
+    reason: why the client is refused, for the broker's log; the refusal is final once the client
+    has confirmed it (OAUTHBEARER)."""
 
     answer: bytes
     user: str | None = None
