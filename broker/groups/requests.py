@@ -259,7 +259,7 @@ class DescribeGroup:
 
 
 class MemberDescription(NamedTuple):
-    """metadata, assignment: empty unless the group is stable."""
+    """metadata: empty unless the group is stable. assignment: empty while a generation has none."""
 
     member_id: str
     group_instance_id: str | None
