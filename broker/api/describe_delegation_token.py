@@ -23,10 +23,11 @@ ACCESS = (
     (AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN),
     (AclOperation.DESCRIBE_TOKENS, ResourceType.USER),
 )
-"""One of them, for tokens that are not the client's: the names are the token's id and its owner."""
+"""One of the two, for a token that is not the client's. The resource's name is the token's id, or
+the token's owner."""
 
 CHUNK = 200
-"""Tokens that are looked at before the loop has a turn."""
+"""Tokens checked in one turn of the event loop."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

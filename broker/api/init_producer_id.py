@@ -48,8 +48,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _refusal(context: RequestContext, request: Any) -> ErrorCode | None:
-    """The error for a client that may not be such a producer. An idempotent one needs to write to
-    some topic only (KIP-679)."""
+    """The error for a client that may not be such a producer. For an idempotent one, permission to
+    write to some topic is enough (KIP-679)."""
     if request.transactional_id is not None:
         kind, name = ResourceType.TRANSACTIONAL_ID, request.transactional_id
         if context.allows(AclOperation.WRITE, kind, name):

@@ -123,8 +123,8 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
 def _may_write_in_transaction(
     context: RequestContext, request: ProduceRequest, view: memoryview
 ) -> bool:
-    """False if a batch says that it is transactional, and the client may not use the transactional
-    id; or if there is no id."""
+    """False if a batch is transactional, and the request has no transactional id or one that the
+    client may not use."""
     is_transactional = any(
         length > ATTRIBUTES_AT and view[position + ATTRIBUTES_AT] & TRANSACTIONAL_BIT
         for topic in request.topics

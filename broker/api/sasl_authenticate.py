@@ -41,8 +41,8 @@ def handle(
 
 
 def take_bare_token(slot: Slot, token: bytes, audit: AuditLog) -> None:
-    """A token without a header, after a handshake of version 0. Raises WireError for a failure:
-    there is no way to answer it."""
+    """Handle a token without a request header, after a handshake of version 0. Raises WireError for
+    a failure: there is no way to answer it."""
     connection = slot.connection
     answer = _answer(connection, token, audit)
     if answer.error != ErrorCode.NONE:
@@ -88,7 +88,7 @@ def close_late(connection: Connection, reason: str) -> None:
 
 
 def _said(answer: TokenAnswer) -> str:
-    """For the broker's log."""
+    """The refusal as text for the broker's log."""
     reason = f" ({answer.reason})" if answer.reason else ""
     return f"SASL: {answer.message}{reason}"
 
