@@ -1,7 +1,7 @@
 """SaslAuthenticate (36). Served: v0-2. The next token of an exchange (KIP-152, KIP-368).
 
-Errors, after which the connection is closed: SASL_AUTHENTICATION_FAILED, late by
-connection.failed.authentication.delay.ms, so that guessing is slow; ILLEGAL_SASL_STATE.
+Errors, after which the connection is closed: SASL_AUTHENTICATION_FAILED, delayed by
+connection.failed.authentication.delay.ms so that guessing is slow; ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ class NoQuorum(Rejected):
 
 
 class Voters(Protocol):
-    """The voters of the metadata quorum (KIP-853). None: the change is committed."""
+    """The voters of the metadata quorum (KIP-853). A method returns None once the change is
+    committed, else the refusal."""
 
     async def add(self, request: AddVoterRequest, timeout_ms: int) -> Rejected | None:
         """Add a voter; waits until the node has caught up."""

@@ -1,6 +1,6 @@
 """The driver of `__kvorum_events`: makes the topic, and answers its shard's questions.
 
-Walk: the metadata publisher -> `ReplicaManager.publish` -> `on_image` -> a waiting `_find` ->
+Walk: the metadata publisher -> `ReplicaManager.publish` -> `_on_image` -> a waiting `_find` ->
 `EventReader.read` -> the shard -> the log of the partition.
 """
 

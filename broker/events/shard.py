@@ -3,10 +3,9 @@
   loaded -> Ask(FindEvents) -> the driver reads the metadata -> FactLearned(FoundEvents)
          -> Append, Barrier -> replicated -> Ask(FindEvents) -> ...
 
-The log itself says where to go on, so that an offset is written once: a record is in the new
-leader's log, and the leader continues behind it, or it is not, and the new leader writes it. One
-answer at a time waits for replication, so a partition with too few replicas in sync gathers
-nothing.
+The log itself says where to go on, so each event is written once: a new leader continues after the
+last event in its log. One batch of events at a time waits for replication, so nothing piles up
+while too few replicas are in sync.
 
 The tombstones of an event are in its batch, or in the following ones if they are many. If a leader
 stops between two of these batches, some tombstones are missing; the next leader writes them first.

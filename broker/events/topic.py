@@ -9,7 +9,7 @@ from kvorum.metadata.image.image import ClusterImage
 
 
 class TopicStep(enum.Enum):
-    """The next step of a broker towards the topic."""
+    """A broker's next action for the topic; see `topic_step`."""
 
     NONE = "none"
     WAIT = "wait"

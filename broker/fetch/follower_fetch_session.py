@@ -103,8 +103,9 @@ class FollowerFetchSession:
 
     @property
     def is_opening(self) -> bool:
-        """Compares request numbers, since an error to a request of the previous session may arrive
-        later and ends nothing."""
+        """See the class. Request numbers are compared, because an error answer to a request of the
+        previous session may still arrive, and does not answer the request that opens the new one.
+        """
         return self._opening > self._answered
 
     @property
@@ -132,7 +133,7 @@ class FollowerFetchSession:
         self._forgotten.pop(key, None)
 
     def report_log_start(self, key: TopicIdPartition) -> None:
-        """The log's start has moved without the leader; the next request reports it."""
+        """List the partition in the next request: retention has moved its log start."""
         followed = self._partitions.get(key)
         if followed is not None and followed.resume is None:
             self._changed[key] = followed

@@ -49,7 +49,7 @@ content."""
 
 
 class StoredReplica(Protocol):
-    """A replica, as the files of its directory represent it."""
+    """The parts of an open replica that its directory's checkpoints and folders need."""
 
     @property
     def core(self) -> Partition: ...

@@ -146,7 +146,8 @@ class ReplicaStore:
     def open(
         self, topic: str, topic_id: bytes, partition_id: int, config: LogConfig, *, now_ms: int
     ) -> OpenedLog:
-        """Open the log of a replica; empty if no folder has this topic id. Raises CorruptData."""
+        """Open the log of a replica; empty if no folder has this topic id. Raises CorruptData,
+        OSError."""
         name = f"{topic}-{partition_id}"
         try:
             opened = self._open(name, topic, topic_id, partition_id, config, now_ms)
@@ -258,7 +259,8 @@ class ReplicaStore:
         self._disk.write_atomic(f"{log.directory}/{DAMAGED}", f"{damage}\n".encode())
 
     def delete(self, replica: StoredReplica) -> None:
-        """Put the replica's folder aside while it is in use; file slices handed out before fail."""
+        """Put the folder of an open replica aside. File slices handed out earlier fail from now
+        on."""
         self.checkpoints.drop([(replica.core.topic, replica.core.partition_id)])
         self._put_aside(replica.log.directory)
         replica.log.delete()

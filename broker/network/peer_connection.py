@@ -117,7 +117,7 @@ class PeerSocket:
     # --- waiting: before the socket has a user, or while the user waits for a login ----------
 
     async def shake_hands(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Raises OSError."""
+        """Complete the TLS handshake, if there is TLS. Raises OSError."""
         if self._tls is None:
             return
         while True:
@@ -254,7 +254,7 @@ class PeerConnector:
         self._refusals: dict[Address, _Refusal] = {}
 
     async def __call__(self, loop: asyncio.AbstractEventLoop, address: Address) -> PeerSocket:
-        """Raises LinkRefused, OSError, TimeoutError."""
+        """Connect to a broker and log in. Raises LinkRefused, OSError, TimeoutError."""
         refusal = self._refusals.get(address)
         if refusal is not None and loop.time() < refusal.retry_at_s:
             raise LinkRefused(refusal.reason)

@@ -1,9 +1,9 @@
 """The Kafka listener: accepts connections, dispatches requests, closes connections that misbehave.
 
 Walk: `connection` hands a frame to `dispatch`, which parses its header. The frame goes to a hot
-handler (Produce, Fetch), or to `handle` in the file of its API, which returns the answer's fields
-or a coroutine that does. The answer then fills the request's slot. A coroutine runs as a task; its
-answer still leaves in order.
+handler (Produce, Fetch, the heartbeats of groups), or to `handle` in the file of its API, which
+returns the answer's fields or a coroutine that does. The answer then fills the request's slot. A
+coroutine runs as a task (a cold request); its answer still leaves in order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 IDLE_CHECK_INTERVAL_MS = 10_000
 HANDSHAKE_TIMEOUT_MS = 10_000
-"""Time for a client's TLS handshake; looked at with the idle connections."""
+"""Time for a client's TLS handshake, checked together with idle connections."""
 ACCEPTS_PER_EVENT_MAX = 64
 ACCEPT_PAUSE_MS = 100
 """Pause after an accept that failed."""

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaObserver(Protocol):
-    """The coordinator that lives in a replica's log; it is told of every change at once."""
+    """The host of the coordinator that lives in a replica's log; called at every change."""
 
     def on_replica(self, replica: Replica) -> None:
         """The role, the leader epoch or the disk's state has changed, or the replica is closed."""

@@ -79,12 +79,12 @@ class Authentication:
 
     @property
     def is_done(self) -> bool:
-        """True once the client has proved who it is."""
+        """True once the client is authenticated; it stays so while it authenticates again."""
         return bool(self.user)
 
     @property
     def is_settled(self) -> bool:
-        """True if the last exchange has ended well."""
+        """True if the last exchange has succeeded."""
         return self._state is _State.DONE
 
     @property
@@ -107,7 +107,8 @@ class Authentication:
                 raise WireError("the client asks for versions again and again, and does not log in")
 
     def handshake(self, mechanism: str, version: int) -> Handshake:
-        """A client names its mechanism. version: of the request."""
+        """Handle a SaslHandshake, in which the client names its mechanism. version: of the
+        request."""
         names = tuple(self._mechanisms)
         is_again = self._state is _State.DONE
         if self._state not in (_State.NEW, _State.DONE) or (is_again and not self._session_ms):
@@ -127,7 +128,7 @@ class Authentication:
         return Handshake(error=error, mechanisms=names)
 
     def token(self, token: bytes, now_ms: int) -> TokenAnswer:
-        """The client's next token."""
+        """Handle the client's next token."""
         exchange = self._exchange
         if self._state is not _State.EXCHANGE or exchange is None:
             return TokenAnswer(

@@ -7,8 +7,9 @@ from typing import Protocol
 
 
 class AuthenticationFailed(Exception):
-    """The client has not proved who it is. The message is for the client, in Kafka's words, which
-    are the same for an unknown user and a wrong password. reason: more, for the broker's log."""
+    """The peer has not proved who it is. A broker's message is for the client, in Kafka's words,
+    which are the same for an unknown user and a wrong password. reason: more, for the broker's
+    log."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -33,5 +34,5 @@ class Exchange(Protocol):
     """One authentication by one mechanism."""
 
     def step(self, token: bytes) -> Step:
-        """The next token of the client. Raises AuthenticationFailed, after which the exchange is
+        """Handle the client's next token. Raises AuthenticationFailed, after which the exchange is
         over."""
