@@ -41,8 +41,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         return await _of_transactional_id(context, request)
     producer_id = await context.services.producer_ids.take()
     if isinstance(producer_id, Rejected):
-        # On COORDINATOR_LOAD_IN_PROGRESS the client retries soon; NOT_CONTROLLER is not an error of
-        # this API.
+        # On COORDINATOR_LOAD_IN_PROGRESS the client retries soon. The controller's errors are not
+        # errors of this API.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
 

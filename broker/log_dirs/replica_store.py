@@ -53,7 +53,8 @@ class OpenedLog(NamedTuple):
 class ReplicaStore:
     """The replicas in one data directory.
 
-    unclaimed: folder name -> topic id (None if unreadable), of folders that no replica has opened.
+    unclaimed: folder name -> topic id (None if missing or unreadable), of folders that no replica
+    has opened.
     """
 
     def __init__(

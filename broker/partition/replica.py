@@ -481,8 +481,8 @@ class Replica:
         if log.epochs.latest_epoch < 0 and log.last_epoch >= 0:
             # The log is empty, and the epoch that diverged lies below its start: the records there
             # are of another history. Bad sequence (seed 271406): 1. The leader's records are
-            # appended behind them in the same file. 2. A start after a crash refuses to open that
-            # file, or the log start was lost with the power.
+            # appended behind them in the same file. 2. After a crash, recovery refuses that file;
+            # or power failed, the log start is lost, and the records of the other history are back.
             self.restart_at(log.start_offset, wall_ms)
             return log.end_offset
         local_epoch, local_end = log.epochs.end_offset_for(epoch, log.end_offset)
