@@ -33,7 +33,7 @@ ACCESS = (
     (AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
     (AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
 )
-"""The last for brokers and client metrics."""
+"""The last for brokers, their loggers and client metrics."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

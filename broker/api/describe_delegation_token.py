@@ -23,8 +23,7 @@ ACCESS = (
     (AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN),
     (AclOperation.DESCRIBE_TOKENS, ResourceType.USER),
 )
-"""One of the two, for a token that is not the client's. The resource's name is the token's id, or
-the token's owner."""
+"""One of them, for tokens that are not the client's: the names are the token's id and its owner."""
 
 CHUNK = 200
 """Tokens checked in one turn of the event loop."""

@@ -44,8 +44,7 @@ ACCESS = (
     (AclOperation.CREATE, ResourceType.CLUSTER),
     (AclOperation.DESCRIBE, ResourceType.CLUSTER),
 )
-"""CREATE, on the topic or the cluster, is for auto-creation; DESCRIBE on the cluster only for the
-cluster's authorized operations."""
+"""CREATE, on one of the two, for auto-creation; the last only for its authorized operations."""
 
 IDS_VERSION = 12
 """First version in which topics may be requested by id; if one is, names are ignored."""
