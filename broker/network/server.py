@@ -313,8 +313,8 @@ class KafkaServer:
             try:
                 encrypted = wrapped(sock, tls.context)
             except OSError as failure:
-                # The client reset the connection before it was accepted. That must not end this
-                # process.
+                # A client that has reset the connection before it was accepted. Nobody may end this
+                # process by that.
                 self._forget_unmade(sock, peer, listener, address, failure)
                 return
             connection = TlsConnection(
