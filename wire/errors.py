@@ -17,7 +17,7 @@ def rejection_of(error: Exception) -> Rejected | None:
     if isinstance(error, WireError):
         return Rejected(ErrorCode.INVALID_REQUEST, str(error))
     if isinstance(error, CorruptData | OSError):
-        # A disk failure is not the client's fault, and another replica may work. Error 56 makes
-        # clients refresh their metadata and retry.
+        # A disk failure is not the client's fault, and another replica may work. On
+        # KAFKA_STORAGE_ERROR clients refresh their metadata and retry.
         return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     return None

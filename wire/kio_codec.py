@@ -42,8 +42,8 @@ class Packed(bytes):
 def read_request(name: str, version: int, body: memoryview) -> Any:
     """The kio entity of a request body (its type depends on name and version).
 
-    Remaining bytes are ignored, as in Kafka: librdkafka's Metadata v13 request has three. Raises
-    WireError if the body is malformed.
+    Bytes after the last field are ignored, as in Kafka: librdkafka's Metadata v13 request has three
+    of them. Raises WireError if the body is malformed.
     """
     return _read(name, version, "request", body)
 
@@ -78,7 +78,7 @@ def encode_response(name: str, version: int, values: Mapping[str, Any]) -> bytea
 
 
 def encode_request(name: str, version: int, values: Mapping[str, Any]) -> bytearray:
-    """The body of a request, for tests and tools."""
+    """The body of a request: to another broker, or of a tool or a test."""
     out = bytearray()
     _message_encoder(name, version, "request")(out, values)
     return out

@@ -46,7 +46,8 @@ FIXED_BYTES = {
 }  # fmt: skip
 _NULL_STRUCT = 0xFF
 _LARGE_UVARINT = re.compile(rb"[\x80-\xff]{2}")
-"""Counts up to 16,383 have shorter varints, and such an array needs little memory."""
+"""Two continuation bytes in a row, as in every varint of three bytes or more. Without them no count
+is above 16,383, and an array of that size needs little memory."""
 
 
 def check_lengths(entity: Any, body: bytes, *, items_max: int | None = None) -> None:

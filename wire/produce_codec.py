@@ -57,8 +57,8 @@ class ProduceRequest(NamedTuple):
 class ProducedPartition(NamedTuple):
     """The result for one partition.
 
-    current_leader: (id, epoch), sent with error 6 from v10 on. record_errors: (index in the batch,
-        sentence), sent from v8 on.
+    current_leader: (id, epoch), sent with NOT_LEADER_OR_FOLLOWER from v10 on. record_errors: (index
+        in the batch, sentence), sent from v8 on.
     """
 
     partition_id: int

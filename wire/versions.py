@@ -1,8 +1,8 @@
 """The table of the APIs and versions that a listener serves.
 
-Each file in `broker/api` declares its `Api`, and the server builds the table from the declarations.
-ApiVersions, the header parser and the dispatcher all read it. So the advertised versions cannot
-differ from the served ones.
+Each file in `broker/api` declares its `Api`, and `registry` builds the table from the declarations.
+ApiVersions, the header parser and the dispatcher all read it. So the advertised versions differ
+from the served ones only where a declaration says so (`advertised_min_version`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""AlterPartitionReassignments (45, KIP-455). Served: v0-1. Forwarded to the controller.
-
-Missing: authorization, as there are no ACLs.
-"""
+"""AlterPartitionReassignments (45, KIP-455). Served: v0-1; any broker forwards it to the
+controller."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 v1 has the protocol of each member (0 classic, 1 consumer). Deleted topics are left out. Errors of a
 group: the coordinator errors 14 to 16, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND (also for a classic
-group). The answer has replicated state only. If authorized operations are requested, the answer has
-all of them.
+group). The answer has replicated state only. If authorized operations are requested, each group has
+those that the client may perform on it.
 """
 
 from __future__ import annotations

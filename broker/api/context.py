@@ -291,7 +291,8 @@ class RequestContext:
         return self.services.authorizer is not None
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """True if the client may perform the operation on the resource; the audit has it."""
+        """True if the client may perform the operation on the resource. The audit log notes the
+        check."""
         authorizer = self.services.authorizer
         if authorizer is None:
             return True
@@ -308,8 +309,8 @@ class RequestContext:
         name: str,
         operation: AclOperation = AclOperation.DESCRIBE,
     ) -> bool:
-        """True if the client may know of the resource. For lists: the audit does not have what was
-        left out of one."""
+        """True if the client may know of the resource. For lists: the audit log does not note the
+        resources that were left out."""
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.is_allowed(
             self.user, self.slot.connection.address, operation, resource_type, name
@@ -331,7 +332,8 @@ class RequestContext:
         return self.allows(operation, ResourceType.TRANSACTIONAL_ID, name)
 
     def shows_cluster_to(self, operation: AclOperation) -> bool:
-        """As `allows_on_cluster`, where other operations would do as well: a refusal is none."""
+        """As `allows_on_cluster`, without a note in the audit log: False refuses nothing yet, since
+        a permission on another resource would do as well."""
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.is_allowed(
             self.user, self.slot.connection.address, operation, ResourceType.CLUSTER, CLUSTER_NAME
@@ -366,7 +368,7 @@ class RequestContext:
 
     @property
     def user(self) -> str:
-        """The client's user: of its SASL authentication, or ANONYMOUS."""
+        """The client's user: of its SASL login or its TLS certificate, or ANONYMOUS."""
         return self.slot.connection.user
 
     @property
@@ -377,8 +379,8 @@ class RequestContext:
 
     @property
     def may_ask_about_tokens(self) -> bool:
-        """True if the client has proved who it is, and not by a delegation token: a token must not
-        bring forth others that live longer."""
+        """True if the client is authenticated, and not by a delegation token: with a token, a
+        client must not create tokens that live longer."""
         if self.slot.connection.authentication is None:
             return self.user != ANONYMOUS
         return not self.came_by_token

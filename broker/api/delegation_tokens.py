@@ -1,4 +1,5 @@
-"""The parts that the APIs of delegation tokens share: their requests, and who may send them.
+"""The shared part of the APIs of delegation tokens: their requests, and which clients may send
+them.
 
 The requests are parsed here and not by kio: it reads a period into a timedelta, which cannot hold
 the longest one that Java's clients send (2^63-1 ms).
@@ -17,7 +18,7 @@ FIRST_FLEXIBLE = 2
 OWNER_VERSION = 3
 """From this version on, CreateDelegationToken has an owner (KIP-373)."""
 NO_TIMESTAMP = 0
-"""In the place of a timestamp in a refusal. Kafka has -1, which kio cannot read."""
+"""Sent as a timestamp in a refusal. Kafka sends -1, which kio cannot read."""
 
 TOKENS_OFF = Rejected(
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
@@ -47,7 +48,7 @@ class PeriodRequest:
 
 
 def parse_creation(version: int, body: memoryview) -> CreationRequest:
-    """Raises WireError."""
+    """Parse the body of CreateDelegationToken. Raises WireError."""
     reader = Reader(body, 0, len(body), items_max=REQUEST_ITEMS_MAX)
     is_flexible = version >= FIRST_FLEXIBLE
     owner = ""
@@ -71,7 +72,7 @@ def parse_creation(version: int, body: memoryview) -> CreationRequest:
 
 
 def parse_period(version: int, body: memoryview) -> PeriodRequest:
-    """Raises WireError."""
+    """Parse the body of Renew- or ExpireDelegationToken. Raises WireError."""
     reader = Reader(body, 0, len(body), items_max=REQUEST_ITEMS_MAX)
     is_flexible = version >= FIRST_FLEXIBLE
     length = reader.byte_length(is_flexible)
@@ -83,7 +84,7 @@ def parse_period(version: int, body: memoryview) -> PeriodRequest:
 
 
 def refusal(context: RequestContext) -> Rejected | None:
-    """Why this client may ask nothing about tokens; None if it may."""
+    """The refusal of a client that may not send requests about tokens; None if it may."""
     if context.services.token_key is None:
         return TOKENS_OFF
     return None if context.may_ask_about_tokens else NOT_ALLOWED

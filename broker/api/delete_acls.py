@@ -1,8 +1,8 @@
 """DeleteAcls (31). Served: v1-3; any broker forwards it to the controller.
 
-Each filter gets the ACLs that it matched, whether another filter of the request matched them too.
-Errors of a filter: INVALID_REQUEST, POLICY_VIOLATION (filters that look at too many ACLs),
-UNSUPPORTED_VERSION; without an authorizer SECURITY_DISABLED.
+The result of a filter lists the ACLs that it matched, also those that another filter of the request
+matched too. Errors of a filter: INVALID_REQUEST, POLICY_VIOLATION (the filters have to look at too
+many ACLs), UNSUPPORTED_VERSION; without an authorizer SECURITY_DISABLED.
 """
 
 from __future__ import annotations

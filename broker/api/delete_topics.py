@@ -56,7 +56,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     for item in _references(request):
         refused = _refusal(context, item)
         if refused is not None:
-            # A client that may not describe a topic is not told the other half of its identity.
+            # The answer has only the name or id from the request: a client without access must not
+            # learn the other one.
             outcome.append(_refused(item, refused))
             continue
         refused = charge.take(item, _partition_count(context, item))

@@ -25,7 +25,7 @@ NO_AUTHORIZER = Rejected(ErrorCode.SECURITY_DISABLED, "No Authorizer is configur
 
 
 FEW = 1_000
-"""Up to so many ACLs, a thread would cost more than it spares the loop."""
+"""Up to this number of ACLs, a thread would cost more time than it saves the event loop."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _wanted(context: RequestContext, request: Any) -> AclFilter | Rejected:
-    """The filter of the request, or why it is refused."""
+    """The filter of the request, or the request's refusal."""
     if context.services.authorizer is None:
         return NO_AUTHORIZER
     if not context.allows_on_cluster(AclOperation.DESCRIBE):

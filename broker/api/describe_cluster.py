@@ -19,8 +19,8 @@ ENDPOINT_BROKERS = 1
 
 
 def cluster_operations(context: RequestContext, request: Any) -> int:
-    """The field of Metadata's and this answer: none for a client that may not describe the
-    cluster."""
+    """The cluster's authorized operations, for the answers to Metadata and DescribeCluster; 0 for a
+    client that may not describe the cluster."""
     if not is_asked(request, "include_cluster_authorized_operations"):
         return NOT_ASKED
     if not context.shows(ResourceType.CLUSTER, CLUSTER_NAME):

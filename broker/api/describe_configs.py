@@ -1,8 +1,8 @@
 """DescribeConfigs (32). Served: v1-4.
 
 Resources: topics (2), this broker (4), the cluster default (4 with an empty name), client-metrics
-subscriptions (16) and groups (32). Keys of topics and brokers that Kvorum does not apply are shown
-with their defaults and as read-only. The levels of this broker's loggers (8, KIP-412).
+subscriptions (16), groups (32), and the levels of this broker's loggers (8, KIP-412). Keys of
+topics and brokers that Kvorum does not apply are shown with their defaults and as read-only.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ ACCESS = (
 """One of them, for tokens that are not the client's: the names are the token's id and its owner."""
 
 CHUNK = 200
-"""Tokens that are looked at before the loop has a turn."""
+"""Tokens checked in one turn of the event loop."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 v4 has instance ids. A group that is not found gets GROUP_ID_NOT_FOUND from v6 on, before that state
 "Dead" and no error. Members' metadata and the protocol are present in state Stable only. Other
 errors: the coordinator errors 14 to 16, INVALID_GROUP_ID. If authorized operations (v3) are
-requested, the answer has all of them; a group with an error has none.
+requested, each group has those that the client may perform on it; a group with an error has none.
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ def _own_tags(log_dir: LogDirectory) -> list[tuple[int, bytes]]:
 
 
 def _offline_in(log_dir: LogDirectory, registry: ReplicaRegistry) -> bytes:
-    """The names of offline replicas in an online directory."""
+    """The value of OFFLINE_TAG: the offline replicas in a directory, none if the directory itself
+    is offline."""
     if log_dir.is_offline:
         return pack_offline(())
     names = [broken.name for broken in registry.broken if broken.log_dir is log_dir]

@@ -39,7 +39,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     for name in sorted(n for n in names if n >= first_name):
         if not context.shows(ResourceType.TOPIC, name):
             if request.topics:
-                context.allows_topic(AclOperation.DESCRIBE, name)  # for the audit
+                context.allows_topic(AclOperation.DESCRIBE, name)  # noted in the audit log
                 topics.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ASKED))
             continue
         topic = image.topic(name)

@@ -74,7 +74,7 @@ def _reading_rights(context: RequestContext) -> MayRead:
 
     def may_read(watched: Watched) -> bool:
         name = watched.name or services.topic_name(watched.topic_id)
-        # An unknown id has an error of its own. A follower was checked as it asked.
+        # An unknown id has an error of its own. A follower was checked when its request arrived.
         return not name or watched.state.is_replica or context.allows_topic(AclOperation.READ, name)
 
     return may_read

@@ -2,8 +2,8 @@
 groups (32); any broker forwards it to the controller.
 
 The answer waits until this broker's own metadata shows the change. An invalid value of a broker
-gets INVALID_REQUEST and one of a topic INVALID_CONFIG, as in Kafka. The levels of this broker's own
-loggers (8) it changes itself, until its process ends (KIP-412).
+gets INVALID_REQUEST and one of a topic INVALID_CONFIG, as in Kafka. This broker itself changes the
+levels of its own loggers (8); they last until its process ends (KIP-412).
 """
 
 from __future__ import annotations

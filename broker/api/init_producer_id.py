@@ -41,15 +41,15 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         return await _of_transactional_id(context, request)
     producer_id = await context.services.producer_ids.take()
     if isinstance(producer_id, Rejected):
-        # On COORDINATOR_LOAD_IN_PROGRESS the client retries soon; NOT_CONTROLLER is not an error of
-        # this API.
+        # On COORDINATOR_LOAD_IN_PROGRESS the client retries soon. The controller's errors are not
+        # errors of this API.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
 
 
 def _refusal(context: RequestContext, request: Any) -> ErrorCode | None:
-    """The error for a client that may not be such a producer. An idempotent one needs to write to
-    some topic only (KIP-679)."""
+    """The error for a client that may not be such a producer. For an idempotent one, permission to
+    write to some topic is enough (KIP-679)."""
     if request.transactional_id is not None:
         kind, name = ResourceType.TRANSACTIONAL_ID, request.transactional_id
         if context.allows(AclOperation.WRITE, kind, name):

@@ -9,8 +9,8 @@ The answer to "all topics" is encoded once for each image, version and listener.
 partitions are encoded once until they change (`broker.metadata_answers.topic_metadata`).
 
 An unknown topic has UNKNOWN_TOPIC_OR_PARTITION (by id UNKNOWN_TOPIC_ID), even if its auto-creation
-has just begun: the client retries. If authorized operations are requested, the answer has all of
-them; a topic with an unknown id has none.
+has just begun: the client retries. If authorized operations are requested, each topic has those
+that the client may perform on it; a topic with an unknown id, or hidden from the client, has none.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def _listed(services: Services, image: ClusterImage) -> tuple[int, ...]:
 
 def _topic_of_id(context: RequestContext, image: ClusterImage, topic_id: bytes) -> dict[str, Any]:
     topic = image.topics.get(topic_id)
-    # As in Kafka, who may not describe a topic is not told that its id exists.
+    # As in Kafka, a client that may not describe a topic is not told that its id exists.
     if topic is None or not context.allows_topic(AclOperation.DESCRIBE, topic.name):
         return _failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
     return _known(context, image, topic)
@@ -261,7 +261,8 @@ def _topic_of_name(
 ) -> dict[str, Any]:
     """The topic of that name; unknown names that may be created are appended to `missing`.
 
-    Without events of the metadata, nothing would ever be written to their topic.
+    `__kvorum_events` is not, unless metadata.events.topic.enable is set: nothing would be written
+    to it.
     """
     if name is None:
         return _failed(None, None, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -11,10 +11,10 @@ append, REQUEST_TIMED_OUT at the deadline, NOT_LEADER_OR_FOLLOWER with the curre
 INVALID_TOPIC_EXCEPTION for internal topics, OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_PRODUCER_EPOCH
 for idempotent producers.
 
-Transactional batches: the first one of a transaction in a partition waits until the transaction's
-coordinator has the partition (broker/transactions/produce_gate). v12+ adds it (KIP-890); clients of
-older versions must have added it. Errors: INVALID_TXN_STATE if it is not in the transaction
-(TRANSACTION_ABORTABLE from v11), INVALID_PRODUCER_EPOCH for a fenced producer,
+Transactional batches: the first one of a transaction in a partition waits until the coordinator has
+confirmed that the partition is in the transaction (broker/transactions/produce_gate). v12+ adds it
+(KIP-890); clients of older versions must have added it, else they get INVALID_TXN_STATE
+(TRANSACTION_ABORTABLE from v11). Other errors: INVALID_PRODUCER_EPOCH for a fenced producer,
 CONCURRENT_TRANSACTIONS from v12 while the last transaction's markers are being written
 (NOT_ENOUGH_REPLICAS before).
 
@@ -123,8 +123,8 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
 def _may_write_in_transaction(
     context: RequestContext, request: ProduceRequest, view: memoryview
 ) -> bool:
-    """False if a batch says that it is transactional, and the client may not use the transactional
-    id; or if there is no id."""
+    """False if a batch is transactional, and the request has no transactional id or one that the
+    client may not use."""
     is_transactional = any(
         length > ATTRIBUTES_AT and view[position + ATTRIBUTES_AT] & TRANSACTIONAL_BIT
         for topic in request.topics

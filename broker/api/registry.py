@@ -1,4 +1,5 @@
-"""The table of the Kafka APIs, one file each; ApiVersions advertises exactly what is listed here.
+"""The table of the Kafka APIs, one file each; ApiVersions advertises what is listed here (the
+telemetry APIs only while there is a subscription).
 
 The file of a cold API has `API` (its versions) and `handle(context, request)`. The latter returns
 the answer's fields (see wire.kio_codec), an encoded body, or a coroutine that returns either. The

@@ -24,7 +24,7 @@ API = Api(
 ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 TIMEOUT_MS = 5_000
-"""The request has no time-out."""
+"""Limit for the change, as the request has no field for one."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

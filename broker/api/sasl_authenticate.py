@@ -1,7 +1,7 @@
 """SaslAuthenticate (36). Served: v0-2. The next token of an exchange (KIP-152, KIP-368).
 
-Errors, after which the connection is closed: SASL_AUTHENTICATION_FAILED, late by
-connection.failed.authentication.delay.ms, so that guessing is slow; ILLEGAL_SASL_STATE.
+Errors, after which the connection is closed: SASL_AUTHENTICATION_FAILED, delayed by
+connection.failed.authentication.delay.ms so that guessing is slow; ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def handle(
 
 
 def take_bare_token(slot: Slot, token: bytes, audit: AuditLog) -> None:
-    """A token without a header, after a handshake of version 0. Raises WireError for a failure:
-    there is no way to answer it."""
+    """Handle a token without a request header, after a handshake of version 0. Raises WireError for
+    a failure: there is no way to answer it."""
     connection = slot.connection
     answer = _answer(connection, token, audit)
     if answer.error != ErrorCode.NONE:
@@ -88,7 +88,7 @@ def close_late(connection: Connection, reason: str) -> None:
 
 
 def _said(answer: TokenAnswer) -> str:
-    """For the broker's log."""
+    """The refusal as text for the broker's log."""
     reason = f" ({answer.reason})" if answer.reason else ""
     return f"SASL: {answer.message}{reason}"
 

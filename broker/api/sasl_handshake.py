@@ -1,7 +1,7 @@
 """SaslHandshake (17). Served: v0-1. A client names the mechanism of its authentication (KIP-43).
 
 After version 0, the tokens come in frames without a header. Errors, after which the connection is
-closed, late by connection.failed.authentication.delay.ms: UNSUPPORTED_SASL_MECHANISM with the
+closed when connection.failed.authentication.delay.ms are over: UNSUPPORTED_SASL_MECHANISM with the
 listener's mechanisms, ILLEGAL_SASL_STATE.
 """
 

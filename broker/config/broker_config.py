@@ -23,8 +23,9 @@ class BrokerConfig:
     replica_lag_time_max_ms: int = 30_000
     replica_fetch_max_bytes: int = 1_048_576
     replica_fetch_min_bytes: int = 1
-    # Kafka: 500. New records and a new high watermark end the wait at once, so a shorter wait would
-    # only wake idle brokers: with three of them, every 20 ms.
+    # Kafka: 500. New records end the wait at once, so a shorter wait would only wake idle brokers
+    # more often. (A new high watermark waits for them, or for the end of the wait, unless consumers
+    # read from followers: see `Replica.on_high_watermark`.)
     replica_fetch_wait_max_ms: int = 1_000
     replica_fetch_response_max_bytes: int = 10_485_760
     # Kafka: 1000. With a tenth, a follower resumes well within a second after an error. Errors are
@@ -36,11 +37,12 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
-    # The controllers' session timeout. A leader without an answer from a controller for this long
-    # must assume that it is fenced.
+    # The controllers' session timeout (Kafka: 9000). A leader without an answer from a controller
+    # for this long must assume that it is fenced.
     broker_session_timeout_ms: int = 2_000
 
     # SASL. The mechanisms of a listener may have properties of their own: see launch.listeners.
+    # (Kafka enables GSSAPI, which Kvorum does not have.)
     sasl_enabled_mechanisms: str = ""
     sasl_server_max_receive_size: int = 524_288
     connections_max_reauth_ms: int = 0
@@ -153,6 +155,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int = -1
     socket_send_buffer_bytes: int = -1
     connections_max_idle_ms: int = 600_000
+    # Kafka: 2^31 - 1, in effect no limit. Each connection has a descriptor and a receive buffer.
     max_connections: int = 10_000
     max_connections_per_ip: int = INT32_MAX
     max_connections_per_ip_overrides: str = ""

@@ -1,8 +1,8 @@
 """A broker's static configs, overridden by dynamic configs in the metadata (KIP-226). Pure.
 
 A config of this broker overrides the cluster default, which overrides the broker's file. Only keys
-that the table calls dynamic count: other keys are read at the start, and showing a change of them
-would be false.
+that the table marks as dynamic count. All others are read at the start alone, so a change of them
+must not show.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from kvorum.runtime.errors import Rejected
 _log = logging.getLogger(__name__)
 
 REPLICAS_PER_REQUEST_MAX = 2_000
-"""As many as Kafka sends in one request."""
+"""Kafka sends up to 2,250 in one request."""
 
 
 class AssignmentsManager:

@@ -1,7 +1,7 @@
 """The active controller, as the parts of a broker see it; `forwarding` implements it over gRPC.
 
-Refusals are `Rejected` values (NOT_CONTROLLER, or REQUEST_TIMED_OUT if no controller answers in
-time); no method here raises for them.
+Refusals are `Rejected` values: the controller's own, or REQUEST_TIMED_OUT if no active controller
+answers in time. No method here raises for them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class NoQuorum(Rejected):
 
 
 class Voters(Protocol):
-    """The voters of the metadata quorum (KIP-853). None: the change is committed."""
+    """The voters of the metadata quorum (KIP-853). A method returns None once the change is
+    committed, else the refusal."""
 
     async def add(self, request: AddVoterRequest, timeout_ms: int) -> Rejected | None:
         """Add a voter; waits until the node has caught up."""
@@ -73,8 +74,8 @@ class Controller(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """True if neither the last heartbeat nor the last request has reached an active
-        controller."""
+        """True after a heartbeat or a request that reached no active controller, until one is
+        reached again."""
         ...
 
     async def request(
@@ -91,6 +92,6 @@ class Controller(Protocol):
         ...
 
     async def describe_quorum(self) -> QuorumDescription | NoQuorum | Rejected:
-        """The quorum, as its leader describes it. The message of NoQuorum also tells the age of
-        this broker's metadata."""
+        """The quorum, as its leader describes it. The message of NoQuorum also tells when this
+        broker last heard from an active controller."""
         ...

@@ -21,8 +21,8 @@ from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 RETRIABLE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
-"""Errors after which a retry may succeed: the node is still catching up, or another change is
-pending."""
+"""Errors after which a retry may succeed: the leader has changed, the node is still catching up, or
+another change is pending."""
 
 ASK_AGAIN_MS = 200
 TIMEOUT_MAX_MS = 60_000

@@ -8,7 +8,7 @@ import struct
 def partition_of(key: str, partition_count: int) -> int:
     """Absolute value of Java's `String.hashCode` (0 for -2^31), modulo the number of partitions.
 
-    Kafka's clients and tools compute it too, to find the coordinator's partition.
+    Apache Kafka computes the same, and so do tools that look for the partition of a key.
     """
     value = 0
     encoded = key.encode("utf-16-be", "surrogatepass")

@@ -1,8 +1,8 @@
 """Events and effects between a coordinator's shard and its host. Pure.
 
 A shard is the state machine of one partition of an internal topic (`__consumer_offsets`,
-`__transaction_state`). Its host replays the partition's log into it. Then the host gives it events
-and carries out the effects in order:
+`__transaction_state`, `__kvorum_events`). Its host replays the partition's log into it. Then the
+host gives it events and carries out the effects in order:
 
   event -> shard.step -> [Append, Answer, SetTimer, ...] -> log, clients, timers
 
@@ -191,7 +191,7 @@ class CancelTimer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """A question to the coordinator's driver, which answers by `FactLearned`: a request for a
-    producer id, or for markers to be sent."""
+    producer id, for markers to be sent, or for metadata events."""
 
     question: Any
 

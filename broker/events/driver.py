@@ -1,6 +1,6 @@
 """The driver of `__kvorum_events`: makes the topic, and answers its shard's questions.
 
-Walk: the metadata publisher -> `ReplicaManager.publish` -> `on_image` -> a waiting `_find` ->
+Walk: the metadata publisher -> `ReplicaManager.publish` -> `_on_image` -> a waiting `_find` ->
 `EventReader.read` -> the shard -> the log of the partition.
 """
 
@@ -25,7 +25,7 @@ from kvorum.runtime.errors import ErrorCode, required
 from kvorum.runtime.tasks import TaskGroup, report_failure
 
 RETRY_S = 5.0
-"""Pause before the topic is asked for again, although the image shows too few brokers. The refusal
+"""Pause before CreateTopics is sent again, even if the image shows too few brokers: the refusal
 then says in the log what is wrong."""
 
 
@@ -43,7 +43,7 @@ class EventServices(TopicServices, Protocol):
 
 
 class EventsDriver:
-    """The events on one broker. host: leads the topic's partition, if this broker does."""
+    """The events on one broker. host: runs the shard if this broker leads the topic's partition."""
 
     def __init__(self, services: EventServices, source: MetadataSource) -> None:
         self._services = services

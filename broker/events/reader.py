@@ -1,4 +1,5 @@
-"""Finds the events behind a position: opens an image there, and goes on record by record."""
+"""Finds the events after a position: makes the metadata image at that offset, then reads the log
+record by record."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ KEYS_MAX = 10_000
 
 
 class EventReader:
-    """The events of one leader epoch, in their order. Held: an image, and one batch of records."""
+    """The events of one leader epoch, in their order. Keeps an image and one batch of records."""
 
     def __init__(
         self, source: MetadataSource, position: Position | None, known: Iterable[str]
@@ -86,8 +87,8 @@ class EventReader:
         return True
 
     async def _open(self) -> bool:
-        """Make the image at the position, and begin behind it. False if this broker's metadata does
-        not reach so far yet."""
+        """Make the image at the position, and begin after it. False if this broker's metadata ends
+        below the position."""
         position = self._position
         offset = 0 if position is None else position.next_offset
         if self._source.image.end_offset < offset:
@@ -122,7 +123,7 @@ class EventReader:
 
 
 async def _ended(known: Iterable[str], image: ClusterImage, quorum: QuorumState) -> tuple[str, ...]:
-    """The keys of a topic that are of nothing in the image; their tombstones were not written."""
+    """The keys in the topic that belong to nothing in the image: their tombstones are missing."""
     ended = set(known) - KEPT_KEYS
     for number, key in enumerate(keys_of(image, quorum)):
         ended.discard(key)

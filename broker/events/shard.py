@@ -3,13 +3,12 @@
   loaded -> Ask(FindEvents) -> the driver reads the metadata -> FactLearned(FoundEvents)
          -> Append, Barrier -> replicated -> Ask(FindEvents) -> ...
 
-The log itself says where to go on, so that an offset is written once: a record is in the new
-leader's log, and the leader continues behind it, or it is not, and the new leader writes it. One
-answer at a time waits for replication, so a partition with too few replicas in sync gathers
-nothing.
+The log itself says where to go on, so each event is written once: a new leader continues after the
+last event in its log. One batch of events at a time waits for replication, so nothing piles up
+while too few replicas are in sync.
 
-The tombstones of an event are in its batch, or in the ones behind it if they are many. A leader
-that ends between two batches leaves keys of things that ended; the next leader ends these first.
+The tombstones of an event are in its batch, or in the following ones if they are many. If a leader
+stops between two of these batches, some tombstones are missing; the next leader writes them first.
 """
 
 from __future__ import annotations
@@ -63,8 +62,8 @@ class FoundEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvents:
-    """The next events, in their order. ended: keys that an earlier leader was to end with the last
-    event of the log, and did not; they come before the events. One of the two is not empty."""
+    """The next events, in their order. ended: keys whose tombstones an earlier leader did not write
+    with the log's last event; they are written before the events. One of the two is not empty."""
 
     events: tuple[FoundEvent, ...]
     ended: tuple[str, ...] = ()

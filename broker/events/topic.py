@@ -9,7 +9,7 @@ from kvorum.metadata.image.image import ClusterImage
 
 
 class TopicStep(enum.Enum):
-    """The next step of a broker towards the topic."""
+    """A broker's next action for the topic; see `topic_step`."""
 
     NONE = "none"
     WAIT = "wait"
@@ -21,9 +21,9 @@ def topic_step(
 ) -> TopicStep:
     """The step for an image. broker_epoch: of the broker's registration, -1 before it.
 
-    NONE: the topic is there, or the image says nothing of this process: while a log is replayed,
-    images show the broker as its process before was registered. A fenced broker waits for an image
-    in which it serves. WAIT: there are too few active brokers; after a pause the topic is asked for
+    NONE: the topic exists, this broker is fenced, or the image is older than this process's
+    registration (while the metadata log is replayed, images show the registration of an earlier
+    process). WAIT: there are too few active brokers. After a pause the broker sends CreateTopics
     all the same, and the refusal says what is wrong.
     """
     if image.topic(EVENTS_TOPIC) is not None:

@@ -2,8 +2,9 @@
 
 A session remembers what its client asks for, so that a follower of thousands of idle partitions
 sends and receives only changes. Kvorum adds one step to Kafka's: a partition that changes puts
-itself on the `dirty` list of its sessions. So answering, too, costs what changed and not what is
-watched. A sessionless fetch uses the same state for one request.
+itself on the `dirty` list of its sessions. So the cost of an answer, too, depends on the partitions
+that changed and not on all that are watched. A sessionless fetch uses the same state for one
+request.
 
 Invariant: a partition that is not in `dirty` has nothing to report. At the offset that its client
 asked from last there was no data and no error, and the high watermark and log start are as last
@@ -186,8 +187,8 @@ def unwatch(watched: Watched) -> None:
 class SessionCache:
     """Fetch sessions by id, at most `slots`, in the order of their last use.
 
-    A new session may evict an idle one; a follower's may evict any consumer's. Otherwise the client
-    gets no session and sends full fetches.
+    A new session may evict an idle one; a follower's may evict any consumer's. A session with a
+    parked fetch is never evicted. A client that gets no session sends full fetches.
     """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
@@ -201,8 +202,8 @@ class SessionCache:
     def find(
         self, request: FetchRequest, *, is_by_id: bool, now_ms: int, owner: str = ""
     ) -> FetchState | ErrorCode:
-        """The session of an incremental request, with its epoch advanced; or the error if this
-        owner has none of the id."""
+        """The session of an incremental request, with its epoch advanced; or an error, for example
+        if this user has no session of that id."""
         state = self._sessions.get(request.session_id)
         if state is None or state.owner != owner:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -1,7 +1,7 @@
 """Replication: one task for each leader broker fetches all partitions that follow it. A driver.
 
-The task uses a plain non-blocking socket to the leader's Kafka listener, and Fetch v17. One fetch
-is in flight at a time, with one exception: a partition that starts to follow sends a second one at
+The task uses a non-blocking socket to the leader's Kafka listener, and Fetch v17. One fetch is in
+flight at a time, with one exception: for a partition that starts to follow, a second one is sent at
 once. The leader then answers the first, parked one, and the new partition need not wait for it.
 Partitions that are created one after another, with nothing to fetch yet, share such requests. After
 a response, the next request leaves from the same callback.
@@ -229,7 +229,8 @@ class ReplicaFetcher:
             self._newcomers.cancel()
 
     def on_newcomer(self) -> None:
-        """A partition was just created. The first one for some time is fetched at once."""
+        """A new, empty partition follows this leader. Ask for it now, or at the end of
+        NEWCOMERS_INTERVAL_MS if such a request was sent a moment ago."""
         wait_ms = self._newcomers_ms + NEWCOMERS_INTERVAL_MS - self._clock.monotonic_ms()
         if self._sock is None or wait_ms <= 0:
             self._ask_for_newcomers()

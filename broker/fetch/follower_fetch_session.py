@@ -103,8 +103,9 @@ class FollowerFetchSession:
 
     @property
     def is_opening(self) -> bool:
-        """Compares request numbers, since an error to a request of the previous session may arrive
-        later and ends nothing."""
+        """See the class. Request numbers are compared, because an error answer to a request of the
+        previous session may still arrive, and does not answer the request that opens the new one.
+        """
         return self._opening > self._answered
 
     @property
@@ -132,7 +133,7 @@ class FollowerFetchSession:
         self._forgotten.pop(key, None)
 
     def report_log_start(self, key: TopicIdPartition) -> None:
-        """The log's start has moved without the leader; the next request reports it."""
+        """List the partition in the next request: retention has moved its log start."""
         followed = self._partitions.get(key)
         if followed is not None and followed.resume is None:
             self._changed[key] = followed
@@ -297,8 +298,8 @@ class FollowerFetchSession:
             self._changed[key] = followed
             # Skip records that are here already, because overlapping requests asked for them twice.
             # Their high watermark and log start still count: they may be newer, and the leader does
-            # not send them again. A batch that only begins below this log's end is not skipped: it
-            # would arrive again without a pause.
+            # not send them again. A batch that begins below this log's end and ends above it is not
+            # skipped: the append refuses it, which pauses the partition.
             if read_header(view, part.position).end_offset > replica.log.end_offset:
                 batches = view[part.position : part.position + part.length]
                 self._append(followed, part, batches)

@@ -211,10 +211,10 @@ def collect(
 
 
 def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
-    """True if waiting would not make these answers larger, by Kafka's measure. A partition's bytes
-    count up to its limit, in whole batches or not; bytes before the end of a segment are sent at
-    once. Otherwise a client that asks for as much as a partition may send would wait for its
-    timeout at every fetch."""
+    """True if waiting would not make these answers larger, as Kafka counts. The bytes available in
+    a partition count up to the partition's limit, even if the last batch does not fit whole; bytes
+    that end a closed segment are sent at once. Otherwise a client whose min_bytes is as large as a
+    partition's limit would wait for its timeout at every fetch."""
     size = 0
     for watched, answer in answers:
         replica = watched.replica

@@ -21,8 +21,8 @@ from kvorum.runtime.errors import ErrorCode
 def commit_refusal(
     group: ClassicGroup, request: CommitOffsets | CommitTransactionOffsets
 ) -> ErrorCode:
-    """The error for a commit that is not allowed. A committer must be a member of this generation;
-    if the group is empty, it must not name a member."""
+    """The error for a commit that is not allowed. A committer must be a member of this generation.
+    It may leave generation and member out if the group is empty or the commit is transactional."""
     is_transactional = isinstance(request, CommitTransactionOffsets)
     generation_id, member_id = request.generation_id, request.member_id
     if generation_id < 0 and group.is_empty:

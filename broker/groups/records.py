@@ -53,7 +53,7 @@ class GroupKey(NamedTuple):
 
 
 class UnknownKey(NamedTuple):
-    """The key of a record type that this version does not know."""
+    """The key of a record type that is not in this module: of another type of group."""
 
     record_type: int
 

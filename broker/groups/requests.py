@@ -148,11 +148,11 @@ class OffsetToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """-> OffsetsCommitted. generation_id -1: the committer is no member (a tool, or a consumer that
-    assigns its own partitions).
+    """-> OffsetsCommitted. generation_id: the member epoch in the consumer protocol; -1: the
+    committer is no member (a tool, or a consumer that assigns its own partitions).
 
     retention_time_ms: -1 for the broker's retention. knows_missing_group: the client understands
-    GROUP_ID_NOT_FOUND (v9+).
+    GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (v9+).
     """
 
     group_id: str
@@ -259,7 +259,7 @@ class DescribeGroup:
 
 
 class MemberDescription(NamedTuple):
-    """metadata, assignment: empty unless the group is stable."""
+    """metadata: empty unless the group is stable. assignment: empty while a generation has none."""
 
     member_id: str
     group_instance_id: str | None

@@ -107,11 +107,12 @@ class StepEffects:
         self.effects.append(Append(records=tuple(batch), producer=producer))
 
     def answer(self, token: int, response: Any) -> None:
-        """Answer after this step's records are replicated; at once if the step wrote nothing."""
+        """Answer once the records that this step has appended so far are replicated; at once if
+        there are none."""
         self.effects.append(Answer(token=token, response=response, is_durable=self._has_appended))
 
     def answer_durably(self, token: int, response: Any) -> None:
-        """Answer after the records of this step and of earlier steps are replicated."""
+        """Answer once everything that this and earlier steps have appended is replicated."""
         self.effects.append(Answer(token=token, response=response, is_durable=True))
 
     def set_timer(self, name: Hashable, after_ms: int) -> None:

@@ -29,7 +29,7 @@ class JoinTimer(NamedTuple):
 
 
 class SyncTimer(NamedTuple):
-    """Fires when the time to fetch this generation's assignment is over (KIP-800)."""
+    """Fires when the time to fetch this generation's assignment is over (KAFKA-12890)."""
 
     group_id: str
     kind: str = "sync"

@@ -149,7 +149,7 @@ class LogDirectories:
 
     @property
     def offline_count(self) -> int:
-        """Kafka's gauge offlineLogDirectoryCount."""
+        """Kafka's gauge OfflineLogDirectoryCount."""
         return len(self.offline)
 
     @property

@@ -49,7 +49,7 @@ content."""
 
 
 class StoredReplica(Protocol):
-    """A replica, as the files of its directory represent it."""
+    """The parts of an open replica that its directory's checkpoints and folders need."""
 
     @property
     def core(self) -> Partition: ...
@@ -117,7 +117,8 @@ class OffsetCheckpoints:
         return {key: offset for key in keys if (offset := self.required_offset(key)) > 0}
 
     def keep_required(self, key: TopicPartition) -> None:
-        """Keep the `required_offset` of a log after a reboot of the machine."""
+        """Make a log's `required_offset` its recovery point, so that it outlasts a reboot of the
+        machine."""
         self.recovery_points[key] = self.required_offset(key)
 
     # --- one log -----------------------------------------------------------------------------
@@ -166,10 +167,10 @@ class OffsetCheckpoints:
             self._log_starts = {**self._log_starts, key: start_offset}
             self.write_log_starts()
         if self._high_watermarks.get(key, 0) > offset:
-            # Bad sequence otherwise: 1. Leader A, alone in the ISR, loses power, and records that
-            # this follower has copied. 2. This follower truncates. 3. This follower fetches other
-            # records in their place. 4. This follower restarts, takes these for committed by the
-            # old high watermark, and serves them too early.
+            # Bad sequence otherwise: 1. Leader A, alone in the ISR, loses power, and with it
+            # records that this follower has copied. 2. This follower truncates. 3. This follower
+            # fetches other records in their place. 4. This follower restarts, takes these for
+            # committed by the old high watermark, and serves them too early.
             self._high_watermarks = {**self._high_watermarks, key: offset}
             self.write_high_watermarks()
         if self.recovery_points.get(key, 0) > offset:

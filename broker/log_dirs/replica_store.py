@@ -53,7 +53,8 @@ class OpenedLog(NamedTuple):
 class ReplicaStore:
     """The replicas in one data directory.
 
-    unclaimed: folder name -> topic id (None if unreadable), of folders that no replica has opened.
+    unclaimed: folder name -> topic id (None if missing or unreadable), of folders that no replica
+    has opened.
     """
 
     def __init__(
@@ -110,8 +111,9 @@ class ReplicaStore:
                     self.unclaimed[name] = self._read_topic_id(path)
                 except CorruptData as damage:
                     self.unclaimed[name], self._damaged[name] = None, damage
-        # A power failure may take the unsynced partition.metadata of a log (seed 130234). Its high
-        # watermark goes too: written again, it would count as one of this boot.
+        # A power failure may take the unsynced partition.metadata of a log (seed 130234). Drop such
+        # a log's high watermark too: if the next checkpoint had it, it would count as one of this
+        # boot.
         nameless = [name for name, found in self.unclaimed.items() if found is None]
         self.checkpoints.drop(
             _keys_of(name for name in nameless if self._required_offset(name) == 0)
@@ -145,7 +147,8 @@ class ReplicaStore:
     def open(
         self, topic: str, topic_id: bytes, partition_id: int, config: LogConfig, *, now_ms: int
     ) -> OpenedLog:
-        """Open the log of a replica; empty if no folder has this topic id. Raises CorruptData."""
+        """Open the log of a replica; empty if no folder has this topic id. Raises CorruptData,
+        OSError."""
         name = f"{topic}-{partition_id}"
         try:
             opened = self._open(name, topic, topic_id, partition_id, config, now_ms)
@@ -257,7 +260,8 @@ class ReplicaStore:
         self._disk.write_atomic(f"{log.directory}/{DAMAGED}", f"{damage}\n".encode())
 
     def delete(self, replica: StoredReplica) -> None:
-        """Put the replica's folder aside while it is in use; file slices handed out before fail."""
+        """Put the folder of an open replica aside. File slices handed out earlier fail from now
+        on."""
         self.checkpoints.drop([(replica.core.topic, replica.core.partition_id)])
         self._put_aside(replica.log.directory)
         replica.log.delete()

@@ -119,8 +119,9 @@ class BackgroundJobs:
             for replica in replicas:
                 producers = replica.log.producers
                 if producers.unreplicated:
-                    # Only readers of the last stable offset make a log forget these. A follower has
-                    # no such reader, and would gather them for ever.
+                    # Otherwise only a read of the last stable offset makes a log forget these
+                    # completed transactions. Nobody reads it on a follower, which would keep them
+                    # for ever.
                     producers.forget_replicated(replica.core.high_watermark)
             await self._write(log_dir, log_dir.store.checkpoints.write_high_watermarks)
 
@@ -132,7 +133,8 @@ class BackgroundJobs:
                 has_rolled = has_rolled or replica.log.has_unflushed_roll
                 await self._flush(replica)
         if has_rolled:
-            # A start checks each segment from the recovery point on, and a sealed one whole.
+            # Recovery checks all batches from the recovery point on. With the new recovery points
+            # it need not read the segments that were just fsynced.
             await self._checkpoint_log_offsets()
 
     async def _flush_all(self) -> None:

@@ -53,7 +53,8 @@ class Isolation:
         self._replicas = replicas
         self._now_ms = now_ms
         self._timeout_ms = config.broker_session_timeout_ms
-        # A fetch of an idle follower waits here up to this long before the follower sends another.
+        # A fetch of an idle follower waits here for up to replica_fetch_wait_max_ms before the
+        # follower sends another.
         self._fetch_age_max_ms = max(self._timeout_ms, 2 * config.replica_fetch_wait_max_ms)
         self._on_change = on_change
         self._unfenced_ms = 0

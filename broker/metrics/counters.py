@@ -20,8 +20,8 @@ request would be a tenth of the CPU of a small append, replicated twice."""
 class RequestMetrics:
     """Requests of one API.
 
-    requests: that were read. errors: by error code, NONE is not counted: the code of the whole
-    answer, or of each partition in Produce and Fetch.
+    requests: number of requests read. errors: number of errors by code, without NONE: the code of
+    the whole answer, or of each partition in Produce and Fetch.
 
     Of timed requests: total_s, from reading to sending; local_s, in the handler; remote_s, waiting
     for others (replication, data, a controller); throttle_s, the pause that a quota gave the
@@ -61,7 +61,8 @@ class RequestTiming:
     def end(self, sent_s: float, throttle_s: float) -> None:
         """The answer has left."""
         metrics = self.metrics
-        # An answer by the handler itself was ready before its end, and waited for nobody.
+        # If the handler filled the answer itself, the answer was ready before the handler returned:
+        # it waited for nothing.
         handled_s = self.handled_s or sent_s
         ready_s = max(self.ready_s, handled_s)
         metrics.total_s.observe(sent_s - self.began_s)

@@ -88,7 +88,7 @@ class Slot:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.timing: RequestTiming | None = None
-        """Of a request that is timed; under load most are only counted."""
+        """Set if the request is timed; under load most requests are only counted."""
         self.parts: Sequence[Part] = ()
         self.is_ready = False
         self.parked: Any = None
@@ -116,7 +116,7 @@ class Connection:
     """
 
     _FIRST_BYTES = FIRST_BYTES  # received before the buffer grows
-    #: What a socket raises that has nothing to give now.
+    #: Exceptions of a read from a socket that has received nothing.
     _NOTHING_NOW: tuple[type[OSError], ...] = (BlockingIOError,)
 
     __slots__ = (
@@ -257,7 +257,7 @@ class Connection:
 
     @property
     def muted_ms(self) -> int:
-        """Milliseconds for which requests are still not read."""
+        """Remaining milliseconds of the pause in which requests are not read; 0 without one."""
         if self._unmute_timer is None:
             return 0
         return max(self._muted_until_ms - self.server.clock.monotonic_ms(), 0)

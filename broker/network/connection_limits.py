@@ -1,8 +1,8 @@
 """Limits on an address's connections: how many, and how many new ones a second. Pure.
 
 They are max.connections.per.ip with its overrides, and the quota connection_creation_rate
-(KIP-612). A new connection above either limit is closed at once, without a byte. Kafka delays one
-above the rate instead, which keeps a socket for each.
+(KIP-612). A new connection above either limit is closed at once, without a byte. Kafka instead
+delays a connection above the rate, and so holds a socket for each.
 """
 
 from __future__ import annotations

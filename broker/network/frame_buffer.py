@@ -66,8 +66,8 @@ class FrameBuffer:
         return count
 
     def release(self) -> None:
-        """Give the shared memory back, for this buffer is bounded by other rules from now on, or at
-        its end. May be called again."""
+        """Give the shared memory back: after the login, when only `frame_bytes_max` bounds this
+        buffer, or when the connection closes. May be called again."""
         if self._memory is not None:
             self._memory.give_back(self._taken)
             self._memory = None

@@ -1,29 +1,31 @@
-"""What clients may cost a broker before they have logged in. Pure.
+"""Limits on what a broker spends on clients before they have logged in. Pure.
 
-Everybody who reaches a listener can connect, and max.connections lets in thousands. So a client
-that nobody knows begins with a small buffer, and all of them together share the bytes by which
-those may grow. A login fits into the first bytes, so those who use the rest up keep nobody out.
+Anyone who reaches a listener can connect, and max.connections allows thousands of connections. So a
+connection begins with a small buffer, and all connections without a login share the bytes by which
+their buffers may grow. A login fits into the small buffer, so clients that use up the shared bytes
+keep no other client from logging in.
 """
 
 from __future__ import annotations
 
 STRANGERS_BYTES = 4 * 1024
-"""Received bytes of a client before its login. A login with a token has two or three thousand."""
+"""First size of the receive buffer of a client that has not logged in. A login with a token takes
+two or three thousand bytes."""
 SHARED_BYTES = 32 * 1024 * 1024
-"""Further bytes of all these clients together."""
+"""Bytes by which the buffers of all these clients together may grow."""
 LOGIN_TIMEOUT_MS = 60_000
-"""Time from the connection to the login; looked at with the idle connections. A byte now and then
-keeps no connection."""
+"""Time from connecting to the end of the login, checked together with idle connections. Bytes that
+arrive meanwhile do not extend it."""
 
 
 class LoginMemory:
-    """The shared bytes of one broker. left: those that nobody has taken."""
+    """The shared bytes of one broker. left: the bytes that no connection has taken."""
 
     def __init__(self, size: int = SHARED_BYTES) -> None:
         self.left = size
 
     def take(self, count: int) -> bool:
-        """False if there are not as many left."""
+        """Take `count` bytes. False, and nothing is taken, if fewer are left."""
         if count > self.left:
             return False
         self.left -= count

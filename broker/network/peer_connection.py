@@ -1,10 +1,10 @@
 """Connections to other brokers that need TLS or a login; those without are plain sockets.
 
 The connector shakes hands and logs in without blocking the event loop, and hands out a
-`PeerSocket`, which behaves as a non-blocking socket. Three things remain its user's: one read may
-leave decrypted bytes behind, of which `select` knows nothing (`pending`); a send that did not go
-out must be repeated with the same bytes at its beginning; the session of a login ends
-(`login_due_s`).
+`PeerSocket`, which behaves as a non-blocking socket. The socket's user has three duties: read the
+decrypted bytes that a read left behind, which `select` does not report (`pending`); repeat a send
+that raised BlockingIOError with the same bytes first; and log in again when the session is about
+to end (`login_due_s`).
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ _log = logging.getLogger(__name__)
 Address = tuple[str, int]
 
 LOGIN_TIMEOUT_MS = 5_000
-"""Of one login; a broker answers a failed one late, on purpose."""
+"""Limit of one login. A broker delays its answer to a failed login on purpose."""
 LOGIN_BYTES_MAX = 64 * 1024
 RECORD_BYTES = 16 * 1024
-"""Largest TLS record: bytes of one send."""
+"""Largest TLS record, and so the most bytes of one send."""
 READS_MAX = 64
-"""Records of one read, a megabyte."""
+"""TLS records that one `recv_into` reads at most: a megabyte."""
 BACKOFF_FIRST_MS = 200
 BACKOFF_MAX_MS = 10_000
-"""After a refusal, which a change of the configuration or of the credentials ends."""
+"""First and longest pause after a refusal. A refusal lasts until the configuration or the
+credentials change."""
 SESSION_SHARE_MIN, SESSION_SHARE_MAX = 0.85, 0.95
-"""Part of a session after which a broker logs in again, as in Kafka."""
+"""Range of the share of a session's lifetime after which a broker logs in again, as in Kafka."""
 
 _HANDSHAKE_KEY, _HANDSHAKE_VERSION = 17, 1
 _TOKEN_KEY, _TOKEN_VERSION = 36, 2
@@ -69,7 +70,7 @@ class PeerSocket:
     __slots__ = ("_connector", "_correlation_id", "_sock", "_tls", "login_due_s")
 
     def __init__(self, sock: socket.socket, connector: PeerConnector) -> None:
-        """sock: wrapped if there is TLS, and its handshake not begun."""
+        """sock: with TLS an SSLSocket whose handshake has not begun, else a plain socket."""
         self._sock = sock
         self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self._connector = connector
@@ -116,7 +117,7 @@ class PeerSocket:
     # --- waiting: before the socket has a user, or while the user waits for a login ----------
 
     async def shake_hands(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Raises OSError."""
+        """Complete the TLS handshake, if there is TLS. Raises OSError."""
         if self._tls is None:
             return
         while True:
@@ -130,16 +131,16 @@ class PeerSocket:
                 return
 
     async def login(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Log in, or log in again (KIP-368). No request may be in flight, and nobody may wait for
-        the socket meanwhile. Raises LinkRefused, OSError, TimeoutError."""
+        """Log in, or log in again (KIP-368). No request may be in flight, and no other task may
+        wait on the socket meanwhile. Raises LinkRefused, OSError, TimeoutError."""
         security = self._connector.security
         try:
             async with asyncio.timeout(LOGIN_TIMEOUT_MS / 1000):
                 if security.mechanism:
                     await self._log_in(loop, security)
                 else:
-                    # A question that everybody may ask: after the handshake of TLS 1.3 the other
-                    # side may still refuse this side's certificate.
+                    # Without SASL, ask ApiVersions, which needs no permission: in TLS 1.3 the other
+                    # broker may refuse this side's certificate after this side's handshake ended.
                     await self._ask(loop, ("api_versions", _VERSIONS_KEY, 0), {})
         except AuthenticationFailed as failure:
             raise LinkRefused(f"login as {security.user}: {failure}") from failure
@@ -244,8 +245,8 @@ class PeerConnector:
         broker_id: int,
         rng: random.Random,
     ) -> None:
-        """tls: made of the security's settings. rng: of nonces; nobody may be able to predict
-        it."""
+        """tls: made from `security.tls`. rng: source of SCRAM's nonces; it must be
+        unpredictable."""
         self.security = security
         self.client_id = f"broker-{broker_id}"
         self.rng = rng
@@ -253,7 +254,7 @@ class PeerConnector:
         self._refusals: dict[Address, _Refusal] = {}
 
     async def __call__(self, loop: asyncio.AbstractEventLoop, address: Address) -> PeerSocket:
-        """Raises LinkRefused, OSError, TimeoutError."""
+        """Connect to a broker and log in. Raises LinkRefused, OSError, TimeoutError."""
         refusal = self._refusals.get(address)
         if refusal is not None and loop.time() < refusal.retry_at_s:
             raise LinkRefused(refusal.reason)

@@ -1,4 +1,4 @@
-"""How a broker proves to the other brokers who it is."""
+"""The TLS settings and the login that a broker uses towards other brokers."""
 
 from __future__ import annotations
 

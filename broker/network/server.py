@@ -1,9 +1,9 @@
 """The Kafka listener: accepts connections, dispatches requests, closes connections that misbehave.
 
 Walk: `connection` hands a frame to `dispatch`, which parses its header. The frame goes to a hot
-handler (Produce, Fetch), or to `handle` in the file of its API, which returns the answer's fields
-or a coroutine that does. The answer then fills the request's slot. A coroutine runs as a task; its
-answer still leaves in order.
+handler (Produce, Fetch, the heartbeats of groups), or to `handle` in the file of its API, which
+returns the answer's fields or a coroutine that does. The answer then fills the request's slot. A
+coroutine runs as a task (a cold request); its answer still leaves in order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 IDLE_CHECK_INTERVAL_MS = 10_000
 HANDSHAKE_TIMEOUT_MS = 10_000
-"""Time for a client's TLS handshake; looked at with the idle connections."""
+"""Time for a client's TLS handshake, checked together with idle connections."""
 ACCEPTS_PER_EVENT_MAX = 64
 ACCEPT_PAUSE_MS = 100
 """Pause after an accept that failed."""
@@ -154,8 +154,9 @@ class KafkaServer:
 
         listener_name: the listener whose endpoints Metadata gives to clients that connect here;
         None means each broker's first. authenticate: begins the authentication of each client; None
-        for a listener without SASL. tls: None for a listener without TLS. is_for_brokers: brokers
-        have it for themselves, and are let in when clients of the others use up max.connections.
+        for a listener without SASL. tls: None for a listener without TLS. is_for_brokers: only
+        brokers use the listener; when max.connections is reached, a new connection of it takes the
+        place of a connection of another listener.
         """
         options = (
             (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
@@ -285,8 +286,8 @@ class KafkaServer:
         return refusal is None
 
     def _close_for_a_broker(self, listener_name: str) -> bool:
-        """Close the connection of another listener that was silent for longest, as Kafka does:
-        whoever fills the clients' listener must not end replication. False if there is none."""
+        """Close the least recently active connection of the other listeners, as Kafka does, so that
+        clients that use up max.connections do not stop replication. False if there is none."""
         others = [one for one in self._connections if one.listener != listener_name]
         if others:
             min(others, key=lambda one: one.last_active_ms).close("a broker needs its place")

@@ -1,8 +1,8 @@
 """A connection over TLS: the same requests and answers through an `ssl.SSLSocket`.
 
 Four things differ from a plain socket. The handshake comes first. Received bytes may be decrypted
-and wait where `select` does not see them. A send that did not go out must be repeated with the same
-bytes. A file's bytes pass through this process, for sendfile would send them in clear.
+and wait where `select` does not see them. A send that would have blocked must be repeated with the
+same bytes. A file's bytes pass through this process, because sendfile would send them unencrypted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kvorum.runtime.principals import PrincipalRules
 from kvorum.wire.fetch_codec import FileSlice
 
 RECORD_BYTES = 16 * 1024
-"""Largest TLS record: bytes of one send."""
+"""Largest TLS record, and so the most bytes of one send."""
 FILE_CHUNK_BYTES = 128 * 1024
 """Bytes of a file that are read at a time."""
 READS_PER_TURN_MAX = 64
@@ -30,10 +30,10 @@ READS_PER_TURN_MAX = 64
 
 
 class TlsConnection(Connection):
-    """See `Connection`. The user is the one of SASL, else the client's certificate's, else
-    ANONYMOUS."""
+    """See `Connection`. With SASL the user is the one that logged in; without, the one of the
+    client's certificate, or ANONYMOUS."""
 
-    #: Nobody knows yet whether the client gets through the handshake.
+    #: Small until the client has proved, by the handshake, that it speaks TLS.
     _FIRST_BYTES = STRANGERS_BYTES
     _NOTHING_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -52,7 +52,8 @@ class TlsConnection(Connection):
         rules: PrincipalRules,
         handshakes: HandshakeTurn,
     ) -> None:
-        """sock: wrapped, and its handshake not begun. rules: from a certificate to a user."""
+        """sock: from `wrapped`; its handshake has not begun. rules: map a certificate's subject to
+        a user (ssl.principal.mapping.rules)."""
         self._rules = rules
         self._handshakes = handshakes
         self._tls_user: str | None = None
@@ -73,7 +74,8 @@ class TlsConnection(Connection):
 
     def close(self, reason: str) -> None:
         if not self.is_closed and self.is_established:
-            # Tell the peer that nothing was cut off. It may have gone, or not read.
+            # Send close_notify: the peer then knows that nothing was cut off. A failure does not
+            # matter, as the peer may be gone or may have stopped reading.
             with contextlib.suppress(OSError, ValueError):
                 self._tls.unwrap()
         super().close(reason)
@@ -95,7 +97,7 @@ class TlsConnection(Connection):
             self._read_pending_soon()
 
     def _read_pending_soon(self) -> None:
-        """No event of the socket announces bytes that are decrypted already."""
+        """Read the decrypted bytes in a later turn: no event of the socket announces them."""
         if not self._is_resumed:
             self._is_resumed = True
             self._loop.call_later(0, self._read_pending)
@@ -110,7 +112,7 @@ class TlsConnection(Connection):
         self._on_readable()
 
     def _shake_hands(self) -> bool:
-        """A step of the handshake. True once it is over."""
+        """Make one step of the handshake. True once it is complete."""
         if self._handshakes.is_spent:
             return False  # the event loop will report again that there is something to read
         began_s = self._loop.time()
@@ -119,7 +121,8 @@ class TlsConnection(Connection):
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLWantWriteError:
-            # A server's flight is a few kilobytes, and the socket's buffer is empty.
+            # The server's handshake messages are a few kilobytes and find an empty send buffer. So
+            # only a client that does not read can make the socket block.
             self.close("TLS: the client does not read the handshake")
             return False
         except OSError as failure:
@@ -143,8 +146,8 @@ class TlsConnection(Connection):
             part = self._chunk(part)
         elif len(output) > 1:
             part = self._joined()
-        # The same bytes again after a send that would have blocked: the head of the output only
-        # grows at its end.
+        # After a send that would have blocked, these are the same bytes again: the head of the
+        # output only grows at its end.
         try:
             sent = self._tls.send(memoryview(part)[:RECORD_BYTES])
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as full:

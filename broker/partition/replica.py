@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaObserver(Protocol):
-    """The coordinator that lives in a replica's log; it is told of every change at once."""
+    """The host of the coordinator that lives in a replica's log; called at every change."""
 
     def on_replica(self, replica: Replica) -> None:
         """The role, the leader epoch or the disk's state has changed, or the replica is closed."""
@@ -125,7 +125,7 @@ class Replica:
         on_failed: Callable[[Replica, OSError | CorruptData, str], None],
         metrics: TopicMetrics | None = None,
     ) -> None:  # fmt: skip
-        """metrics: the broker's of the topic; by default some that nobody reads."""
+        """metrics: the broker's counters of the topic; by default counters that nothing reads."""
         self.metrics = metrics or TopicMetrics(core.topic)
         self.core = core
         self.log_dir = log_dir
@@ -481,8 +481,8 @@ class Replica:
         if log.epochs.latest_epoch < 0 and log.last_epoch >= 0:
             # The log is empty, and the epoch that diverged lies below its start: the records there
             # are of another history. Bad sequence (seed 271406): 1. The leader's records are
-            # appended behind them in the same file. 2. A start after a crash refuses to open that
-            # file, or the log start was lost with the power.
+            # appended behind them in the same file. 2. After a crash, recovery refuses that file;
+            # or power failed, the log start is lost, and the records of the other history are back.
             self.restart_at(log.start_offset, wall_ms)
             return log.end_offset
         local_epoch, local_end = log.epochs.end_offset_for(epoch, log.end_offset)
@@ -496,7 +496,8 @@ class Replica:
         # failure can lose.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
         if target <= log.start_offset and log.has_unknown_epochs_below(target):
-            # The leader cannot be asked about the epoch of what is left
+            # The epochs of the records that would be left are unknown, so a fetch could not name
+            # one for the leader to check.
             self.restart_at(target, wall_ms)
             return target
         with self._lowered_to(target):
@@ -508,7 +509,8 @@ class Replica:
         """Drop all records and start the log at `offset`: the leader no longer has the records
         before it."""
         if self.log.is_empty_at(offset):
-            # Epochs in which this broker led and wrote nothing; producer state stays
+            # The log has no records, but it may have epochs in which this broker led and wrote
+            # nothing. Clear them; the producer state stays.
             self.log.epochs.clear()
             return
         with self._lowered_to(0, offset):

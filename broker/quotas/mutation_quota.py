@@ -1,11 +1,11 @@
 """controller_mutation_rate: partitions that a client may create and delete a second (KIP-599).
 Pure.
 
-Each client has a token bucket. The bucket holds what the rate gives in as many samples as other
-quotas use. A partition takes one token, and a request may take more tokens than there are. While
-tokens are owed, the next request is refused with THROTTLING_QUOTA_EXCEEDED, and the answer gives
-the pause. API versions older than that code are served, and the pause is the time until nothing is
-owed. A connection with a pause is not read from.
+Each client has a token bucket, which holds what the rate gives in the window of the other quotas. A
+partition takes one token, and a request may take more tokens than there are. While tokens are owed,
+the next request is refused with THROTTLING_QUOTA_EXCEEDED, and the answer gives the pause. A
+request of an older version, which lacks that error code, is carried out; its answer gives the time
+until nothing is owed. During a pause the client's connection is not read from.
 
 The broker that gets the request counts; in Apache Kafka the active controller does. While such a
 quota is set, Metadata names the same broker as the controller to all clients

@@ -1,1 +1,2 @@
-"""SASL (KIP-152, KIP-43): how a client proves who it is. Pure state machines, no I/O."""
+"""SASL (KIP-152, KIP-43): the authentication of clients. Pure state machines; only `key_source`
+does I/O."""

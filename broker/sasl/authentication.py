@@ -18,7 +18,8 @@ HANDSHAKE_KEY, AUTHENTICATE_KEY, API_VERSIONS_KEY = 17, 36, 18
 _BEFORE = frozenset({HANDSHAKE_KEY, AUTHENTICATE_KEY, API_VERSIONS_KEY})
 
 VERSIONS_ASKED_MAX = 16
-"""ApiVersions of a client before its login. One asks once or twice, by version."""
+"""Limit of a client's ApiVersions requests before its login. A client sends one, and a second if
+the first had a version that is not served."""
 
 MakeExchange = Callable[[], Exchange]
 
@@ -51,36 +52,39 @@ class TokenAnswer:
 
 
 class Authentication:
-    """mechanisms: how to begin an exchange, by name. session_ms: by mechanism, the time after which
-    the client must authenticate again (connections.max.reauth.ms); 0 or missing: never."""
+    """The state of one connection's authentication.
+
+    mechanisms: makes an exchange, by name of the mechanism. session_ms: by mechanism, the time
+    after which the client must authenticate again (connections.max.reauth.ms); 0 or missing: never.
+    """
 
     def __init__(
         self, mechanisms: Mapping[str, MakeExchange], *, session_ms: Mapping[str, int]
     ) -> None:
         self._mechanisms = mechanisms
         self._session_ms_of = session_ms
-        #: Of the session that the client has; 0: it does not end.
+        #: Length of the client's current session; 0: it does not end.
         self._session_ms = 0
         self._state = _State.NEW
         self.mechanism = ""
-        """That the client has named."""
+        """The mechanism that the client named in its last handshake."""
         self._is_bare = False
         self._exchange: Exchange | None = None
         self._expires_ms = 0
         self._versions_asked = 0
         self.user = ""
-        """Of the client that is authenticated; it stays while the client authenticates again."""
+        """The authenticated user, "" before; it stays while the client authenticates again."""
         self.is_token = False
-        """True if the client has proved by a delegation token who it is."""
+        """True if the client has logged in with a delegation token."""
 
     @property
     def is_done(self) -> bool:
-        """True once the client has proved who it is."""
+        """True once the client is authenticated; it stays so while it authenticates again."""
         return bool(self.user)
 
     @property
     def is_settled(self) -> bool:
-        """True if the last exchange has ended well."""
+        """True if the last exchange has succeeded."""
         return self._state is _State.DONE
 
     @property
@@ -103,12 +107,13 @@ class Authentication:
                 raise WireError("the client asks for versions again and again, and does not log in")
 
     def handshake(self, mechanism: str, version: int) -> Handshake:
-        """A client names its mechanism. version: of the request."""
+        """Handle a SaslHandshake, in which the client names its mechanism. version: of the
+        request."""
         names = tuple(self._mechanisms)
         is_again = self._state is _State.DONE
         if self._state not in (_State.NEW, _State.DONE) or (is_again and not self._session_ms):
             return self._refused(ErrorCode.ILLEGAL_SASL_STATE, names)
-        # KIP-368: the client stays who it was, by the mechanism that it had.
+        # KIP-368: a client that authenticates again must use the same mechanism.
         if mechanism not in self._mechanisms or (is_again and mechanism != self.mechanism):
             return self._refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, names)
         self.mechanism = mechanism
@@ -123,7 +128,7 @@ class Authentication:
         return Handshake(error=error, mechanisms=names)
 
     def token(self, token: bytes, now_ms: int) -> TokenAnswer:
-        """The client's next token."""
+        """Handle the client's next token."""
         exchange = self._exchange
         if self._state is not _State.EXCHANGE or exchange is None:
             return TokenAnswer(
@@ -150,7 +155,8 @@ class Authentication:
         return TokenAnswer(token=step.answer, session_lifetime_ms=self._session_ms)
 
     def _lifetime_ms(self, of_proof_ms: int | None) -> int:
-        """The shorter of the configured time and the proof's, of which 0 would mean: never."""
+        """The length of the session: the shorter of the configured time and the proof's lifetime.
+        With a lifetime it is at least 1, because 0 means that the session does not end."""
         most_ms = self._session_ms_of.get(self.mechanism, 0)
         if of_proof_ms is None:
             return most_ms

@@ -17,24 +17,25 @@ _SERVER_FIRST = re.compile(
     re.ASCII,
 )
 ITERATIONS_MAX = 1_000_000
-"""A server that asks for more wants the client's time, and no proof."""
+"""Limit of the iterations that a server may ask for: a hostile server could keep a client busy."""
 
 
 class ClientExchange(Protocol):
-    """One authentication. is_over: the server has proved itself too, if the mechanism has that."""
+    """One authentication. is_over: it has succeeded, including the server's proof in SCRAM."""
 
     is_over: bool
 
     def step(self, token: bytes) -> bytes | None:
-        """The answer to the server's token, which is empty at first; None if there is none left.
-        Raises AuthenticationFailed for a server that does not know the password."""
+        """The client's next token; None if nothing is left to send. token: the server's last one,
+        empty at first. Raises AuthenticationFailed if the server's token is invalid, or shows that
+        the server does not know the password."""
 
 
 def client_exchange(
     mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False
 ) -> ClientExchange | None:
-    """None for an unknown mechanism. nonce: never used before. is_token: user and password are the
-    id and the HMAC of a delegation token, for SCRAM."""
+    """An exchange of that mechanism; None for an unknown one. nonce: never used before. is_token:
+    user and password are the id and the HMAC of a delegation token, for SCRAM."""
     if mechanism == plain.NAME:
         return PlainClient(user, password)
     if mechanism in scram.MECHANISMS:
@@ -88,7 +89,8 @@ class ScramClient:
     def _final(self, first: str) -> bytes:
         found = _SERVER_FIRST.fullmatch(first)
         if found is None:
-            # Also a mandatory extension, "m=": whoever does not know it must stop (RFC 5802).
+            # This includes a mandatory extension ("m="): a client that does not know it must fail
+            # (RFC 5802).
             raise AuthenticationFailed(f"the server's message is strange: {first[:200]!r}")
         nonce, iterations = found["nonce"], int(found["iterations"])
         try:

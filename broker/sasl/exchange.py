@@ -7,8 +7,9 @@ from typing import Protocol
 
 
 class AuthenticationFailed(Exception):
-    """The client has not proved who it is. The message is for the client, in Kafka's words, which
-    are the same for an unknown user and a wrong password. reason: more, for the broker's log."""
+    """The peer has not proved who it is. A broker's message is for the client, in Kafka's words,
+    which are the same for an unknown user and a wrong password. reason: more, for the broker's
+    log."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -17,10 +18,10 @@ class AuthenticationFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The answer to a token. user: of a client that has now proved who it is, else None.
+    """The answer to a token. user: the client's user once it is authenticated, else None.
     lifetime_ms: until the proof expires; None: never. is_token: the proof is a delegation token.
-    reason: of a refusal that the client has yet
-    to confirm, for the broker's log."""
+    reason: why the client is refused, for the broker's log; the refusal is final once the client
+    has confirmed it (OAUTHBEARER)."""
 
     answer: bytes
     user: str | None = None
@@ -33,5 +34,5 @@ class Exchange(Protocol):
     """One authentication by one mechanism."""
 
     def step(self, token: bytes) -> Step:
-        """The next token of the client. Raises AuthenticationFailed, after which the exchange is
+        """Handle the client's next token. Raises AuthenticationFailed, after which the exchange is
         over."""

@@ -1,7 +1,7 @@
-"""Judges the signed tokens (JWT, RFC 7519) of OAUTHBEARER, as Kafka's broker does. Pure.
+"""Validates the signed tokens (JWT, RFC 7519) of OAUTHBEARER, as Kafka's broker does. Pure.
 
-The signature is PyJWT's matter. Only asymmetric algorithms are known: `none` has no signature, and
-with HS256 a client would sign with the public key that everybody may read.
+PyJWT checks the signature. Only asymmetric algorithms are accepted: `none` has no signature, and
+with HS256 a client could sign a token with the public key, which is no secret.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class NoKeySet(ValueError):
 
 
 class KeyUnknown(TokenRefused):
-    """The key set has not the token's key, perhaps not yet."""
+    """The key set does not have the token's key; a newer key set may have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """algorithm: the only one that the key is for; None for all of its type."""
+    """A public key of the issuer. algorithm: the only one that the key is for; None for all
+    algorithms of its type."""
 
     key_id: str | None
     algorithm: str | None
@@ -94,7 +95,8 @@ def _is_strong(key: rsa.RSAPublicKey) -> bool:
 
 
 class JwtValidator:
-    """keys: the newest key set. wall_ms: the clock. See `Validate`."""
+    """Validates tokens; a `Validate`. keys: returns the newest key set. wall_ms: returns the ms
+    since 1970."""
 
     def __init__(
         self,
@@ -168,7 +170,7 @@ class JwtValidator:
         return found[:_CANDIDATES_MAX]
 
     def _check_times(self, claims: Mapping[str, Any], now_ms: int) -> int:
-        """The end of the token, in ms."""
+        """Check exp, iat and nbf; returns the time at which the token expires, in ms since 1970."""
         skew_ms = self._expected.clock_skew_ms
         expires_ms = _time_ms(claims, "exp")
         if _time_ms(claims, "iat") < 0:
@@ -200,7 +202,8 @@ def _time_ms(claims: Mapping[str, Any], name: str) -> int:
 
 
 def _check_scope(name: str, scope: Any) -> None:
-    """Kafka takes none, a text, or a list of different texts."""
+    """Raise TokenRefused unless the scope is missing, a text, or a list of distinct texts, as in
+    Kafka."""
     scopes = [scope] if isinstance(scope, str) else [] if scope is None else scope
     if not isinstance(scopes, list) or not all(isinstance(s, str) and s.strip() for s in scopes):
         raise TokenRefused(f"{name} is no text or list of texts")

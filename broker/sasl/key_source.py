@@ -1,8 +1,8 @@
 """Fetches the issuer's key set (JWKS) from a file or an address, in a thread of its own.
 
 The event loop only reads `keys`, which the thread replaces as a whole. A failed fetch keeps the
-keys of before. A token with an unknown key asks for a fetch before its time, at most every
-EXPEDITED_MS_MIN: a client could ask for one with each login.
+earlier keys. A token with an unknown key causes an early fetch, at most once in EXPEDITED_MS_MIN:
+otherwise a client could cause one with each login.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ EXPEDITED_MS_MIN = 10_000
 
 
 class KeySource:
-    """fetch: returns the text at the address; raises OSError."""
+    """The key set of one issuer, and the thread that fetches it. fetch: returns the text at an
+    address; raises OSError."""
 
     def __init__(self, place: KeySetPlace, fetch: Callable[[str], bytes] | None = None) -> None:
         self._place = place
@@ -45,11 +46,12 @@ class KeySource:
         self._asked_ms: int | None = None
         self._thread: threading.Thread | None = None
         self.keys: tuple[Key, ...] = ()
-        """The newest ones; none until the first fetch."""
+        """The keys of the last successful fetch; empty before the first."""
 
     def start(self) -> None:
-        """Read a file at once, and begin the thread. Raises ConfigError for a file that is no key
-        set; another address may be reachable later."""
+        """Start the thread; a file is read before. Raises ConfigError for a file that is no key
+        set. A server at an http or https address may be reachable later, so it is left to the
+        thread."""
         if self._place.url.startswith("file:"):
             try:
                 self.keys = parse_key_set(self._fetch(self._place.url))
@@ -86,7 +88,7 @@ class KeySource:
                 backoff_ms = min(2 * backoff_ms, self._place.backoff_max_ms)
 
     def refresh(self) -> bool:
-        """One fetch; True if it gave a key set."""
+        """Fetch once; True if the text was a key set."""
         url = self._place.url
         try:
             self.keys = parse_key_set(self._fetch(url))
@@ -110,8 +112,8 @@ def fetch_text(url: str) -> bytes:
     if parts.scheme == "file":
         with open(urllib.request.url2pathname(parts.path), "rb") as file:
             return _limited(file)
-    # No proxy from the environment, as in Java; a redirect may lead to another server, and not from
-    # https to http, where anybody between could put in keys of his own.
+    # No proxy from the environment, as in Java. A redirect may lead to another server, but not from
+    # https to http, where an attacker on the path could insert keys.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Redirects())
     request = urllib.request.Request(url, headers={"Accept": "application/json"})
     with opener.open(request, timeout=TIMEOUT_S) as answer:
@@ -141,7 +143,8 @@ def _reason(error: Exception) -> str:
 
 
 def validator_of(expected: Expected, source: KeySource, clock: Clock) -> Validate:
-    """Judges tokens by the newest keys of `source`, and asks it for newer ones."""
+    """A function that validates tokens by the newest keys of `source`, and asks `source` for newer
+    keys if a token's key is unknown."""
     judge = JwtValidator(expected, keys=lambda: source.keys, wall_ms=clock.wall_ms)
 
     def validate(token: str) -> Verified:

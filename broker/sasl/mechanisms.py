@@ -43,9 +43,10 @@ def authenticator(
     validate: Validate | None = None,
     tokens: TokenLogins | None = None,
 ) -> Callable[[], Authentication]:
-    """A function that begins the authentication of one connection. image: the metadata, which has
-    the credentials for SCRAM. rng: of nonces; nobody may be able to predict it. validate: the
-    judge of tokens, for OAUTHBEARER. tokens: delegation tokens, for SCRAM; None if they are off."""
+    """A function that begins the authentication of one connection. image: returns the metadata,
+    which has the credentials for SCRAM. rng: source of nonces; it must be unpredictable. validate:
+    validates tokens, for OAUTHBEARER. tokens: delegation tokens, for SCRAM; None if they are off.
+    """
     exchanges: dict[str, MakeExchange] = {}
     for name in settings.mechanisms:
         if name == plain.NAME:

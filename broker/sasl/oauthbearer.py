@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628, KIP-255): the client shows a token, which `jwt_validation` judges. Pure.
+"""OAUTHBEARER (RFC 7628, KIP-255): the client sends a token, which `jwt_validation` checks. Pure.
 
-A refused client gets a JSON error first, answers it with one octet, and only then hears that the
-authentication failed.
+A client whose token is refused first gets a JSON error. The client answers it with one octet, and
+then gets SASL_AUTHENTICATION_FAILED.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
 
 NAME = "OAUTHBEARER"
 MESSAGE_BYTES_MAX = 98_304
-"""Of a client's message: a token of 64 KiB and its extensions."""
+"""Largest message of a client: a token of 64 KiB and its extensions."""
 _SEPARATOR = "\x01"
 _AFTER_ERROR = b"\x01"
 #: No channel binding; the key-value pairs behind `auth` are extensions, which nothing here reads.
@@ -29,10 +29,10 @@ _BEARER = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a token must have; Kafka's sasl.oauthbearer.* names.
+    """The claims that a token must have, from Kafka's sasl.oauthbearer.* properties.
 
-    audience: one of these; a token with an audience is refused if there is none here. issuer: ""
-    for any. clock_skew_ms: between the issuer's clock and the broker's.
+    audience: the token must name one of these; if empty, a token that names an audience is refused.
+    issuer: "" for any. clock_skew_ms: allowed between the issuer's clock and the broker's.
     """
 
     audience: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySetPlace:
-    """Where the issuer's keys are. what: the listener, for messages. url: file:, http: or https:.
+    """Address of the issuer's keys. what: the listener, for messages. url: file:, http: or https:.
 
     refresh_ms: between two fetches. backoff_ms, backoff_max_ms: after a failed one, doubled each
     time.
@@ -66,20 +66,20 @@ class OAuthBearerSettings:
 
 
 class TokenRefused(Exception):
-    """A token that proves nothing. The message is for the broker's log and has no part of the
-    token; the client hears `invalid_token` alone."""
+    """The token is not accepted. The message is for the broker's log and has no part of the token;
+    the client gets only `invalid_token`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """user: of a good token. lifetime_ms: until it expires."""
+    """A valid token. user: its user. lifetime_ms: until it expires."""
 
     user: str
     lifetime_ms: int
 
 
 Validate = Callable[[str], Verified]
-"""Judges a token. Raises TokenRefused."""
+"""Validates a token. Raises TokenRefused."""
 
 
 class OAuthBearerExchange:
@@ -104,7 +104,7 @@ class OAuthBearerExchange:
             verified = self._validate(bearer)
         except TokenRefused as refusal:
             self._error = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
-            # Now, for not every client confirms that it was refused.
+            # Report the reason now: not every client sends the octet that confirms the refusal.
             return Step(self._error.encode(), reason=str(refusal))
         if authorization_id and authorization_id != verified.user:
             raise AuthenticationFailed(

@@ -11,7 +11,7 @@ NAME = "PLAIN"
 
 
 class PlainExchange:
-    """users: passwords by name."""
+    """One exchange. users: passwords by user name."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
@@ -31,7 +31,7 @@ class PlainExchange:
             raise AuthenticationFailed("Authentication failed: username not specified")
         if not password:
             raise AuthenticationFailed("Authentication failed: password not specified")
-        # An unknown user costs the comparison too: its time tells nothing.
+        # Compare for an unknown user too, so that the time does not tell if the user exists.
         expected = self._users.get(user)
         is_right = hmac.compare_digest((expected or "").encode(), password.encode())
         if expected is None or not is_right:

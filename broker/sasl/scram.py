@@ -1,7 +1,7 @@
 """SCRAM (RFC 5802, RFC 7677): the client proves that it knows the password without sending it.
 
-The credentials are those of the metadata log (KIP-554). This is not a library's server: scramp's
-refuses the short salts that Kafka's tools may set, and knows no extensions.
+The credentials are those of the metadata log (KIP-554). No library is used: scramp's server refuses
+the short salts that Kafka's tools may set, and knows no extensions.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 TOKEN_EXTENSION = "tokenauth"
-"""The extension by which a client says that it has a delegation token."""
+"""The extension that a client sends if it logs in with a delegation token."""
 
 ITERATIONS_MIN = 4_096
 MESSAGE_BYTES_MAX = 8 * 1024
-"""Of a client's message. A larger one, which Kafka takes, would only cost the broker time, and the
-first is kept until the last, for clients that nobody knows yet."""
+"""Largest message of a client. Kafka accepts larger ones. They would only cost the broker time and
+memory: it keeps the first message of a client that has not logged in until the last."""
 NONCE_BYTES_MAX = 1_024
 """Kafka's clients send 22 to 32 characters."""
 
 _PRINTABLE = "[\\x21-\\x2b\\x2d-\\x7e]"
-#: No channel binding ("n", or "y": the client could, and takes that the server cannot); no
-#: mandatory extension ("m="); optional ones behind the nonce.
+#: No channel binding ("n"; or "y": the client supports it and believes that the server does not);
+#: no mandatory extension ("m="); optional extensions after the nonce.
 _CLIENT_FIRST = re.compile(
     f"(?P<header>[ny],(?:a=(?P<authorization_id>[^,]+))?,)"
     f"(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>{_PRINTABLE}+)"
@@ -85,7 +85,7 @@ FindToken = Callable[[str], TokenProof | None]
 
 
 def no_token(token_id: str) -> TokenProof | None:
-    """Of a broker on which delegation tokens are off."""
+    """The `FindToken` of a broker on which delegation tokens are off."""
     return None
 
 
@@ -93,8 +93,8 @@ class ScramExchange:
     """One exchange: client-first, server-first, client-final, server-final.
 
     mechanism: a key of MECHANISMS. find: a user's credential, None for an unknown user. find_token:
-    a delegation token by its id, which is the name of a client that says so (KIP-48); None for one
-    that is not valid. nonce: the server's part, never used before.
+    a valid delegation token by its id, which a client with TOKEN_EXTENSION sends as its user name
+    (KIP-48); None if there is none. nonce: the server's part, never used before.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ScramExchange:
         self._is_over = False
 
     def step(self, token: bytes) -> Step:
-        """Raises AuthenticationFailed, with the same words for every cause."""
+        """See `Exchange`. AuthenticationFailed has the same message for every cause."""
         if self._is_over:
             raise self._failed()
         self._is_over = True  # unless the first message is answered
@@ -167,7 +167,8 @@ class ScramExchange:
         if found is None:
             raise self._failed()
         binding, proof = self._decoded(found["binding"]), self._decoded(found["proof"])
-        # The header once more: somebody between could have changed "y" to "n".
+        # The client repeats the header of its first message: an attacker on the path could have
+        # changed "y" to "n" there.
         if binding != self._header or found["nonce"] != self._nonce:
             raise self._failed()
         messages = self._messages + b"," + found["without_proof"].encode()
@@ -201,6 +202,6 @@ class ScramExchange:
 
 
 def _names_token(extensions: str) -> bool:
-    """True if the extensions of a client's first message say that it has a delegation token."""
+    """True if the extensions of a client's first message have TOKEN_EXTENSION."""
     pairs = (pair.partition("=") for pair in extensions.split(","))
     return {name: value for name, _, value in pairs}.get(TOKEN_EXTENSION, "").lower() == "true"

@@ -14,8 +14,8 @@ from kvorum.metadata.access.tokens import TokenKey
 from kvorum.metadata.image.image import ClusterImage
 
 CREDENTIALS_MAX = 10_000
-"""Derived credentials that are kept, about 4 MB; each costs milliseconds. Only a token that exists
-has one, so that guessed ids cost nothing."""
+"""Limit of the cached credentials, about 4 MB; deriving one takes milliseconds. Only a token that
+exists has one, so that guessed ids cost nothing."""
 _SALT_BYTES = 16
 
 

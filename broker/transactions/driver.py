@@ -1,4 +1,4 @@
-"""The driver of transactions: the shards' questions, and the requests to other brokers."""
+"""The driver of transactions: carries out the shards' questions, with requests to other brokers."""
 
 from __future__ import annotations
 

@@ -246,8 +246,8 @@ def _end_in_same_epoch(transaction: Transaction, request: EndTransaction, now_ms
 def _end_with_epoch_bump(
     transaction: Transaction, request: EndTransaction, now_ms: int, fresh_id: int | None
 ) -> Outcome:
-    # Only if an EndTxn of this kind raised the epoch. Otherwise, with clients of both kinds under
-    # one transactional id, a fenced producer would get its successor's epoch.
+    # A repeat only if an EndTxn of KIP-890 part 2 raised the epoch. Otherwise, with clients of both
+    # kinds under one transactional id, a fenced producer would get its successor's epoch.
     is_repeat_of_bump = (
         request.producer_id == transaction.producer_id
         and request.producer_epoch + 1 == transaction.producer_epoch
@@ -276,8 +276,8 @@ def _end_with_epoch_bump(
         if transaction.is_committed != request.is_commit:
             return _refused(ErrorCode.INVALID_TXN_STATE)
         if transaction.producer_epoch > EPOCH_EXHAUSTED:
-            # The coordinator's own fence looks like a repeat of the client's abort, and would do as
-            # one. But no epoch is above this one, so its producer could never be fenced.
+            # The coordinator's own fence looks like a repeat of the client's abort, and could be
+            # answered as one. But no epoch is above this one: the client could never be fenced.
             return _refused(ErrorCode.PRODUCER_FENCED)
         identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
         return Decision(reply=identity)

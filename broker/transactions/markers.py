@@ -50,7 +50,7 @@ class _Key(NamedTuple):
 
 
 class MarkerSender:
-    """Exists as long as the broker; its task runs while there are markers to send."""
+    """Sends the markers of all coordinators on this broker; its task runs while there are any."""
 
     def __init__(self, services: BrokerServices, peers: Peers) -> None:
         self._services = services

@@ -153,7 +153,7 @@ class _Connection:
 
     @property
     def is_ending(self) -> bool:
-        """True if the session of the login ends soon: another connection is for new requests."""
+        """True if the session of the login ends soon: new requests need another connection."""
         return self._login_due_s is not None and self._loop.time() >= self._login_due_s
 
     def retire(self) -> None:

@@ -5,7 +5,8 @@ state, partitions by topic (null if none), i64 last update, i64 start. v1 is fle
 fields: 0 previous producer id, 1 next producer id, 2 client's transaction version, 3 next producer
 epoch (of two-phase commit, KIP-939, which is not served: it is ignored).
 
-v1 is written from transaction.version 1 on.
+v1 is written from transaction.version 1 on, and always for clients of KIP-890 part 2
+(`TransactionShard`).
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class AddPartitions:
 
     @property
     def needs_replicas(self) -> bool:
-        """A verification writes nothing (see `ShardContext.request`)."""
+        """A verification writes nothing (see `coordinator.model.Request`)."""
         return not self.is_verify_only
 
 

@@ -31,9 +31,10 @@ class ClassicGroup:
     members: by id, in the order of their first join. static_members: member ids by instance id.
     pending_members: ids given out and not used yet. pending_sync: members of this generation that
     have not fetched their assignment. initial_delay_ms, initial_remaining_ms: in the first
-    rebalance of an empty group, the delay that runs and the time by which it may be extended; None
-    in other rebalances. has_new_member: a member joined during that delay. needs_rebalance: a
-    downgrade wrote the group, and its first rebalance is due; only while a group is being loaded.
+    rebalance of an empty group, the delay that runs and the time by which it may be extended; the
+    delay is None in other rebalances. has_new_member: a member joined during that delay.
+    needs_rebalance: a downgrade wrote the group, and its first rebalance is due; only while a group
+    is being loaded.
     """
 
     __slots__ = (
@@ -85,7 +86,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """True if the group has no members and no pending member ids."""
+        """True in state Empty: the group has no members. It may have pending member ids."""
         return self.state == GroupState.EMPTY
 
     @property

@@ -6,7 +6,8 @@ Both assign every partition of a subscribed topic to exactly one member that sub
            equal partition counts and subscribers are divided alike (co-partitioned)
   uniform  members get equal numbers, and keep what they have as far as that allows. Equal
            subscriptions: sizes differ by one at most, and no partition moves without need.
-           Others: no partition could go to a subscriber that has two fewer than its owner.
+           Unequal ones: no topic is left with a subscriber that has two partitions fewer than
+           the owner of one of the topic's partitions.
 
 Racks are ignored, as in Apache Kafka 4.1.
 """

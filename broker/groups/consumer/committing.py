@@ -15,8 +15,9 @@ from kvorum.runtime.errors import ErrorCode
 def commit_refusal(
     group: ConsumerGroup, request: CommitOffsets | CommitTransactionOffsets
 ) -> ErrorCode:
-    """The error for a commit that is not allowed. A member may commit in its current epoch. If the
-    group has no members, a committer that names none may commit too.
+    """The error for a commit that is not allowed. A member may commit in its current epoch. A
+    committer may leave out the epoch if the group has no members, or in TxnOffsetCommit if it names
+    no member either.
 
     An older epoch gets STALE_MEMBER_EPOCH; in TxnOffsetCommit, whose clients do not know that code,
     ILLEGAL_GENERATION; in OffsetCommit before version 9, UNSUPPORTED_VERSION (all as in Kafka).

@@ -48,7 +48,8 @@ Timer = ConsumerSessionTimer | ConsumerRebalanceTimer | ClassicRejoinTimer | Cla
 
 
 class ConsumerGroups:
-    """image: None until the host has given it, right after the load."""
+    """The shard's groups of the consumer protocol. image: the metadata; None until the host gives
+    it, right after the load."""
 
     __slots__ = ("_config", "groups", "image")
 

@@ -32,7 +32,7 @@ class StepInputs:
 
     def resolve(self, expression: str) -> ResolvedExpression:
         """The topics that the expression matches now. Internal topics are subscribed to by name
-        only. As in Kafka, the client that makes the group look them up must know of them."""
+        only. As in Kafka, only topics count that the client of this request may describe."""
         names = (name for name in self.image.topic_ids if name not in INTERNAL_TOPICS)
         topics = matching_topics(expression, names)
         if self.may_describe is not None:
@@ -115,7 +115,7 @@ def update_target(group: ConsumerGroup, inputs: StepInputs) -> None:
 
 
 def chosen_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
-    """The assignor that the members vote for. A name that this broker no longer offers gives the
-    default."""
+    """The assignor that the members vote for; the default, `assignors[0]`, if this build does not
+    know that name."""
     name = group.assignor_name(assignors[0])
     return name if name in ASSIGNORS else assignors[0]
