@@ -36,7 +36,7 @@ OLD_FOLLOWERS = 0.05
 
 class Follower(Protocol):
     """The broker of a follower (`chaos.sim.controller.brokers.SimBroker`). epoch_before: the broker
-    epoch of the last process that had one for some time."""
+    epoch of one of its earlier processes; -1 if none is known."""
 
     epoch_before: int
 
