@@ -55,7 +55,8 @@ def read_range(wanted: OffsetRange, columns: Sequence[str], options: ReadOptions
 
 
 class _RangeReader:
-    """Position is the next offset to read; every record below it has been given on."""
+    """Reads one range. _position: the next offset to read; all records of the range below it have
+    been yielded to Spark, or are in the batch that is being made."""
 
     def __init__(
         self, consumer: Any, wanted: OffsetRange, columns: Sequence[str], options: ReadOptions

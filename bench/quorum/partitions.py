@@ -131,7 +131,7 @@ class Partitions:
         # first, since checks of topics that have already moved take time too.
         names = sorted(self._topic_ids, key=self._topic_ids.__getitem__, reverse=True)
         with BrokerView(self._cluster.brokers[-1]) as view:
-            # The last broker's own view; the first broker is the first to be listed.
+            # The last broker is asked: the victim is the first broker of the list.
             leaders = _leaders(view, names)
             if leaders.count(victim.node_id) < 0.9 * FENCED_LEADERS or -1 in leaders:
                 raise BenchFailed(f"broker {victim.node_id} does not lead what it should")

@@ -25,7 +25,8 @@ class Shape:
     ticks: int
 
     def with_labels(self, names: Sequence[str]) -> Shape:
-        """This shape with room for labels at the left, as long as the chart keeps the most."""
+        """This shape with room for these labels at the left, of at most _LABELS_SHARE_MAX of the
+        width."""
         wanted = max((len(name) for name in names), default=0) * self.character + 10
         left = max(self.left, min(math.ceil(wanted), int(self.width * _LABELS_SHARE_MAX)))
         return dataclasses.replace(self, left=left)

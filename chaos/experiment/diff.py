@@ -28,7 +28,8 @@ _OUTAGES_MAX = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """One figure of both runs. is_time: milliseconds; ratio: of the second to the first, None
-    without both or if the first is 0; is_worse: None if neither is, else that of the second."""
+    without both or if the first is 0; is_worse: True if the second run's is worse, False if the
+    first run's is, None if they are about equal or neither can be better."""
 
     words: str
     values: tuple[float | None, float | None]
@@ -41,7 +42,7 @@ class Figure:
         return first, second
 
     def ratio_text(self) -> str:
-        """The ratio in words; of a figure that was 0 before there is none."""
+        """The ratio as text; "from 0" if the first value is 0 and the second is not."""
         first, second = self.values
         if self.ratio is not None:
             return f"× {self.ratio:.2f}"

@@ -1,8 +1,8 @@
 """One live run, from an experiment file to a verdict.
 
-Order: toxiproxy, proxies, cluster, topic, load, steady state, method, heal, converge, steady state
-again, stop the load, final read, stop the cluster, report. No process of the run is left when `run`
-returns or raises.
+Order: toxiproxy, proxies, cluster, topics, load, steady state, method, heal, rollbacks, converge,
+steady state again, stop the load, final read, export of the metadata, stop the cluster, report. No
+process of the run is left when `run` returns or raises.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def before_experiment_control(
 
 
 def before_activity_control(context: dict[str, Any]) -> None:
-    """Histories name a fault as the experiment does."""
+    """Note the activity's name, so that the history names its fault as the experiment does."""
     name_activity(str(context.get("name", "")))
 
 

@@ -28,10 +28,11 @@ REPEATS = 0.06
 
 REMEMBERED_MAX = 12
 FALSE_ALARMS = 0.01
-"""Share of checks in which a leader wrongly takes a follower for unreachable."""
+"""Probability, for each follower in a check, that the leader wrongly takes it for unreachable."""
 
 OLD_FOLLOWERS = 0.05
-"""Share of checks in which a leader uses the broker epoch of a follower's previous process."""
+"""Probability, for each follower in a check, that the leader uses the broker epoch of an earlier
+process of the follower."""
 
 
 class Follower(Protocol):
