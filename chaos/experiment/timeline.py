@@ -92,8 +92,8 @@ class Administration:
 
 @dataclass(slots=True, kw_only=True)
 class Timeline:
-    """A history reduced to figures. milestones: (ms of the run, milestone), ascending, of the load's
-    partitions, the brokers and the active controller; milestones_source: their origin in words."""
+    """A history reduced to figures. milestones: (ms of the run, milestone), ascending, of brokers,
+    the active controller and the load's partitions; milestones_source: their origin in words."""
 
     load_begin_ms: float = 0.0
     load_end_ms: float = 0.0
