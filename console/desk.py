@@ -50,9 +50,9 @@ SAMPLE_INTERVAL_S = 1.0
 GROUPS_INTERVAL_S = 3.0
 LAB_INTERVAL_S = 0.5
 FIRST_WAIT_S = 1.5
-"""A page that comes before the first reading waits for it so long."""
+"""How long a page request waits for the first reading."""
 FRESH_WAIT_S = 0.05
-"""A page after an idle time waits so long for a new reading; then it gets the old one."""
+"""How long the first request after an idle time waits for a new reading before it gets the old."""
 GROUPS_MAX = 200
 """Groups that are described; each costs several requests to its coordinator."""
 NEWS_MAX = 40

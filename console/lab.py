@@ -1,5 +1,5 @@
-"""The processes of a lab, a cluster of `kvorum dev`: their states, and the hands that break them.
-Blocks.
+"""The processes of a lab, a cluster of `kvorum dev`: their states, and the faults that a user of
+the console causes. Blocks.
 
 Signals go only to processes that the lab's launcher started. Links are cut in a toxiproxy server
 whose proxies are named `source.destination`, as those of experiments are.

@@ -31,7 +31,8 @@ WRONG = "user or password is wrong"
 
 
 class SignInRefused(Exception):
-    """status: of HTTP. The text is a sentence for the person who signs in."""
+    """The sign-in failed. status: the HTTP status. The text is a sentence for the person who signs
+    in."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

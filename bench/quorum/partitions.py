@@ -40,7 +40,8 @@ _FENCE_POLL_S = 0.02
 _CALL_TIMEOUT_MS = 30_000
 _START_TIMEOUT_S = 60.0
 _QUIET_TIMEOUT_S = 180.0
-#: Of a core, for each process: brokers check all of their replicas now and then.
+#: CPU of each process, in percent of a core. Not zero: brokers check all of their replicas now and
+#: then.
 _QUIET_PERCENT = 30.0
 _CONTROLLER_PORT_SHIFT = 10  # as in bench.kvorum_cluster
 

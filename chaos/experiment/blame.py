@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from kvorum.chaos.experiment.milestones import Milestone
 from kvorum.chaos.experiment.waits import Span, outages_in
 
-#: A span that a fault causes may begin so long before it: nothing was acknowledged just then.
+#: A span that a fault causes may begin up to this long before the fault: a span is counted from the
+#: last event before the silence.
 SKEW_MS = 250.0
 
 Timed = tuple[float, Milestone]

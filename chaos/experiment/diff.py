@@ -62,7 +62,7 @@ class Difference:
     reports: tuple[dict[str, Any], dict[str, Any]]
     figures: tuple[Figure, ...]
     faults: tuple[tuple[str, tuple[Figure, ...]], ...]
-    #: Names of faults that only one of the runs has, with its column.
+    #: (fault, column) of faults that only one of the runs has.
     unmatched: tuple[tuple[str, str], ...]
     promises: tuple[tuple[str, Figure], ...]
     broken: tuple[tuple[str, int, int], ...]
@@ -306,7 +306,7 @@ def _promises(
 def _broken(
     reports: tuple[dict[str, Any], dict[str, Any]],
 ) -> list[tuple[str, int, int]]:
-    """Checks that found something in one of the runs: name and both counts."""
+    """Checks with findings in one or both of the runs: (name, count of A, count of B)."""
     counts = [{check["check"]: check["count"] for check in report["checks"]} for report in reports]
     return [
         (name, counts[0].get(name, 0), counts[1].get(name, 0))

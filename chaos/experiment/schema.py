@@ -171,7 +171,7 @@ def _workload(name: str, kind: type[Any]) -> Schema:
 
 
 def _or_nothing(found: Schema) -> Schema:
-    """Also `- heal:` without anything after the colon."""
+    """The schema, which also allows null: `- heal:` with nothing after the colon."""
     return {**found, "type": [found["type"], "null"]}
 
 

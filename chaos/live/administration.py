@@ -39,8 +39,8 @@ Key = tuple[str, int]
 class OperatorRequest:
     """A request to make. nodes: those that it concerns.
 
-    is_over: None for a request that is over when `send` returns. finish: ends the rest of one that
-    goes on. outcome: for the history, filled by `finish`.
+    is_over: tells whether the work is done; None if it is done when `send` returns. finish: stops
+    or cancels what is not done yet, and cleans up. outcome: for the history, filled by `finish`.
     """
 
     nodes: tuple[str, ...]

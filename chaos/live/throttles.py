@@ -48,8 +48,9 @@ class Throttle:
             _alter(admin, "TOPIC", topic, {key: value for key, value in values if value})
 
     def clear(self) -> None:
-        """Raises NotObservable if a config cannot be removed. The rate of a broker that is down
-        stays: only the broker itself takes it, and without a topic's list it throttles nothing."""
+        """Remove the configs. Raises NotObservable if one cannot be removed. A broker that is down
+        keeps its rate: only the broker itself accepts the change, and the rate throttles nothing
+        without a topic's list."""
         admin = _admin(self._system)
         for topic in sorted(self._topics):
             _alter(admin, "TOPIC", topic, dict.fromkeys(_LISTS))

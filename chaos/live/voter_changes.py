@@ -47,7 +47,7 @@ def members_of(system: System) -> QuorumMembers:
     if int(found.error_code) != 0:
         code = int(found.error_code)
         raise NotObservable(f"the quorum was not described: {error_text(code, found)}")
-    # A disk that was lost may be listed still; it fetched before the one that runs.
+    # A node may be listed twice: with a lost disk, and with the present one, which fetched later.
     fetching = sorted(found.observers, key=lambda replica: int(replica.last_fetch_timestamp))
     return QuorumMembers(
         voters={int(replica.replica_id): _directory(replica) for replica in found.current_voters},
