@@ -61,7 +61,7 @@ STALE_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """A sample and what was counted in it, in the thread that took it."""
+    """A sample, and the counts made from it in the thread that took it."""
 
     sample: Sample
     summaries: Summaries

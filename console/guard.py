@@ -52,7 +52,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """status: of HTTP. reason: a sentence."""
+    """Why a request is refused. status: the HTTP status. reason: a sentence."""
 
     status: int
     reason: str
