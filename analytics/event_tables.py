@@ -117,7 +117,7 @@ def counts_of(events: DataFrame, window_ms: int) -> list[Count]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The state behind a batch. query_id: of Spark's checkpoint. newest_ms: the latest timestamp of
+    """The state after a batch. query_id: of Spark's checkpoint. newest_ms: the latest timestamp of
     an event so far, ms since 1970; None before the first event.
 
     window_ms, watermark_ms: of the query. A batch that is written again must sort its events as the

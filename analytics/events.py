@@ -48,7 +48,8 @@ TOPIC = "__kvorum_events"
 _LOOK_S = 1
 """Pause between two looks for a signal."""
 _PARTITIONS = "2"
-"""Of a shuffle: a batch has few windows, and Spark's 200 tasks would take longer than its data."""
+"""spark.sql.shuffle.partitions. A micro-batch has few windows; Spark's default of 200 tasks would
+take longer than the data."""
 #: A unit is required, unlike in the options of a query.
 _DURATION = r"\d{1,9}(ms|s|m|h|d)"
 _SERVER = re.compile(r"[^,\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")

@@ -62,7 +62,8 @@ def _label(axes: Any, labels: Sequence[str]) -> None:
 
 
 def _failover(recoveries: Sequence[Row]) -> Any:
-    """Every led partition after every fault as a dot, the median as a bar."""
+    """Every recovery of a led partition, and of the administration, as a dot; the median of each
+    kind of fault as a bar."""
     groups: dict[str, list[float]] = {}
     for row in recoveries:
         if row["role"] != "other":

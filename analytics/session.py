@@ -16,7 +16,7 @@ _DEFAULTS = {
     # Spark logs a trace of what the job then says in one sentence.
     "spark.log.level": "FATAL",
     "spark.sql.adaptive.enabled": "true",
-    # Without it, what is kept has as many partitions as a shuffle begins with, however small it is.
+    # Without it, a cached table has spark.sql.shuffle.partitions partitions, however small it is.
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
     # A lake has a folder for each run and table: a task for each would cost more than its listing.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",

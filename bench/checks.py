@@ -1,9 +1,9 @@
 """The cost of judging a history: `python -m bench.checks --operations 10000000`.
 
 The history is made here, as the append workload writes it: idempotent producers send to every
-partition, a consumer polls along, a transactional copy of a hundredth, and a final read. An
-operation is a record sent: it is invoked, acknowledged, polled and finally read. The checks run in
-a process of their own, so that the memory is theirs alone.
+partition, a consumer polls along, transactions copy a hundredth of partition 0, and a final read
+ends it. An operation is a record sent: it is invoked, acknowledged, polled and finally read. The
+checks run in a process of their own, so that the memory is theirs alone.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ async def _idle_group_percent(bootstrap: str, seconds: float, cpu_s: Callable[[]
         during = await _cpu_over(seconds, cpu_s)
         for beat in beats:
             if beat.done():
-                beat.result()  # raises if a member failed: one that sends nothing costs nothing
+                beat.result()  # raises if a member failed: its missing heartbeats cost no CPU
     finally:
         for beat in beats:
             beat.cancel()

@@ -246,7 +246,8 @@ TLS_FIGURES: tuple[Figure, ...] = tuple(
     for figure in FIGURES
     if figure.key in _TLS_GOALS
 )
-"""Of a run with `--tls`. Ciphers are native code on both sides, so its goals are its own."""
+"""The figures of a run with `--tls`. Their goals differ from those of FIGURES, because ciphers are
+native code on both sides."""
 TLS_GROUPS: tuple[str, ...] = tuple(dict.fromkeys(figure.group for figure in TLS_FIGURES))
 #: Apache Kafka needs half a minute to recover from a hung controller, so this group runs only if it
 #: is named.

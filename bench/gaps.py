@@ -31,7 +31,7 @@ TOPIC_EVERY_S = 0.02
 RECORD_EVERY_S = 0.01
 RECORD_BYTES = 100
 STEADY_BEFORE_S = 2.0
-#: The load continues at least this long after the fault, so that a second failure counts too.
+#: The load continues at least this long after the fault, so that a second interruption counts too.
 STEADY_AFTER_S = 5.0
 RECOVERY_TIMEOUT_S = 90.0
 _STEADY_SILENCE_S = 0.5

@@ -66,8 +66,8 @@ class Pauses:
 
 
 class Scrape(NamedTuple):
-    """One scrape, times in ms: the longest pause by the thread's CPU and by the clock, 99 % of the
-    pauses by the clock, the whole scrape; and its bytes."""
+    """One scrape, times in ms: the longest pause by the thread's CPU and by the clock, the 99th
+    percentile of the pauses by the clock, the whole scrape; and its bytes."""
 
     longest_cpu_ms: float
     longest_ms: float

@@ -228,7 +228,7 @@ class Round:
                 f"{self._cluster.side}, round {self._number}: {len(leaders)} of {PARTITIONS} "
                 f"brokers lead the partitions of {name}"
             )
-        os.sync()  # as in _take
+        os.sync()  # as in _measure
         return name
 
     def _remove(self, *names: str) -> None:

@@ -151,7 +151,7 @@ def measure(lake: Path, output: Path, driver_memory: str) -> tuple[float, float]
 
 
 def _resident_bytes(pid: int) -> int:
-    """Of a process and everything below it."""
+    """The resident memory of a process and all its descendants."""
     children: dict[int, list[int]] = {}
     sizes: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):

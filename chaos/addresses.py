@@ -1,8 +1,8 @@
 """Addresses of nodes, with the security of the lab's connections to them.
 
 An address is a text, `host:port`, or several with commas between them, as clients take it. That of
-a secure cluster knows its security too. So each client, reader and request of the lab proves who it
-is, and none of those in between has to know.
+a secure cluster carries its security with it, as a subclass of str. So each client, reader and
+request of the lab can log in, and the code that only passes addresses on needs no change.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from kvorum.console.static_files import StaticFiles
 from kvorum.console.views import BadParameter, NotThere, whole
 from kvorum.runtime.errors import KvorumError, invariant
 
-#: The view that each page shows first; "" if it asks something else.
+#: The live view that each page shows first; "" for a page that asks for its content itself.
 PAGES = {
     "/": "quorum",
     "/brokers": "brokers",
@@ -113,7 +113,7 @@ class Console:
         self.stop()
 
     def _desk_of(self, request: Request) -> Desk:
-        """The desk of the one who asks."""
+        """The desk for a request: that of its session, or the console's only one."""
         session = _session_in(request)
         if session is not None:
             return session.desk
@@ -121,8 +121,8 @@ class Console:
         return cast("Desk", self._desk)
 
     async def _page(self, request: Request) -> Response:
-        """The HTML, with the session, and with the view that the page shows first if it is there
-        at once."""
+        """The HTML, with the session document, and with the page's first view once the cluster has
+        been read."""
         desk = self._desk_of(request)
         first: Document = {"session": self._session_document(request)}
         name = PAGES[request.url.path]
@@ -315,7 +315,8 @@ class Guarded:
     def _unless_signed_in(
         self, sessions: Sessions, scope: Scope, headers: Headers
     ) -> Response | None:
-        """The answer to one who has no session; of a form, only those of this console are taken."""
+        """The answer to a request that needs a session and has none; None lets a request through.
+        A form is refused unless it comes from this console's page."""
         path = scope["path"]
         is_form = path in (sign_in.PATH, sign_in.OUT_PATH) and scope["method"] == "POST"
         if is_form:
@@ -336,7 +337,8 @@ class Guarded:
         return None
 
     def _signed_in(self) -> Response:
-        """To the page without the token in its address, which would stay in the history."""
+        """Set the token as a cookie, and redirect to the address without the token, which would
+        stay in the browser's history."""
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(
             self._rules.cookie, self._rules.token, httponly=True, samesite="strict", path="/"
@@ -345,13 +347,14 @@ class Guarded:
 
 
 def _session_in(request: Request) -> Session | None:
-    """The session of the one who asks; None without sign-in."""
+    """The session of a request; None without sign-in."""
     session: Session | None = request.scope.get(_SESSION)
     return session
 
 
 def _in_sentences(answer: Answer) -> Answer:
-    """Failures of the cluster and wrong addresses as a status and a sentence."""
+    """Wrap a route: a failure of the cluster, or a wrong address or parameter, is answered with an
+    HTTP status and a sentence."""
 
     async def answered(request: Request) -> Response:
         try:

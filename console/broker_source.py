@@ -28,7 +28,7 @@ from kvorum.runtime.text import address_text
 T = TypeVar("T")
 
 ASK_AGAIN_S = 30.0
-"""A user whom controllers refuse is tried at them again after so long."""
+"""Time after which the controllers are asked again for a user whom they refused."""
 NO_HISTORY = (
     "the metadata log is for users with CLUSTER_ACTION on the cluster, which this one does not have"
 )
@@ -82,7 +82,8 @@ class BrokerSource:
         return bool(operations >> AclOperation.CLUSTER_ACTION & 1)
 
     def _asked(self, ask: Callable[[BrokerBackend], T]) -> T:
-        """Ask over the connection of before. A page's question may come while a look goes on."""
+        """Ask over the open connection, or over a new one. The lock is needed because a page's
+        question may come in another thread during a reading."""
         with self._lock, acting_as(self._security):
             try:
                 if self._backend is None:
@@ -128,7 +129,7 @@ class BrokerSource:
 
 
 class FallbackSource:
-    """The metadata log for a user whom controllers let in, and what brokers show for others."""
+    """Reads the metadata log while the controllers let the user in, else what brokers show."""
 
     def __init__(self, followed: Source, shown: BrokerSource) -> None:
         self._followed, self._shown = followed, shown
@@ -162,7 +163,8 @@ class FallbackSource:
         return self._source.broker_addresses()
 
     def _check(self) -> None:
-        """Raise CommandFailed for a user who may not follow; controllers say so themselves."""
+        """Raise CommandFailed for a user who may not follow the metadata log. No check is needed
+        here: the controllers refuse such a user themselves."""
 
 
 class SessionSource(FallbackSource):

@@ -1,6 +1,7 @@
 """Everything that the console knows and can do, behind plain methods: the routes call it.
 
-It owns the readings and their threads. `facts` are made of the newest readings when somebody asks.
+A desk owns its readings and their threads. It makes the `Facts` of the newest readings when a page
+asks for a view.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ SAMPLE_INTERVAL_S = 1.0
 GROUPS_INTERVAL_S = 3.0
 LAB_INTERVAL_S = 0.5
 FIRST_WAIT_S = 1.5
-"""A page that comes before the first reading waits for it so long."""
+"""How long a page request waits for the first reading."""
 FRESH_WAIT_S = 0.05
-"""A page after an idle time waits so long for a new reading; then it gets the old one."""
+"""How long the first request after an idle time waits for a new reading before it gets the old."""
 GROUPS_MAX = 200
 """Groups that are described; each costs several requests to its coordinator."""
 NEWS_MAX = 40
@@ -60,7 +61,7 @@ STALE_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """A sample and what was counted in it, in the thread that took it."""
+    """A sample, and the counts made from it in the thread that took it."""
 
     sample: Sample
     summaries: Summaries
@@ -68,8 +69,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """rows: descriptions by name. left_out: groups beyond GROUPS_MAX. problem: the reason why rows
-    are of an earlier reading, or missing; "" if there are none such."""
+    """rows: descriptions by name. left_out: groups beyond GROUPS_MAX. problem: the reason why some
+    rows are of an earlier reading, or missing; "" if all are new."""
 
     rows: dict[str, Document]
     left_out: int
@@ -77,8 +78,8 @@ class Groups:
 
 
 class Desk:
-    """lab, runs: None without --lab or --runs. security: of the user whose rights count; None for
-    the command's own."""
+    """The readings and actions for one user. lab, runs: None without --lab or --runs. security: of
+    the user whose rights count; None for the command's own."""
 
     def __init__(
         self,
@@ -123,7 +124,8 @@ class Desk:
     # --- views --------------------------------------------------------------------------------
 
     async def view(self, name: str, parameters: Parameters) -> Document:
-        """A view with its `meta`. Raises NotThere, BadParameter."""
+        """A view with its `meta`. Raises NotThere, BadParameter, and CommandFailed if the user may
+        not describe the topic or group."""
         for feed in self._feeds(name):
             is_first, was_idle, version = feed.version == 0, feed.is_idle, feed.version
             feed.ask()

@@ -20,7 +20,7 @@ from kvorum.runtime.errors import KvorumError
 T = TypeVar("T")
 
 IDLE_AFTER_S = 10.0
-"""A page that only asks, and does not watch, keeps the readings going for so long."""
+"""How long readings go on after a single request (`ask`), without a watcher."""
 
 
 class Feed(Generic[T]):

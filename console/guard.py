@@ -24,7 +24,8 @@ REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Of reports: their styles are inside of them. They get no script, and no origin of their own."""
+"""The Content-Security-Policy of reports. Their styles are inline. They may run no script, and
+`sandbox` keeps them out of the console's origin."""
 
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -36,9 +37,10 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """token: "" if none is needed. cookie: its name. hosts: names allowed beside addresses and
-    localhost, in lower case. allows_changes: a POST may be answered. signs_in: a session of a user
-    of the cluster takes the token's place. is_https: the page is served over TLS."""
+    """What a request must have. token: "" if none is needed. cookie: the name of the token's
+    cookie. hosts: names allowed beside addresses and localhost, in lower case. allows_changes: a
+    POST may be answered. signs_in: a session of a user of the cluster takes the token's place.
+    is_https: the page is served over TLS."""
 
     token: str = ""
     cookie: str = "kvorum-console"
@@ -50,7 +52,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """status: of HTTP. reason: a sentence."""
+    """Why a request is refused. status: the HTTP status. reason: a sentence."""
 
     status: int
     reason: str

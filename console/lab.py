@@ -1,5 +1,5 @@
-"""The processes of a lab, a cluster of `kvorum dev`: their states, and the hands that break them.
-Blocks.
+"""The processes of a lab, a cluster of `kvorum dev`: their states, and the faults that a user of
+the console causes. Blocks.
 
 Signals go only to processes that the lab's launcher started. Links are cut in a toxiproxy server
 whose proxies are named `source.destination`, as those of experiments are.
@@ -59,8 +59,8 @@ class Lab:
         return cluster
 
     def processes(self) -> Mapping[int, Document]:
-        """name, state, and the reason of a death, by node id. state: running, starting, paused,
-        stopped or dead. is_cut: its links are cut; missing without links."""
+        """By node id: name, state, pid, and reason, that of a death. state: running, starting,
+        paused, stopped or dead. is_cut: its links are cut; None if no links are known."""
         cluster = self.cluster()
         cut = self.links.cut_nodes() if self.links is not None else None
         rows = {}

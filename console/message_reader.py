@@ -29,7 +29,7 @@ from kvorum.storage.format.batch import BatchError
 
 LIMIT_DEFAULT, LIMIT_MAX = 25, 100
 FETCH_BYTES_MAX = 1 << 20
-"""Of one fetch. A larger batch arrives whole all the same, as in Kafka."""
+"""Limit of one Fetch request. A larger first batch arrives whole all the same, as in Kafka."""
 SCAN_BYTES_MAX = 64 << 20
 SCAN_S_MAX = 5.0
 """A page, or a search for a key, ends after so many bytes or seconds, and says where it stands."""

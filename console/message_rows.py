@@ -22,9 +22,9 @@ from kvorum.storage.format.record_codec import Record
 
 DECODINGS = ("auto", "text", "json", "hex")
 LIST_BYTES_MAX = 2_000
-"""Of a key or a value in a list of messages."""
+"""How much of a key or a value a list of messages shows."""
 WHOLE_BYTES_MAX = 256_000
-"""Of a key or a value of a message that is shown alone."""
+"""How much of a key or a value the page of a single message shows."""
 HEADERS_MAX = 32
 HEADER_BYTES_MAX = 200
 DECOMPRESSED_BYTES_MAX = 128 << 20

@@ -1,4 +1,4 @@
-"""Who is signed in: the cluster's own users, each with connections and rights of its own.
+"""The sessions of signed-in users: users of the cluster, each with its own connections and rights.
 
 A session holds the user's password in memory, since each connection to a broker logs in anew. It
 ends with the sign-out, after an idle time, after half a day, and with the console.
@@ -31,7 +31,8 @@ WRONG = "user or password is wrong"
 
 
 class SignInRefused(Exception):
-    """status: of HTTP. The text is a sentence for the person who signs in."""
+    """The sign-in failed. status: the HTTP status. The text is a sentence for the person who signs
+    in."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -40,7 +41,8 @@ class SignInRefused(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """One browser's. is_over: its event streams end."""
+    """The session of one browser. is_over: the user has signed out, so its event streams end.
+    began_s, used_s: monotonic seconds of the sign-in and of the last request."""
 
     user: str
     desk: Desk
@@ -51,8 +53,8 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a console. addresses: of brokers. base: TLS and mechanism of the logins, with
-    a user and a certificate that are not taken. make_desk: for a user's security."""
+    """The sessions of a console. addresses: of brokers. base: gives TLS and SASL mechanism of the
+    logins; its user and client certificate are not used. make_desk: makes the desk of a user."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ class SignIn:
             token = await self._sessions.sign_in(user, password, address)
         except SignInRefused as refused:
             return self._form(str(refused), refused.status)
-        # The session of before ends: nobody sees it any more.
+        # The browser's previous session ends: its cookie is replaced, so nobody can use it.
         await self._sessions.sign_out(request.cookies.get(self._rules.cookie))
         answer = RedirectResponse("/", status_code=303, headers=_NO_STORE)
         answer.set_cookie(

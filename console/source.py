@@ -40,7 +40,8 @@ TIMELINE_EVERY_LOOKS = 5
 
 
 class ClusterSource:
-    """servers, controllers: bootstrap addresses, one of the two; host:port with commas."""
+    """Reads the state of a cluster from its active controller. servers, controllers: bootstrap
+    addresses (host:port with commas); one of the two is set."""
 
     def __init__(self, servers: str | None, controllers: str | None, timeout_s: float) -> None:
         self._bootstrap = (servers, controllers)

@@ -36,6 +36,6 @@ class StaticFiles:
         """The HTML of every page. first: a JSON document within it, which saves the browser its
         first questions."""
         text = json.dumps(first).replace("<", "\\u003c").replace(">", "\\u003e")
-        # Data, which no policy of scripts concerns.
+        # A block of JSON is data and not code, so the content security policy allows it.
         block = f'<script type="application/json" id="first">{text}</script>'
         return self._page.replace(_FIRST, block)

@@ -32,7 +32,8 @@ RECORDS_SHOWN = 12
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """The cluster at an offset. timestamp_ms: of the record below it. records: the last ones below
-    it, newest first; to find them in batches of thousands takes as long as to build the image."""
+    it, newest first. They are kept because finding them in batches of thousands of records takes as
+    long as building the image."""
 
     image: ClusterImage
     timestamp_ms: int
@@ -40,8 +41,8 @@ class Stop:
 
 
 class Travel:
-    """Offsets that were looked at, of a history and of those that extend it. One caller at a
-    time."""
+    """The metadata at earlier offsets. Keeps the images of the last offsets asked for, as long as
+    the history is the same one or an extension of it. One caller at a time."""
 
     def __init__(self) -> None:
         self._stops: OrderedDict[int, Stop] = OrderedDict()

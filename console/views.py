@@ -209,7 +209,7 @@ def group_view(facts: Facts, parameters: Parameters) -> Document:
 
 
 def status_view(facts: Facts, _: Parameters) -> Document:
-    """Of a page that shows nothing live: what is told to everybody, and the brokers' ids."""
+    """For a page without a live view: the news, which every page shows, and the brokers' ids."""
     return {
         "news": news_rows(facts.news),
         "brokers": sorted(facts.sample.image.brokers)[:ROWS_MAX],

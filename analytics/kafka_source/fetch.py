@@ -55,7 +55,8 @@ def read_range(wanted: OffsetRange, columns: Sequence[str], options: ReadOptions
 
 
 class _RangeReader:
-    """Position is the next offset to read; every record below it has been given on."""
+    """Reads one range. _position: the next offset to read; all records of the range below it have
+    been yielded to Spark, or are in the batch that is being made."""
 
     def __init__(
         self, consumer: Any, wanted: OffsetRange, columns: Sequence[str], options: ReadOptions
@@ -79,8 +80,8 @@ class _RangeReader:
                 self._size = _next_size(batch)
                 yield batch
             if self._position > before:
-                # The time that Spark needs for a batch is not the partition's. An error that comes
-                # again and again is no progress.
+                # Only progress moves the deadline, so repeated errors still time out. Moved after
+                # the yield, it does not count the time that Spark needs for a batch.
                 deadline = self._deadline()
             elif time.monotonic() > deadline:
                 self._end_of_waiting()

@@ -43,7 +43,8 @@ from kvorum.analytics.kafka_source.plan import limit, pending_offsets, ranges_be
 from kvorum.analytics.kafka_source.resolve import report_loss, start_offsets, within_log
 
 _NO_LIMIT = 2**62
-"""Of offsets in a batch. Spark's own word for no limit marks Trigger.Once, which has one batch."""
+"""Offsets of a batch without a limit. Spark's ReadAllAvailable is not used for it: that marks
+Trigger.Once, which has one batch."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

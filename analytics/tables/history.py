@@ -116,7 +116,8 @@ def gaps(sliced: DataFrame) -> DataFrame:
 
 
 def _things(sliced: DataFrame) -> DataFrame:
-    """Without sends whose partition the client never told."""
+    """The rows of partitions and of the administration. A send whose partition is unknown (the
+    client did not report one) is left out."""
     return sliced.where((F.col("partition") >= 0) | (F.col("topic") == ADMINISTRATION))
 
 

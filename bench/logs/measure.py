@@ -95,8 +95,8 @@ class Round:
         return self._cluster.last_words()
 
     def idle(self) -> None:
-        """Take the figures of 3,000 partitions without a record: CPU, files, restart. Raises
-        BenchFailed."""
+        """Take the figures of the load's idle partitions, without a record: CPU, files, restart.
+        Raises BenchFailed."""
         load = self._load
         names = [f"idle-{at}" for at in range(load.partitions // PARTITIONS_PER_TOPIC)]
         admin = open_admin(bootstrap_of(self._cluster))
@@ -117,8 +117,8 @@ class Round:
         self._note("idle_in_sync_s", time.monotonic() - restart.began)
 
     def starts(self) -> None:
-        """Take the figures of 10 GB on one broker: bytes read by its starts, and their time. Raises
-        BenchFailed."""
+        """Take the figures of the load's log_bytes on one broker: bytes read by its starts, and
+        their time. Raises BenchFailed."""
         load = self._load
         # Bytes that a start reads of everything else: the code, the metadata log.
         base = self._restart(signal.SIGTERM)

@@ -1,4 +1,5 @@
-"""`python -m bench.quorum`: store and etcd in alternating rounds, partitions, bench/quorum.md."""
+"""`python -m bench.quorum`: Kvorum's quorum and etcd in alternating rounds, then the costs of many
+partitions and brokers, and pauses of the controller's loop; to bench/quorum.md."""
 
 from __future__ import annotations
 

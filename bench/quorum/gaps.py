@@ -25,7 +25,7 @@ from kvorum.runtime.tasks import TaskGroup
 
 PUT_EVERY_S = 0.005
 STEADY_BEFORE_S = 1.0
-#: The load continues at least this long after the fault, so that a second failure counts too.
+#: The load continues at least this long after the fault, so that a second interruption counts too.
 WATCHED_S = 3.0
 _STEADY_S = 1.0
 _SILENCE_S = 0.2

@@ -40,7 +40,8 @@ _FENCE_POLL_S = 0.02
 _CALL_TIMEOUT_MS = 30_000
 _START_TIMEOUT_S = 60.0
 _QUIET_TIMEOUT_S = 180.0
-#: Of a core, for each process: brokers check all of their replicas now and then.
+#: CPU of each process, in percent of a core. Not zero: brokers check all of their replicas now and
+#: then.
 _QUIET_PERCENT = 30.0
 _CONTROLLER_PORT_SHIFT = 10  # as in bench.kvorum_cluster
 
@@ -131,7 +132,7 @@ class Partitions:
         # first, since checks of topics that have already moved take time too.
         names = sorted(self._topic_ids, key=self._topic_ids.__getitem__, reverse=True)
         with BrokerView(self._cluster.brokers[-1]) as view:
-            # The last broker's own view; the first broker is the first to be listed.
+            # The last broker is asked: the victim is the first broker of the list.
             leaders = _leaders(view, names)
             if leaders.count(victim.node_id) < 0.9 * FENCED_LEADERS or -1 in leaders:
                 raise BenchFailed(f"broker {victim.node_id} does not lead what it should")

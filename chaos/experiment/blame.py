@@ -3,7 +3,8 @@
   1. An outage belongs to the faults in whose windows it began. A window reaches from the fault's
      first effect to the end of its aftermath.
   2. An outage that began in no window belongs to the first fault that met it, from there on.
-  3. For any other fault that meets it the outage is continued from its owners, and no harm of its.
+  3. Any other fault that meets the outage did no harm by it: its report calls the outage continued
+     from its owners.
 
 A decision belongs to a fault within its window, and within the outages that it owns, however long
 they last. Bad sequence otherwise: 1. A leader is killed. 2. Another fault begins. 3. The leader is
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 from kvorum.chaos.experiment.milestones import Milestone
 from kvorum.chaos.experiment.waits import Span, outages_in
 
-#: A span that a fault causes may begin so long before it: nothing was acknowledged just then.
+#: A span that a fault causes may begin up to this long before the fault: a span is counted from the
+#: last event before the silence.
 SKEW_MS = 250.0
 
 Timed = tuple[float, Milestone]
@@ -28,7 +30,9 @@ Timed = tuple[float, Milestone]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The time in which a fault begins outages, up to last_ms, and the brokers struck."""
+    """The time in which a fault causes outages, and the brokers that it struck. struck_ms: when its
+    first part was in force; end_ms: when it was undone, None if it was not; last_ms: the end of its
+    aftermath."""
 
     name: str
     struck_ms: float
@@ -54,7 +58,8 @@ class Window:
 
 
 class Blame:
-    """The spans without an answer of one thing, ascending, and the faults that they belong to."""
+    """The spans without an answer of one thing (a partition, or the administration), ascending, and
+    the faults that they belong to."""
 
     def __init__(self, spans: Sequence[Span], windows: Sequence[Window]) -> None:
         self._spans = spans

@@ -25,7 +25,8 @@ class Shape:
     ticks: int
 
     def with_labels(self, names: Sequence[str]) -> Shape:
-        """This shape with room for labels at the left, as long as the chart keeps the most."""
+        """This shape with room for these labels at the left, of at most _LABELS_SHARE_MAX of the
+        width."""
         wanted = max((len(name) for name in names), default=0) * self.character + 10
         left = max(self.left, min(math.ceil(wanted), int(self.width * _LABELS_SHARE_MAX)))
         return dataclasses.replace(self, left=left)
@@ -80,8 +81,8 @@ class Canvas:
         self.text(self.shape.left - 6, y, self._cut(words, self.shape.left - 8), "label before")
 
     def beside(self, x: float, end_x: float, y: float, several: Sequence[str]) -> None:
-        """A label for the bar from x to end_x: the first of `several` that fits on one of its sides
-        or within it; else none, and the bar's own title has it."""
+        """Draw a label for the bar from x to end_x: the first of `several` that fits beside the bar
+        or within it. Draw none if none fits; then only the bar's tooltip has the text."""
         after, ahead = self._right - end_x - 5, x - 5
         for words in several:
             if self.fits(words, after):

@@ -28,7 +28,8 @@ _OUTAGES_MAX = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """One figure of both runs. is_time: milliseconds; ratio: of the second to the first, None
-    without both or if the first is 0; is_worse: None if neither is, else that of the second."""
+    without both or if the first is 0; is_worse: True if the second run's is worse, False if the
+    first run's is, None if they are about equal or neither can be better."""
 
     words: str
     values: tuple[float | None, float | None]
@@ -41,7 +42,7 @@ class Figure:
         return first, second
 
     def ratio_text(self) -> str:
-        """The ratio in words; of a figure that was 0 before there is none."""
+        """The ratio as text; "from 0" if the first value is 0 and the second is not."""
         first, second = self.values
         if self.ratio is not None:
             return f"× {self.ratio:.2f}"
@@ -61,7 +62,7 @@ class Difference:
     reports: tuple[dict[str, Any], dict[str, Any]]
     figures: tuple[Figure, ...]
     faults: tuple[tuple[str, tuple[Figure, ...]], ...]
-    #: Names of faults that only one of the runs has, with its column.
+    #: (fault, column) of faults that only one of the runs has.
     unmatched: tuple[tuple[str, str], ...]
     promises: tuple[tuple[str, Figure], ...]
     broken: tuple[tuple[str, int, int], ...]
@@ -305,7 +306,7 @@ def _promises(
 def _broken(
     reports: tuple[dict[str, Any], dict[str, Any]],
 ) -> list[tuple[str, int, int]]:
-    """Checks that found something in one of the runs: name and both counts."""
+    """Checks with findings in one or both of the runs: (name, count of A, count of B)."""
     counts = [{check["check"]: check["count"] for check in report["checks"]} for report in reports]
     return [
         (name, counts[0].get(name, 0), counts[1].get(name, 0))

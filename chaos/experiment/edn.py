@@ -75,7 +75,8 @@ def edn_lines(events: Iterable[Event]) -> Iterator[str]:
 
 
 class _Processes:
-    """The numbers of one of our processes: those that are free, and the open operations' ones."""
+    """The EDN process numbers of one client. A Jepsen process has one operation at a time, so a
+    client with several open operations needs several numbers. free: a heap. open: by operation."""
 
     def __init__(self) -> None:
         self.free: list[int] = []
@@ -153,7 +154,7 @@ class _Writer:
     def _complete(self, event: Event, identity: object, f: str, value: str) -> str:
         number = self._processes_of(event.process).open[identity]
         if event.type == INFO:
-            # A process that does not know its outcome takes no more part.
+            # As in Jepsen: a process whose operation has an unknown outcome is not used again.
             del self._processes_of(event.process).open[identity]
         else:
             self._free(event.process, identity)

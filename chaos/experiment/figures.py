@@ -135,7 +135,8 @@ def _administration(timeline: Timeline) -> dict[str, Any] | None:
 
 
 def _fault(fault: FaultSpan) -> dict[str, Any]:
-    # The split that the page draws is that of the worst partition, one that the nodes led first.
+    # The page draws the split of the first of these: unavailable longest, led partitions first if
+    # equal.
     worst = sorted(fault.recoveries, key=lambda item: (-item.unavailable_ms, not item.is_led))
     return {
         "id": fault.fault_id,

@@ -105,7 +105,7 @@ def _of_broker(row: Row, unfenced: set[int]) -> Iterator[Milestone]:
     is_fenced = json.loads(row["payload_json"]).get("is_fenced", True)
     if is_fenced is None:
         return
-    # A registration fences the process before it; the first one of a broker fences nobody.
+    # A registration fences the broker's previous process; its first registration fences nobody.
     if is_fenced and row["record_type"] == "RegisterBroker" and broker not in unfenced:
         return
     (unfenced.discard if is_fenced else unfenced.add)(broker)

@@ -1,7 +1,7 @@
 """The observations of a history: their kinds, and the details of each. Pure.
 
-An observation is an event `observe`. Its details name the kind as `what`; `observer` is the node
-that answered, or the client that saw it. The kinds:
+An observation is an event `observe`. Its details name the kind as `what`. In the first three kinds
+`observer` is the node that was asked. The kinds:
 
   partition   one broker's own view of the event's topic and partition: leader, leader_epoch, isr,
               replicas
@@ -12,6 +12,8 @@ that answered, or the client that saw it. The kinds:
   unanswered  the node stopped answering (type info, with the error); written once, until it answers
               again
   watermark   high_watermark of the event's partition, as a consumer saw it
+  group       group, state and members: the [topic, partition] pairs of each member, as the group's
+              coordinator describes them
   final-read  start_offset, next_offset and end_offset of the read after healing
 
 A leader, leader id, epoch or high watermark that is not known is -1.

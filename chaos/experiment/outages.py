@@ -118,9 +118,9 @@ def _of(
 
 
 def _cut_at_strikes(runs: Iterable[list[Span]], timeline: Timeline) -> Iterator[list[Span]]:
-    """The runs; one whose begin no fault explains is cut in two where the first fault within it
-    begins. What was silent before a fault needs another reason, and what comes after it cannot be
-    told from its effect."""
+    """The runs of silences; a run whose begin no fault explains is cut in two where the first fault
+    within it begins. The silence before that fault needs another reason; the silence after it
+    cannot be told from the fault's effect."""
     strikes = sorted(fault.struck_ms for fault in timeline.faults)
     for run in runs:
         begin_ms, end_ms = run[0].begin_ms, run[-1].end_ms

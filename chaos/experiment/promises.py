@@ -42,7 +42,7 @@ class Promised:
 
 
 _LEAST = "_at_least"
-#: The promises that every connection's end breaks.
+#: Promises that are broken whenever all connections go down, as when toxiproxy fails.
 _OF_WAITS = frozenset(
     {"longest_silence_ms", "longest_partition_silence_ms", "latency_p99_ms", "unavailable_ms"}
 )

@@ -49,6 +49,7 @@ Partition = tuple[str, int]
 class Recovery:
     """One partition after one fault; times are from the fault's begin, None if it did not happen.
 
+    is_led: a node that the fault struck led the partition when the fault began.
     unavailable_ms is the sum of the spans, longest_ms the longest of them as a whole. is_over is
     False if the partition was still unavailable when the load ended. continued_from: the names of
     the earlier faults to which an outage belongs that went on during this one.
@@ -77,8 +78,8 @@ class FaultSpan:
     struck_ms: when its first part was in force; begin_ms: when all of it was. roles: what the nodes
     were at that moment. controller_elect_ms, controller_unavailable_ms: from the fault's begin to
     the next active controller, and the time in which no topic could be created or deleted; None
-    if there was none. hits: the disk calls that the fault hit, by node and kind, of a fault of
-    disks; lost_packets: those that it dropped, None if it drops none.
+    if there was none. hits: of a fault of disks, the calls that it hit, by node and kind;
+    lost_packets: of a fault that drops packets, their number, else None.
     """
 
     fault_id: int

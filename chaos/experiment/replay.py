@@ -57,7 +57,7 @@ class Pick:
 
 
 def read_earlier_run(run_dir: str) -> EarlierRun:
-    """Raises ConfigError for a folder that is not a run's."""
+    """The origin of the run in a folder. Raises ConfigError for a folder that is not a run's."""
     folder = Path(run_dir)
     files = sorted(folder.glob("experiment.*"))
     if not files:

@@ -171,7 +171,7 @@ def _workload(name: str, kind: type[Any]) -> Schema:
 
 
 def _or_nothing(found: Schema) -> Schema:
-    """Also `- heal:` without anything after the colon."""
+    """The schema, which also allows null: `- heal:` with nothing after the colon."""
     return {**found, "type": [found["type"], "null"]}
 
 
@@ -257,7 +257,7 @@ def _short_actions() -> list[Schema]:
 
 
 def _waits_in_background() -> Schema:
-    """A rule of the parser, refused alike: pauses of a step in the background."""
+    """Matches a background step that has pauses, which the parser refuses too."""
     pauses = {"anyOf": [{"required": [key], **_positive(key)} for key in ("before", "after")]}
     return {
         "properties": {"background": {"const": True}, "pauses": pauses},

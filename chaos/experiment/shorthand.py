@@ -47,7 +47,7 @@ def long_step(document: Document, where: Path, item: Any, probes: Iterable[str])
     document.alias((*where, "provider", "func"), written)
     if func in probes:
         step["type"] = "probe"
-        # A probe has no arguments, as `{}` says of an action.
+        # Nothing, or `{}` as for an action without arguments: the probe has no tolerance.
         if value is not None and value != {}:
             step["tolerance"] = value
             document.alias((*where, "tolerance"), written)

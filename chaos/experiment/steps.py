@@ -309,7 +309,7 @@ class StepReader:
 
 
 def _hint(func: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
-    """The name that was meant, of both lists; or else the known ones."""
+    """A hint for a name that does not exist: the closest one of both lists, else all of `known`."""
     names = list(known)
     near = get_close_matches(func, [*names, *also], n=1)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"

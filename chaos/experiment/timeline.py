@@ -48,8 +48,8 @@ from kvorum.chaos.experiment.waits import Lag, Span, Waits
 ERRORS_KEPT_MAX = 50
 OTHER_ERRORS = "other errors"
 _FIRST_BUCKET_MS = 100.0
-#: A wait of so many usual latencies is no longer the load's own rhythm. The usual latency is the
-#: one that nine of ten operations exceed: an outage raises the median too.
+#: A wait shorter than RHYTHM_FACTOR usual latencies is normal for this load and is dropped. The
+#: usual latency is the 10th percentile: an outage raises the median too.
 RHYTHM_FACTOR = 4
 RHYTHM_SHARE = 0.1
 #: In place of a group: readers without one share one position in each partition.
@@ -92,8 +92,8 @@ class Administration:
 
 @dataclass(slots=True, kw_only=True)
 class Timeline:
-    """A history reduced to figures. milestones: those of the load's partitions, of brokers and of
-    the active controller, ascending; their source in words."""
+    """A history reduced to figures. milestones: (ms of the run, milestone), ascending, of brokers,
+    the active controller and the load's partitions; milestones_source: their origin in words."""
 
     load_begin_ms: float = 0.0
     load_end_ms: float = 0.0

@@ -109,8 +109,9 @@ def compact(lake: Lake) -> Compacted:
 
 
 def _merge(lake: Lake, table: Table, run_id: str) -> None:
-    """Bad sequence that the name COMPACTED prevents: 1. The merged file gets a name that readers
-    read. 2. The process dies before the parts are removed. 3. Every row counts twice."""
+    """Merge the parts of one run's table. Bad sequence that the name COMPACTED prevents: 1. The
+    merged file gets a name that readers read. 2. The process dies before the parts are removed.
+    3. Every row counts twice."""
     whole = f"{lake.folder(table, run_id)}/{COMPACTED}"
     parts = lake.parts(table, run_id)
     if not lake.exists(whole):

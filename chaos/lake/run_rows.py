@@ -80,7 +80,7 @@ def write_run(addition: Addition, folder: Path) -> str:
     except (KeyError, TypeError) as error:
         raise CorruptData(path, 0, f"a fault-begin lacks a field: {error}") from error
     addition.write(FAULTS, faults)
-    # The observer's are those before the log's first one.
+    # Milestones of the observer come first: they count only before the log's first record.
     milestones = [*fold.seen, *decisions.logged]
     addition.write(MILESTONES, milestone_rows(milestones, header.wall_start_ms))
     return decisions.source
@@ -133,7 +133,8 @@ def voter_rows(event: Event, wall_start_ms: int) -> Iterator[Row]:
 
 
 def milestone_rows(milestones: Iterable[Milestone], wall_start_ms: float | None) -> Iterator[Row]:
-    """wall_start_ms: of the history; None for an export without one."""
+    """The rows of the table `milestones`. wall_start_ms: of the history; None for an export without
+    a history, whose rows have no time_ms."""
     for item in milestones:
         yield (
             None if wall_start_ms is None else item.wall_ms - wall_start_ms,

@@ -1,7 +1,8 @@
 """Requests of an operator that an experiment sends as faults, through the Kafka protocol.
 
-A request becomes plain calls here (`request_of`), which the injector makes in order: an election
-and a change of the voters are over with their answer, a reassignment goes on by itself.
+`request_of` makes an `OperatorRequest` of a fault, and the injector calls its functions. An
+election and a change of the voters are over when `send` returns; a reassignment and a rolling
+restart go on, and the injector asks `is_over`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ Key = tuple[str, int]
 class OperatorRequest:
     """A request to make. nodes: those that it concerns.
 
-    is_over: None for a request that is over when `send` returns. finish: ends the rest of one that
-    goes on. outcome: for the history, filled by `finish`.
+    is_over: tells whether the work is done; None if it is done when `send` returns. finish: stops
+    or cancels what is not done yet, and cleans up. outcome: for the history, filled by `finish`.
     """
 
     nodes: tuple[str, ...]
@@ -112,8 +113,7 @@ def away_from_preferred(view: ClusterView) -> Mapping[Key, PartitionView]:
 
 
 def elect_preferred(system: System, keys: Sequence[Key]) -> None:
-    """ElectLeaders (KIP-460) with the type PREFERRED. A view may name a topic twice, also by a name
-    that the cluster does not know.
+    """ElectLeaders (KIP-460) with the type PREFERRED.
 
     A partition that got its preferred leader meanwhile, or that lost it from the ISR, is left as
     it is. Raises UnresolvableTarget if no broker answers, or if no partition got its preferred

@@ -54,7 +54,7 @@ def conditions_of(faults: Iterable[ConditionFault]) -> Conditions:
 
 
 def is_deadly(fault: ConditionFault) -> bool:
-    """True if a node may end because of the fault, as its rules say."""
+    """True if a node may exit because of the fault, as a node does whose disk fails."""
     return isinstance(fault, FillDisk | FailDisk)
 
 
@@ -84,8 +84,9 @@ class ConditionKeeper:
         self._show(node)
 
     def end(self, node: str, fault: ConditionFault, fault_id: int) -> Hits:
-        """Take a fault out of force; may be called again. Returns the node's calls that faults of
-        this kind, which slow calls down or fail them, have hit in the meantime."""
+        """Take a fault out of force; may be called again. Returns the node's disk calls that faults
+        of this kind have hit since `begin`: delayed syncs for a slow disk, failed calls for a full
+        or failing one."""
         before = self._before[node, fault_id]
         self._faults[node].pop(fault_id, None)
         self._show(node)
@@ -97,8 +98,8 @@ class ConditionKeeper:
         )
 
     def revive(self, node: str, fault: ConditionFault, hits: Hits) -> None:
-        """Start the node if it died of a fault that has ended with these hits, unless another one
-        has it down."""
+        """Start the node if it died of a fault that has now ended; hits: what `end` returned. No
+        effect while another fault may kill the node, or has taken it down."""
         if not is_deadly(fault) or any(map(is_deadly, self._faults[node].values())):
             return
         try:

@@ -29,7 +29,7 @@ class OutputClosed(KvorumError):
 
 
 def while_open(progress: Callable[[str], None]) -> Callable[[str], None]:
-    """The progress, which raises OutputClosed once nobody reads it."""
+    """Wrap `progress`: a call raises OutputClosed once nobody reads the output."""
 
     def tell(line: str) -> None:
         try:

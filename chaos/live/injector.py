@@ -75,9 +75,9 @@ from kvorum.runtime.fault_board import Hits
 @dataclass(slots=True, kw_only=True)
 class Injected:
     """A fault in force. `undo` has the steps that are left to reverse it, in order; `streams` are
-    those with a toxic of the fault. `is_over` tells whether a fault that can end by itself has;
-    `outcome` goes to the history with its end. Then `hits` are the disk calls that a fault of disks
-    has hit, by node, and `lost_packets` those that it has dropped."""
+    those with a toxic of the fault. `is_over` returns True once a fault that can end by itself has
+    ended. The history's `fault-end` event gets `outcome`, `hits` (by node, the disk calls that a
+    fault of disks has hit) and `lost_packets` (the packets that a PacketLoss has dropped)."""
 
     fault_id: int
     name: str
@@ -326,8 +326,9 @@ class Injector:
     def _refuse_behind_a_partial_cut(self, streams: Sequence[tuple[Link, Stream]]) -> None:
         """Refuse a toxic on a stream where a cut spares some connections.
 
-        Toxiproxy draws again for the toxic before a new one. The cut could then spare a connection
-        whose bytes it swallowed: the stream would go on with a hole, which no TCP network makes.
+        When toxiproxy adds a toxic to a connection, it draws anew if the previous toxic of that
+        connection applies. The cut could then spare a connection whose bytes it had swallowed: the
+        stream would go on with a hole, which no TCP network makes.
         """
         for injected in self.active():
             if not isinstance(injected.fault, CutLink):

@@ -52,8 +52,8 @@ class KafkaConnection:
     def ask(self, call: Call, values: Mapping[str, Any]) -> Any:
         """kio's entity of the answer.
 
-        Raises OSError if the node cannot be reached or gives no answer in time, WireError for an
-        answer that is none.
+        Raises OSError if the node cannot be reached or gives no answer in time, WireError for bytes
+        that are no answer to this request.
         """
         is_reused = self._socket is not None
         try:
@@ -108,7 +108,7 @@ class KafkaConnection:
         try:
             log_in(self._security, ask)
         except LoginRefused as error:
-            # As an address that gives no answer: the one who asks says which node it was.
+            # An OSError, as for a node that gives no answer: the caller adds the node's name.
             raise OSError(f"user {self._security.user} is refused: {error}") from error
 
     def _receive(self, peer: socket.socket, size: int) -> bytes:

@@ -47,7 +47,8 @@ class Loads:
         history: HistoryWriter,
         admin: str = "",
     ) -> None:
-        """admin: bootstrap addresses with the user who creates topics, if that is another one."""
+        """admin: the bootstrap addresses, with the login of the user who creates the topics; empty
+        if the user of `bootstrap` does."""
         self._configuration = configuration
         self._bootstrap = bootstrap
         self._admin = admin or bootstrap
@@ -85,7 +86,7 @@ class Loads:
 
     @property
     def compacted_topics(self) -> tuple[str, ...]:
-        """Those of the topics of which only the newest record of each key must stay."""
+        """The topics with cleanup.policy=compact."""
         needs = self._needs()
         return tuple(need.name for need in needs if need.config.get("cleanup.policy") == "compact")
 

@@ -22,10 +22,10 @@ from kvorum.runtime.clock import monotonic_ms
 #: How long a step waits until a node matches its target (for example until a leader is elected).
 _TARGET_TIMEOUT_MS = 10_000
 _TICK_MS = 20
-#: A look at a fault that ends by itself is a request to the cluster.
+#: Interval of the looks at faults that end by themselves; each look is a request to the cluster.
 _LOOK_MS = 200
 
-#: When a fault is to be undone at the latest, its id, and the fault.
+#: The monotonic time in ms at which a fault is undone at the latest, its id, and the fault.
 Due = tuple[int, int, Injected]
 
 
@@ -75,7 +75,8 @@ class Nemesis:
     def begin(self, action: Action) -> tuple[StepOutcome, Injected | None]:
         """Carry out one fault without its pauses. It goes on until its time is over in `wait`.
 
-        The second is the fault, for `is_in_force`; None for one that only ends others.
+        Returns the outcome, and the fault for `is_in_force`: None if the step was skipped, or if
+        its fault only ends others.
         """
         injected = self._act(dataclasses.replace(action, background=True))
         return self.outcomes[-1], injected
@@ -160,8 +161,8 @@ class Nemesis:
             return injected
 
     def measure(self, probe: Probe) -> Measurement:
-        """Measure a probe; the result stands among the run's. A method only measures: a tolerance
-        decides nothing there."""
+        """Measure a probe and add the result to `measurements`. The probe's tolerance is not
+        applied: within a method, a probe only measures."""
         measurement = self._probes.measure(dataclasses.replace(probe, tolerance=None))
         self.measurements.append(measurement)
         value = "no answer" if measurement.value is None else f"{measurement.value:g}"

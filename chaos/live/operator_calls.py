@@ -16,7 +16,7 @@ from kvorum.chaos.live.systems.protocol import Node, NotObservable, System, runn
 from kvorum.runtime.errors import ErrorCode, WireError
 
 _ANSWER_TIMEOUT_MS = 5_000
-"""Of one broker's answer."""
+"""Time limit for the answer of one broker."""
 
 #: Answers of a broker that does not reach the active controller, or reaches one that has stepped
 #: down: another broker may do better.

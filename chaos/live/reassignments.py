@@ -1,7 +1,8 @@
 """Partitions that move to other brokers, as kafka-reassign-partitions moves them (KIP-455, KIP-73).
 
 A reassignment goes on by itself once the controller has it. It is over when every partition has its
-new replicas; what has not is cancelled, which gives a partition its former replicas back.
+new replicas. If the fault ends before, the moves of the other partitions are cancelled, which gives
+these partitions their former replicas back.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _drawn(before: Replicas, able: Sequence[str], rng: random.Random) -> Replica
         chosen = [first, *rng.sample(others, len(before) - 1)]
         rng.shuffle(chosen)
         return tuple(chosen)
-    # Another preferred replica, the others as they were.
+    # No broker is new to the partition: move another running replica to the front.
     places = [at for at in range(1, len(before)) if before[at] in able]
     at = rng.choice(places) if places else 0
     return (before[at], *before[:at], *before[at + 1 :])
@@ -156,12 +157,14 @@ class Reassignment:
         return tuple(sorted(struck))
 
     def start(self) -> None:
-        """Ask for it. Raises UnresolvableTarget if every partition is refused."""
+        """Set the throttle and send the request. Raises UnresolvableTarget if the controller
+        refuses every partition."""
         wanted = {move.key: [self._ids[name] for name in move.after] for move in self.moves}
         try:
             if self._throttle is not None:
                 self._throttle.set(self._moving())
-            # Before the answer: a broker may have passed it on although its answer is lost.
+            # Set before the answer arrives: the controller may have the request although the
+            # answer is lost, and `finish` must then cancel it.
             self._asked = set(wanted)
             refused = self._alter(wanted)
         except NotObservable as error:

@@ -49,7 +49,7 @@ class RollingRestart:
         return True
 
     def finish(self) -> None:
-        """End a roll that goes on: the node that it restarts now comes back all the same."""
+        """Stop a roll that is not complete. The node that is being restarted still comes back."""
         process, self._process = self._process, None
         if process is None:
             return

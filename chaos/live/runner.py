@@ -1,8 +1,8 @@
 """One live run, from an experiment file to a verdict.
 
-Order: toxiproxy, proxies, cluster, topic, load, steady state, method, heal, converge, steady state
-again, stop the load, final read, stop the cluster, report. No process of the run is left when `run`
-returns or raises.
+Order: toxiproxy, proxies, cluster, topics, load, steady state, method, heal, rollbacks, converge,
+steady state again, stop the load, final read, export of the metadata, stop the cluster, report. No
+process of the run is left when `run` returns or raises.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _DEATH_WATCH_MS = 200
 _WAIT_UNCONVERGED_MS = 15_000
 
 
-#: The part that the report of a run on a warm cluster cannot have.
+#: The note in the report of a run on a warm cluster.
 WARM_NOTE = (
     "the cluster was warm, other runs used it before: its replicas are not compared in this "
     "report, but once, when it stops"
@@ -218,7 +218,8 @@ class _Session:
         self._choice = choice
         self._configuration = experiment.configuration
         self._topic = experiment.configuration.topic
-        #: As the cluster knows it; targets have the experiment's own name.
+        #: The topic's name in the cluster, with the system's prefix; targets use the name in the
+        #: experiment.
         self._topic_name = self._topic.name
         self._run_dir = run_dir
         self._progress = progress
@@ -272,12 +273,14 @@ class _Session:
         finally:
             self._write_record()
             if self._record["error"] in BY_SIGNAL:
-                # A closed output must not take the signal's place: it would have the run judged.
+                # An OutputClosed from here would replace the signal's exception, and `run` would
+                # judge the run as after an error.
                 with contextlib.suppress(OutputClosed):
                     self._say_how_it_ended()
 
     def _say_how_it_ended(self) -> None:
-        """Said after the cleanup, so that what it says of the cluster is so."""
+        """Tell the user how the run ended. Called after the clean-up, when the cluster is healed or
+        stopped as the text says."""
         is_left = self._leaves_its_cluster()
         left = "the cluster is healed and runs on" if is_left else "the cluster is stopped"
         self._progress(

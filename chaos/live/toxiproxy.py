@@ -178,7 +178,8 @@ class Toxiproxy:
 
 
 def _reason_of(error: Exception) -> str:
-    """Why a call failed; requests' own sentences of connections name its objects."""
+    """Why a call failed, in words: the texts of `requests` for connection errors name its Python
+    objects."""
     import requests
 
     match error:

@@ -109,7 +109,7 @@ class ToxiproxyServer:
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:
-        """A call that gets no answer because the server has ended says so, as `check` does."""
+        """Within this context, a ToxiproxyError becomes ToxiproxyEnded if the server has ended."""
         try:
             yield
         except ToxiproxyError as error:

@@ -22,7 +22,8 @@ _ITERATIONS = 4096
 _KNOWN_TIMEOUT_MS = 30_000
 _LOOK_TIMEOUT_MS = 5_000
 _PROBED = "chaos-load-probe"
-"""A topic that nobody has: a broker says so only to a user that may describe it."""
+"""A topic that does not exist. A broker answers UNKNOWN_TOPIC_OR_PARTITION only to a user that may
+describe it; other users get TOPIC_AUTHORIZATION_FAILED."""
 
 _LOAD_RIGHTS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("TOPIC", "*", ("READ", "WRITE", "DESCRIBE", "CREATE", "DELETE", "DESCRIBE_CONFIGS")),

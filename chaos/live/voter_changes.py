@@ -20,7 +20,8 @@ _DESCRIBE_QUORUM = Call(key=55, name="describe_quorum", version=2)
 _ADD = Call(key=80, name="add_raft_voter", version=0)
 _REMOVE = Call(key=81, name="remove_raft_voter", version=0)
 
-#: Time for the new voter to catch up; the broker waits as long, and less than for an answer.
+#: Time for the new voter to catch up: the request's timeout. It is shorter than the time that
+#: `ask_any_broker` waits for the answer.
 _CATCH_UP_MS = 4_000
 #: Time in which a change whose answer was lost may still show in the voter set.
 _SHOWS_MS = 2_000
@@ -46,7 +47,7 @@ def members_of(system: System) -> QuorumMembers:
     if int(found.error_code) != 0:
         code = int(found.error_code)
         raise NotObservable(f"the quorum was not described: {error_text(code, found)}")
-    # A disk that was lost may be listed still; it fetched before the one that runs.
+    # A node may be listed twice: with a lost disk, and with the present one, which fetched later.
     fetching = sorted(found.observers, key=lambda replica: int(replica.last_fetch_timestamp))
     return QuorumMembers(
         voters={int(replica.replica_id): _directory(replica) for replica in found.current_voters},

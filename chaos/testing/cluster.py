@@ -9,7 +9,7 @@
         cluster.wait_until("isr-full")
 
 Faults and targets are those of experiments. A fault in a `with` block ends with the block; without
-one it lasts until `end` or `heal`. No fault needs a `duration_ms`, and one that is given ends none.
+one it lasts until `end` or `heal`. No fault needs a `duration_ms` here; a given one has no effect.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Noted:
 
 
 class Cluster:
-    """A running cluster, and the hands that break it. Methods may be called from any thread.
+    """A running cluster, and the calls that inject faults. Methods may be called from any thread.
 
     voters: so many controllers vote at the start, in a set that can change (0: all, in a static
     set). system: kvorum, or kafka for Apache Kafka from its jars. settings: properties for every

@@ -26,7 +26,7 @@ _LINES_MAX = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """Nodes by name -> state; partitions of all topics, nodes by name.
+    """nodes: name -> state. partitions: of all topics, by (topic, number), with nodes by name.
 
     active_controller: None if no controller knows one. live_brokers: those in the metadata.
     """
@@ -132,7 +132,8 @@ CONDITIONS: Mapping[str, Condition] = {
 
 
 def nodes_of(system: System) -> list[Node]:
-    """Every node; its state says what a fault did, before the system has noticed a death."""
+    """Every node. A node that a fault killed or paused has the state killed or paused at once, also
+    before the system has noticed its death."""
     states = dict.fromkeys(system.killed, "killed") | dict.fromkeys(system.paused, "paused")
     return [
         dataclasses.replace(node, state=states.get(node.name, node.state))

@@ -53,7 +53,7 @@ def before_experiment_control(
 
 
 def before_activity_control(context: dict[str, Any]) -> None:
-    """Histories name a fault as the experiment does."""
+    """Note the activity's name, so that the history names its fault as the experiment does."""
     name_activity(str(context.get("name", "")))
 
 
@@ -92,7 +92,8 @@ def after_experiment_control(context: dict[str, Any], state: dict[str, Any]) -> 
 
 
 def _end(run: ToolkitRun, ended_as: str, *, has_method: bool) -> RunResult:
-    """A method that Chaos Toolkit did not play to its end proves nothing."""
+    """End the run: with `break_off` if Chaos Toolkit did not play the method to its end, since such
+    a run proves nothing."""
     if ended_as in ("interrupted", "aborted"):
         return run.break_off(f"Chaos Toolkit's run was {ended_as}")
     if not has_method:

@@ -16,7 +16,8 @@ from kvorum.chaos.toolkit.session import ToolkitRun, activity_name, current_run
 from kvorum.runtime.errors import ConfigError
 
 _LEAVE_WITH_ROLLBACKS = 20
-"""The exit code by which Chaos Toolkit leaves the method (`chaoslib.exit.exit_gracefully`)."""
+"""An exit code of `chaoslib.exit.exit_gracefully`: Chaos Toolkit ends the method and runs the
+rollbacks."""
 
 _COUNT, _PAUSE_MS_MIN, _PAUSE_MS_MAX = (key.default or 0 for key in STORM_KEYS)
 

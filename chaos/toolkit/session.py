@@ -1,4 +1,4 @@
-"""A live run whose steps Chaos Toolkit decides: the only file that knows the pieces of a run.
+"""A live run whose steps Chaos Toolkit decides.
 
 The run has a thread of its own, as its processes end with the thread that started them. Its method
 is a loop that carries out one request after the other; faults end on time meanwhile.
@@ -100,7 +100,7 @@ class ToolkitRun:
         return measurement.value
 
     def wait(self, duration_ms: int) -> None:
-        """Return after a time, when all faults that end until then are undone. Raises KvorumError
+        """Return after this time, once the faults whose time is over are undone. Raises KvorumError
         if the run ends earlier."""
         futures.wait([self._running()], timeout=duration_ms / 1000)
         self._ask(lambda nemesis, _: nemesis.wait(0))
@@ -139,7 +139,8 @@ class ToolkitRun:
 
     def _serve(self, nemesis: Nemesis, probes: Probes) -> None:
         self._has_begun.set()
-        # If Chaos Toolkit ends without its control, the main thread does, and the run after it.
+        # If Chaos Toolkit ends without calling its control, its main thread ends, and so does the
+        # run.
         while not self._is_ended.is_set() and threading.main_thread().is_alive():
             nemesis.wait(_TICK_MS)
             while not self._requests.empty():

@@ -141,7 +141,7 @@ class GroupMember(Worker):
         self.committed += kind == OK
 
     def _on_assign(self, consumer: Any, places: list[Any]) -> None:
-        """The committed offsets that the member begins at stand beside what it owns."""
+        """Note the assignment, with the committed offsets at which the member begins."""
         from confluent_kafka import KafkaException
 
         invoked_ms = self._history.now_ms()

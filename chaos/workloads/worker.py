@@ -15,7 +15,8 @@ class Worker:
     since a run without its load proves nothing.
     """
 
-    # It has a thread and is none: a subclass would override methods of Thread by accident.
+    # It holds a Thread and does not extend it: a subclass could override a method of Thread by
+    # accident.
 
     def __init__(self, name: str, loop: Callable[[threading.Event], None]) -> None:
         self.name = name

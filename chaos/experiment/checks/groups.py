@@ -157,7 +157,7 @@ class Groups:
             offset = found_at.get(key)
             floor = commits.floor(event.invoked_ms)
             if offset is None or floor == _NO_OFFSET:
-                # The first poll tells.
+                # No committed offset to compare: `_poll` judges where the member begins.
                 self._floors[group, event.process, key] = commits.floor(event.time_ms)
                 continue
             self._lost.examined += 1

@@ -2,7 +2,8 @@
 
 The observations, by their field `what`:
   quorum     leader_id, leader_epoch, high_watermark: as answered by a controller
-  partition  leader, leader_epoch, high_watermark of the event's partition
+  partition  leader, leader_epoch of the event's partition, as answered by a broker; high_watermark
+             if the history has one (the observer of live runs writes none)
   watermark  high_watermark of the event's partition as a client saw it
   group      group, members: each member's [topic, partition] pairs, as its coordinator says
   final-read start_offset, end_offset, next_offset of the event's partition after healing
@@ -75,8 +76,8 @@ class Leadership:
         Within one epoch it never does. A new leader of the quorum begins with the one that it knew
         as a follower, which may be behind. Once it moves, it is never below that of an older epoch:
         it moves only past an entry of the leader's own epoch, which comes after all older commits.
-        A partition's high watermark may lag for a
-        moment after a fail-over (KIP-207); `finish` looks at it after healing.
+        A partition's high watermark may lag for a moment after a fail-over (KIP-207); `finish`
+        looks at it after healing.
         """
         details = details_of(event)
         epoch = whole(details.get("leader_epoch"))

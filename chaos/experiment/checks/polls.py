@@ -134,7 +134,7 @@ def realtime_lags(partition: PartitionEvidence) -> Ints:
     placed = acked_offsets >= 0
     if not placed.all():
         acked_offsets, acked_us = acked_offsets[placed], acked_us[placed]
-    # A poll knows its own last offset at the latest when it begins, so one of the two is known.
+    # Each poll itself counts as having seen its offsets when it began, so no minimum is _NEVER.
     known_us = np.minimum(
         _known_since(last_offsets, begun_us, first_offsets),
         _known_since(acked_offsets, acked_us, first_offsets),

@@ -19,7 +19,7 @@ def nonmonotonic_send(partition: PartitionEvidence, board: Board) -> None:
     acknowledged before. Sends under way at the same time may take either order."""
     found = board[catalogue.NONMONOTONIC_SEND]
     for process, mine in partition.producers():
-        # A history is in the order of its times, so acknowledgements are.
+        # Ascending, since a history is in the order of its times.
         acked_us = partition.acked_us[mine]
         offsets = partition.acked_offsets[mine]
         invoked_us = acked_us - partition.acked_latency_us[mine]

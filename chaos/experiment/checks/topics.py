@@ -140,7 +140,8 @@ class Topics:
 
 
 def _operation_of(event: Event) -> str | None:
-    """The effect or the sight of a creation or deletion; None if it says nothing of the topic."""
+    """What a creation or deletion did to the topic, or what its refusal shows of it; None if the
+    event tells neither."""
     error = event.error or ""
     is_creation = event.f == CREATE_TOPIC
     is_refusal = error.startswith(_EXISTS if is_creation else _UNKNOWN)

@@ -116,7 +116,7 @@ def copies(partition: PartitionEvidence, board: Board, atomicity: Atomicity) -> 
             polled = offsets_by_event.get(event)
             if polled is None:
                 continue
-            # Where an aborted transaction began, the group's committed offset was.
+            # Aborted transactions count here: they too begin at the group's committed offset.
             begin = min(begin, int(polled.min())) if len(polled) else begin
             if outcome is False:
                 continue

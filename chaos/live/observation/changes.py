@@ -38,7 +38,7 @@ class Changes:
         return [item for item in observations if self._is_news(item, now_ms)]
 
     def missing(self, error: str) -> list[Observation]:
-        """The node did not answer."""
+        """The observations to write after the node did not answer: one, if it answered before."""
         if self._is_silent:
             return []
         self._is_silent = True

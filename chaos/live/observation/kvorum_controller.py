@@ -31,7 +31,8 @@ class KvorumControllerView:
         self._stub = admin_pb2_grpc.AdminStub(self._channel)
 
     def look(self) -> Sequence[Observation]:
-        """The leader that the controller knows, and its epoch. Raises OSError without an answer."""
+        """The leader that the controller knows, and its epoch; of the leader itself also the high
+        watermark and the voters' end offsets. Raises OSError without an answer."""
         try:
             answer = self._stub.DescribeQuorum(
                 admin_pb2.DescribeQuorumRequest(), timeout=self._timeout_s

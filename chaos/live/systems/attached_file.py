@@ -160,7 +160,7 @@ class _Reader:
     path: str
     lines: Mapping[tuple[str, str], int]
     problems: list[str] = field(default_factory=list)
-    #: Keys that a misspelt key of their table stands for.
+    #: (place, key) of known keys that a misspelt key resembles: they are not reported as missing.
     misspelt: set[tuple[str, str]] = field(default_factory=set)
 
     def problem(self, place: str, key: str, message: str) -> None:

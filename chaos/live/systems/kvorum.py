@@ -91,7 +91,7 @@ class KvorumSystem:
             name: f"127.0.0.1:{(metrics_port or 0) + at}" for at, name in enumerate(names)
         }
         self._process: subprocess.Popen[bytes] | None = None
-        #: Of the cluster's first user, who may do everything; known once the cluster runs.
+        #: Credentials of the cluster's first user, a super user; known once the cluster runs.
         self._security = NONE
         self._paused: set[str] = set()
         self._killed: set[str] = set()

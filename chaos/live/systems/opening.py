@@ -46,8 +46,8 @@ LOGS = "logs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What a command says of the security of the cluster under test. is_secure: it is to be a
-    secure one. command_config: Kafka's client properties for one that runs already."""
+    """The security options of a command. is_secure: start the cluster with TLS, users and ACLs.
+    command_config: a file of Kafka's client properties, for a cluster that runs already."""
 
     is_secure: bool = False
     command_config: str | None = None
@@ -80,7 +80,8 @@ class SystemChoice:
     def denial(self, capability: Capability) -> str | None:
         """The reason why this machine denies the system a capability; None if it does not.
 
-        Lost packets are tried out in the kernel, so only a fault that needs them asks for them.
+        The capability to lose packets is tried out with nft, so it is tried only when a fault needs
+        it.
         """
         if capability is Capability.PACKET_LOSS and capability in self.capabilities:
             return why_no_packet_loss()
@@ -118,7 +119,8 @@ class WarmCluster(Protocol):
         ...
 
     def note_compacted(self, topics: tuple[str, ...]) -> None:
-        """Topics of a run of which two replicas may lack different records."""
+        """Note a run's compacted topics, which are left out when the replicas are compared at the
+        cluster's end: two replicas may lack different records."""
         ...
 
 

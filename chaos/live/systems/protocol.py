@@ -141,7 +141,8 @@ class System(Protocol):
         """The number of nodes that may be killed or paused at once; None for no limit."""
 
     def start(self) -> None:
-        """Return when an acks=all write would succeed. Raises ProcessFailed or NotReached."""
+        """Start the cluster, and return when an acks=all write would succeed. An attached cluster
+        runs already: check that it fits its file. Raises KvorumError."""
 
     def stop(self) -> None:
         """Leave no process of the run behind. May be called at any time."""

@@ -102,7 +102,8 @@ class BrokerWorld(Protocol):
 class SimBroker:
     """One broker id; its processes start and stop with those of its node.
 
-    clean_epoch: the broker epoch in the clean-shutdown marker on the disk.
+    clean_epoch: (directory id, broker epoch) of the clean-shutdown marker on the disk; None without
+    a marker.
     """
 
     def __init__(self, world: BrokerWorld, node_id: int, rng: random.Random) -> None:
@@ -111,7 +112,8 @@ class SimBroker:
         self.rng = rng
         self.clean_epoch: tuple[bytes, int] | None = None
         self.process: SimBrokerProcess | None = None
-        #: The broker epoch of the last process that had one for some time.
+        #: The broker epoch of the last process that lived until its `_send_late_requests`; -1 if
+        #: none did.
         self.epoch_before = -1
         #: How long the broker stays down after a clean shutdown.
         self.stop_down_ms = 0
@@ -258,7 +260,7 @@ class SimBrokerProcess:
         if isinstance(reply, RegisteredBroker):
             self.broker_epoch = reply.broker_epoch
             if self._heartbeats.has_begun:
-                # the registration was forgotten, and this process continues
+                # The controller had lost the registration: the process goes on under the new epoch.
                 self._heartbeats.hurry()
                 return
             self.later(self._rng.randint(0, LATE_REQUEST_MS_MAX), self._send_late_requests)

@@ -38,7 +38,8 @@ _KINDS: dict[type[Any], str] = {
 }
 
 OWN = "fence"
-"""The kind of a controller's own decisions: fencing, the periodic sweep, a new cluster's levels."""
+"""The kind of a controller's own decisions: fencing, the periodic sweep, the feature levels of a
+new cluster."""
 
 
 def kind_of(request: Request) -> str:
@@ -54,7 +55,7 @@ class Attempt:
 
     base_offset, values: the records that were proposed for the request, in `epoch`; no values if
     none were. reply: the reply that the controller sent, None for none. is_decided: the controller
-    has decided the request.
+    was active when the request arrived, so it may have proposed records.
     """
 
     kind: str
@@ -95,7 +96,7 @@ class Attempt:
 @dataclass(slots=True, kw_only=True)
 class History:
     """All attempts of a run. attempts: in order. by_place: (epoch, base offset) to the attempt that
-    proposed there. tally: operations by outcome for the requester, with clients' timeouts."""
+    proposed there. tally: counts of the brokers' requests: answered, refused or unanswered."""
 
     attempts: list[Attempt] = field(default_factory=list)
     by_place: dict[tuple[int, int], Attempt] = field(default_factory=dict)
@@ -118,8 +119,8 @@ class History:
         self.by_place[(epoch, attempt.base_offset)] = attempt
 
     def note_reply(self, attempt: Attempt, reply: Reply, committed: Mirror) -> None:
-        """Check AcknowledgedSurvives, first half: an acknowledged request is committed at that
-        moment."""
+        """Store the reply. Check AcknowledgedSurvives, first half: an acknowledged request is
+        committed at that moment."""
         check(attempt.reply is None, "AcknowledgedSurvives", f"answered twice: {brief(attempt)}")
         attempt.reply = reply
         if attempt.told is not Outcome.OK or not attempt.values:

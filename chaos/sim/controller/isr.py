@@ -28,15 +28,16 @@ REPEATS = 0.06
 
 REMEMBERED_MAX = 12
 FALSE_ALARMS = 0.01
-"""Share of checks in which a leader wrongly takes a follower for unreachable."""
+"""Probability, for each follower in a check, that the leader wrongly takes it for unreachable."""
 
 OLD_FOLLOWERS = 0.05
-"""Share of checks in which a leader uses the broker epoch of a follower's previous process."""
+"""Probability, for each follower in a check, that the leader uses the broker epoch of an earlier
+process of the follower."""
 
 
 class Follower(Protocol):
     """The broker of a follower (`chaos.sim.controller.brokers.SimBroker`). epoch_before: the broker
-    epoch of the last process that had one for some time."""
+    epoch of one of its earlier processes; -1 if none is known."""
 
     epoch_before: int
 

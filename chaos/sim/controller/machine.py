@@ -93,7 +93,8 @@ async def load_image_state(world: ImageWorld, disk: AsyncDisk, path: str) -> Lis
 
 
 class ImageMachine(StateMachine):
-    """state: always an ImageState here, except for the moment before a process has begun."""
+    """A state machine whose state is a cluster image: of a controller or a broker. state: always an
+    ImageState here, except for the moment before a process has begun."""
 
     _node: SimNode
 

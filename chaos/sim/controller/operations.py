@@ -60,7 +60,7 @@ MINIMUM, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
 
 class Draws:
-    """broker_ids: all brokers of the run, registered or not."""
+    """Draws requests. broker_ids: all brokers of the run, registered or not."""
 
     def __init__(self, rng: random.Random, broker_ids: tuple[int, ...]) -> None:
         self._rng = rng

@@ -41,7 +41,8 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class RecordChecks:
-    """is_unclean_default: the controllers' property. The counts are for the summary."""
+    """Checks the records in their order. is_unclean_default: the controllers'
+    unclean.leader.election.enable. The public counts are for the run's summary."""
 
     def __init__(self, *, is_unclean_default: bool = False) -> None:
         self.is_unclean_default = is_unclean_default

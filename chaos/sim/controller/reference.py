@@ -26,7 +26,7 @@ CauseAt = Callable[[int, int], "Attempt | None"]
 
 
 class Reference:
-    """images[n]: the image after the first n records."""
+    """The images of the committed records. images[n]: the image after the first n records."""
 
     def __init__(self, committed: Mirror, cause_at: CauseAt) -> None:
         self.images: list[ClusterImage] = [EMPTY_IMAGE]

@@ -13,7 +13,8 @@ from kvorum.chaos.sim.quorum.scenario import WHOLE_SNAPSHOT, Scenario
 from kvorum.chaos.sim.schedule import ScheduledFault, draw_schedule
 
 KINDS_OF_ALL = ("strike-operation", "strike-operation", "crash-broker")
-"""Kinds of faults in every seed; each seed leaves out about half of the others."""
+"""Kinds of faults in every seed; a draw decides about each of the others: 0.6 for one of
+CONTROLLER_DRAWS, 0.25 for one of QUORUM_DRAWS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,8 @@ class StrikeWorld(Protocol):
 
 
 class Strikes:
-    """hits: counts by operation, moment and means."""
+    """The strikes that wait, and those that have hit. hits: counts by operation, moment (decided or
+    committed) and means (how the node is hit)."""
 
     def __init__(self, world: StrikeWorld) -> None:
         self.hits: Counter[tuple[str, str, str]] = Counter()

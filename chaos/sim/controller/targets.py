@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 
 class Targets:
-    """leader_id: the controller that seems to be active, -1 for none."""
+    """A broker's knowledge of the active controller. leader_id: the controller that seems to be
+    active, -1 for none."""
 
     def __init__(self, controller_ids: Sequence[int], turn: int) -> None:
         self.leader_id = -1

@@ -86,7 +86,8 @@ class NodeClock:
 
 
 class SimController:
-    """The part of `broker.controller.controller_api.Controller` for replicas and producers."""
+    """The methods of `broker.controller.controller_api.Controller` that replicas and the handlers
+    of producers' requests call."""
 
     def __init__(self, process: PartitionProcess) -> None:
         self._process = process
@@ -179,8 +180,8 @@ class PartitionMachine(BrokerMachine):
 
 
 class PartitionProcess(SimBrokerProcess):
-    """One process. manager, server: the real ones. is_publishing: manager and server get the
-    process's image."""
+    """One process of a broker. manager, server: the real ones. is_publishing: changes of the image
+    are handed to the manager; false before the process serves, and once it shuts down."""
 
     EAGER: ClassVar[float] = 0.0
 

@@ -47,7 +47,7 @@ class ServedWorld(
 
 
 class PartitionClients(Administrators):
-    """producers, consumers: all of the run."""
+    """All clients of a run: the administrators (this object), its producers and its consumers."""
 
     def __init__(self, world: ServedWorld, rng: random.Random) -> None:
         super().__init__(world, rng)

@@ -35,9 +35,10 @@ class CompactedView(View):
 
 @dataclass(slots=True, kw_only=True)
 class CompactedHistory(PartitionHistory):
-    """records: the committed ones by offset; `offsets` has their offsets in order. last: the last
-    record of each key. overtaken: records whose later records of the same key were lost in an
-    allowed loss."""
+    """The history of a compacted partition. records: the committed ones by offset; `offsets` has
+    their offsets in order. last: the offset of each key's last record. overtaken: offsets of
+    records that compaction may have removed for a later record of the key, which an allowed loss
+    then took away."""
 
     records: dict[int, Record] = field(default_factory=dict)
     offsets: list[int] = field(default_factory=list)

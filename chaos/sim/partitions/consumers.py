@@ -51,7 +51,7 @@ class ConsumerWorld(ClientWorld, Protocol):
 
 
 class Consumer:
-    """position: the next offset to read, of the topic topic_id."""
+    """A consumer of one partition. position: the next offset to read, of the topic topic_id."""
 
     def __init__(
         self,

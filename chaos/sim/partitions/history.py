@@ -86,7 +86,13 @@ class Known:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionHistory:
-    """name: for messages. replicas, isr, isr_epoch, vouchers: as committed; see `on_image`.
+    """The facts about one partition, and its checks. name: for messages. replicas, isr, vouchers:
+    from the committed metadata, see `on_image`; isr_epoch: the leader epoch there.
+    - batches: the committed log; bases: their base offsets; end_offset: its end.
+    - newest_epoch: the newest epoch in which a leader was seen. leaders: epoch to broker.
+    - trusted_epoch: the leader epoch of the last loss that did or might happen; -1 for none.
+    - may_lose_from: the first offset that may be lost now. known: by broker.
+    - sequences: (producer id, epoch, first sequence) to the base offset of that batch.
 
     - cuts: (event, offset, new leader epoch) of each loss that did or might happen.
     - epochs: of each broker, (event, leader epoch) of each epoch that it began to use.

@@ -84,8 +84,8 @@ class ProducerWorld(ClientWorld, Protocol):
 
 
 class Producer:
-    """acknowledged: all its acknowledgements. is_answered: an answer came since `wait_for_one` was
-    called."""
+    """A producer to one partition. acknowledged: all its acknowledgements, with acks=all only.
+    is_answered: a batch was acknowledged (with acks=0: sent) since `wait_for_one` was called."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
-"""The clients' history of a run, version 2, and the checks of live runs over it.
+"""The clients' history of a run, as a live run has it (`chaos.experiment.history`, version 2), and
+the checks of live runs over it.
 
-It has the records of the partitions that exist at the end and that lost nothing: an allowed loss
-breaks the promises that these checks judge, and the simulator's own ones follow it. A consumer of
+These checks judge only the partitions that exist at the end and that lost nothing: an allowed loss
+breaks the promises of these checks, while the simulator's own checks allow for it. A consumer of
 the simulator reads one partition, so each partition is a topic of its own here, named with its
 topic's id. Acknowledgements count with acks=all only.
 """
@@ -199,8 +200,8 @@ def text_of(producer: int, batch: int, record: int) -> bytes:
 
 
 def value_of(text: bytes) -> int:
-    """The value of a record's content: those of a producer rise, and no two are equal. -1 for bytes
-    that no producer wrote."""
+    """The number that stands for a record in the history: a producer's numbers rise, and no two are
+    equal. -1 for bytes that no producer wrote."""
     words = text.rstrip(b".").split(b" ")
     if len(words) != 4 or words[0] != b"producer":
         return -1

@@ -23,16 +23,17 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionScenario(ControllerScenario):
-    """propose_interval_ms is the interval of administrators' requests.
+    """A controller's scenario with partitions and their clients.
 
     - topics, partitions: their numbers; the last topic is compacted if is_compacting.
     - min_isr: of topics.
     - producers, consumers: their numbers; produce_interval_ms: of each producer.
     - acks_all: share of producers with acks=all.
     - batch_records: the most records of a batch. in_flight: batches of one producer.
-    - segment_bytes, retention_bytes (of topics, -1: none), index_interval_bytes: of logs.
+    - segment_bytes, index_interval_bytes: of the partitions' logs. topic_retention_bytes: of the
+      topics that are not compacted, -1: none; retention_bytes is that of the metadata log.
     - directories: data directories of each broker.
-    - delete_interval_ms: the mean interval of DeleteRecords, 0: never.
+    - delete_interval_ms: DeleteRecords is sent after half to twice this time, 0: never.
     - lag_ms, fetch_wait_ms, fetch_bytes, checkpoint_ms, flush_ms, session_slots: as in
       BrokerConfig.
     """

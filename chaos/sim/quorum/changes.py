@@ -1,9 +1,9 @@
 """An operator who changes the voter set, and the answers to the requests (as for the CLI's `quorum
 add-voter`).
 
-Raft cannot survive a voter set without a majority of existing disks, so the operator gives up a
-change to such a set. This check and the change are one step, at the moment when the request reaches
-the leader.
+Raft cannot survive a voter set without a majority of existing disks, so the operator drops a
+request for such a set. This check and the change are one step, at the moment when the request
+reaches the leader.
 """
 
 from __future__ import annotations

@@ -120,7 +120,8 @@ class Nemesis:
                 raise InvariantViolated(f"this world cannot do {fault_name(fault)}")
 
     def heal(self) -> None:
-        """End all faults of links, disks and processes, and carry out no more."""
+        """End all faults of links, disks and processes. A PartitionThenPowerCut under way still
+        cuts the power at its time."""
         self._note("healed")
         self._world.network.heal()
         for node in self._world.nodes.values():

@@ -69,7 +69,8 @@ class SimNode:
     """A node that may stop and start again.
 
     - mirror: its log. durable_end_offset: records below it must survive a power cut.
-    - saved_vote: as last saved; saving_vote: one that was being saved when the node stopped.
+    - saved_vote: the vote state last saved; saving_vote: one whose save was under way when the node
+      stopped.
     - is_dark: the whole machine is down, so that connections to it are not even refused.
     - is_removed: down for good; its disk lost records that it had acknowledged.
     - has_decayed: bits of its disk were flipped, so a snapshot on it may be damaged.

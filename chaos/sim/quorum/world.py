@@ -2,7 +2,7 @@
 
 Phase one carries out faults and checks safety after every event. Phase two ends all faults and
 demands a leader, an acknowledged append and equal logs within bounded virtual time; then the
-clients' history is checked. Facts and limits: ../../docs/protocol/simulation.md.
+clients' history is checked. Facts and limits: docs/protocol/simulation.md.
 """
 
 from __future__ import annotations

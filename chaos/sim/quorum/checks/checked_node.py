@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 class CheckedNode(Protocol):
     """A simulated node (`chaos.sim.quorum.node.SimNode`). mirror: its log. durable_end_offset:
-    records below it must survive a power cut. saved_vote, saving_vote: as last saved, and one that
-    is being saved."""
+    records below it must survive a power cut. saved_vote: the vote state last saved. saving_vote:
+    one whose save was under way when the node stopped."""
 
     @property
     def node_id(self) -> int: ...

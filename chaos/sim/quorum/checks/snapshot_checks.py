@@ -20,9 +20,10 @@ from kvorum.runtime.errors import CorruptData
 
 
 class SnapshotChecks:
-    """committed: the committed log that all nodes must agree with. held: node to the snapshots that
-    its log depends on, all of them durable. sources: node to the transfer under way and its leader.
-    tally: counts of events of transfers."""
+    """Invariants of snapshots and of their transfers. committed: the committed log that all nodes
+    must agree with. held: node to the snapshots that its log depends on, all of them durable.
+    sources: node to the snapshot that it fetches, and the leader it fetches from. tally: counts of
+    events of transfers."""
 
     def __init__(self, committed: Mirror, settings: DiskSettings) -> None:
         self.committed = committed

@@ -31,8 +31,8 @@ Votes = dict[tuple[int, bytes], tuple[int, bytes]]
 
 
 class VoterChecks:
-    """committed: the committed log. appended: uncommitted sets that a log holds or may come to
-    hold, by offset."""
+    """Invariants of voter sets. committed: the committed log. appended: (offset, set) of
+    uncommitted sets that a log holds or may come to hold."""
 
     def __init__(self, committed: Mirror) -> None:
         self.committed = committed
