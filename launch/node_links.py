@@ -1,7 +1,8 @@
 """The links among nodes: the controllers' listener, and the brokers' logins at each other, by
 Kafka's properties.
 
-A broker has no controllers' listener of its own. It reads that one's properties to connect to it.
+A broker does not have the controllers' listener. It reads that listener's properties in order to
+connect to it.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ SEGMENT_BYTES_MIN = 8 << 20
 
 
 HTTPS = "HTTPS"
-"""Of `metrics.listener`: a page over TLS, with the node's `ssl.*`."""
+"""Scheme of `metrics.listener` for a page over TLS, with the node's `ssl.*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

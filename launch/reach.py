@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class NodeLinks:
-    """channels: how this node reaches controllers. server: TLS of a controller's own listener, None
-    in clear text; metrics: of a node's page of metrics. Raises ConfigError for files that cannot be
-    used."""
+    """The TLS of a node's connections. channels: to controllers. server: TLS of a controller's own
+    listener, None in clear text. metrics: TLS of the metrics page, None in clear text. Raises
+    ConfigError for files that cannot be used."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
@@ -50,7 +50,7 @@ class NodeLinks:
         if security.tls is not None:
             tls = TlsCaller(security.tls)
             self.certificates.add(tls)
-        # Nobody may predict the nonces.
+        # The nonces of logins must be unpredictable.
         rng = random.SystemRandom()
         return PeerConnector(security, tls, broker_id=self._config.node_id, rng=rng)
 

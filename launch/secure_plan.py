@@ -1,7 +1,7 @@
 """The security of `kvorum dev --secure` and `kvorum init --secure`: certificates, listeners, users.
 
-Nodes know each other by certificates (mutual TLS). Clients log in over SASL_SSL with SCRAM-SHA-512;
-the first user, `admin`, is a super user with the nodes. ACLs are on. All secrets lie in a folder
+Nodes know each other by certificates (mutual TLS). Clients log in over SASL_SSL with SCRAM-SHA-512.
+The super users are the nodes and the first user, `admin`. ACLs are on. All secrets lie in a folder
 that its owner alone may read.
 """
 

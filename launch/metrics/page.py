@@ -1,7 +1,7 @@
 """The page of metrics, written in slices: the event loop has its turn after each.
 
-Values of one family may be of different turns of the loop. A sum over partitions is taken before
-the first line, and may be as much older as the page takes.
+Values of one family may come from different turns of the loop. Sums over partitions are computed
+before the first line, so they are older than the lines by the time that the page takes.
 """
 
 from __future__ import annotations

@@ -186,8 +186,8 @@ class Authorizer:
     def _decide_on_any(
         self, user: str, address: str, operation: AclOperation, kind: ResourceType
     ) -> bool:
-        # Super users, and everybody where no ACL is no obstacle, may do it on a resource that no
-        # ACL names.
+        # Look first at a resource that no ACL names. Super users may use it, users with an ALLOW
+        # for `*` too, and with allow_if_no_acl every user whom no ACL for `*` keeps out.
         if self._decide(user, address, operation, kind, _NO_NAME):
             return True
         found = [

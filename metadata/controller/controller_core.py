@@ -285,7 +285,8 @@ class ControllerCore:
         self._port.note(f"node={self._port.node_id} claims epoch={change.epoch}")
         self._arm_session_timer()
         self._leader_check.start(controller.leader_check_interval_ms, now_ms)
-        # The first check is soon: leaders that change within an interval would never remove any.
+        # The first check comes soon. If the active controller changed within every interval, no
+        # expired token would ever be removed.
         self._token_check_ms = now_ms + CHUNK_PAUSE_MS
 
     def _check_leaders(self, now_ms: int) -> None:

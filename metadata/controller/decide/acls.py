@@ -49,7 +49,7 @@ COMPARISONS_MAX = 2_000_000
 def create_acls(
     image: ClusterImage, request: CreateAcls, context: Context
 ) -> Decision[tuple[CreatedAcl, ...]]:
-    """Create each ACL that is sound. One that exists already is created without a record."""
+    """Create each valid ACL. An ACL that exists already is a success without a record."""
     refused = _below_level(image)
     if refused is not None:
         return Decision((), tuple(_refused(refused) for _ in request.creations))
@@ -186,7 +186,8 @@ def _known(enum: type[_EnumT], number: int, name: str) -> _EnumT:
 
 
 def _only_match(wanted: AclFilter) -> Acl | None:
-    """The one ACL that a filter without any gap selects, as kafka-acls --remove sends it."""
+    """The one ACL that a filter selects if it names every field, as kafka-acls --remove sends it;
+    else None."""
     name, principal, host = wanted.resource_name, wanted.principal, wanted.host
     if name is None or principal is None or host is None:
         return None
