@@ -107,7 +107,7 @@ class RpcServer:
             ) from error
 
     def check_conversations(self) -> None:
-        """End the conversations that the guard would refuse by now."""
+        """End the calls with streams in both directions that the guard would refuse by now."""
         self._server.check_conversations()
 
     async def stop(self, grace_s: float) -> None:

@@ -178,7 +178,8 @@ class Server:
         return False
 
     def check_conversations(self) -> None:
-        """Ask the guard again for every conversation under way, since its answers have changed."""
+        """Ask the guard again for every call under way that streams in both directions: such a call
+        may last for days, and the guard's answers have changed."""
         for path, connection, stream in list(self._conversations.values()):
             self._is_let_in(path, connection, stream)
 

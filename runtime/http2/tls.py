@@ -253,7 +253,7 @@ class TlsLayer(asyncio.Protocol):
         self._flush()
 
     def say_goodbye(self) -> None:
-        """Tell the other side that nothing was cut off."""
+        """Send TLS's close_notify, which proves to the other side that nothing was cut off."""
         with contextlib.suppress(ssl.SSLError, ValueError):
             self.tls.unwrap()
         self._flush()
