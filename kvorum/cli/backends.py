@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Backend(Protocol):
-    """The requests of the commands to a cluster."""
+    """The requests of the commands to a cluster. The texts of the methods list the keys of the rows
+    that they return."""
 
     def topics(self, names: list[str] | None) -> list[Row]:
         """topic, topic_id, partitions (each partition, leader, leader_epoch, replicas, isr)."""

@@ -166,7 +166,7 @@ def _scopes(topics: tuple[str, ...]) -> list[Scope]:
 
 
 def _position(way: str, options: dict[str, Any]) -> Position | None:
-    """Where the partitions go, if all go to the same place."""
+    """The position to which all partitions are reset; None if each has one of its own."""
     from kvorum.cli.records.offsets import END, START, Position
     from kvorum.cli.records.times import duration_ms, time_ms
 

@@ -162,7 +162,8 @@ def _whole(number: int, name: str) -> Iterator[Entry]:
 
 
 def _lines(number: int, name: str) -> Iterator[Entry]:
-    """The lines of a file; None when those that came should be sent, for no more come now."""
+    """The lines of a file; None when no more lines come now, so that the caller sends those that
+    it has."""
     from kvorum.cli.records.source import LineSource
 
     source = LineSource(number, name)

@@ -40,7 +40,7 @@ class Profiles:
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def options(self, name: str) -> dict[str, Any]:
-        """Those of a profile. Raises ConfigError if there is none of the name."""
+        """The options of the profile with this name. Raises ConfigError if there is none."""
         if name not in self.items:
             known = ", ".join(sorted(self.items)) or "none"
             raise ConfigError(

@@ -102,7 +102,7 @@ def _brokers(before: Sample, now: Sample, seconds: float) -> list[Row]:
 
 
 def _topics(before: Sample, now: Sample, seconds: float) -> list[Row]:
-    """By records a second, then by name."""
+    """The topics, ordered by records a second, then by name."""
     rows = []
     for topic in now.topics:
         name = topic["topic"]
@@ -126,7 +126,7 @@ def _topics(before: Sample, now: Sample, seconds: float) -> list[Row]:
 
 
 def _groups(before: Sample, now: Sample, seconds: float) -> list[Row]:
-    """By lag, then by name."""
+    """The groups, ordered by lag, then by name."""
     rows = []
     for group, state in now.groups.items():
         offsets = now.committed.get(group, {})

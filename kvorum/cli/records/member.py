@@ -1,9 +1,9 @@
 """A member of a consumer group, in the consumer protocol (KIP-848).
 
-The coordinator assigns partitions; the member gives up what it loses, tells so, and gets what
-others gave up. There is no thread for heartbeats: they are sent between two fetches. A member whose
-output is blocked for longer than its session timeout loses its partitions, as one that exceeds
-max.poll.interval.ms does.
+The coordinator assigns partitions. The member stops reading the partitions that it loses, confirms
+this in a heartbeat, and gets the partitions that other members gave up. There is no thread for
+heartbeats: they are sent between two fetches. A member whose output is blocked for longer than its
+session timeout loses its partitions, as one that exceeds max.poll.interval.ms does.
 """
 
 from __future__ import annotations
