@@ -1,4 +1,4 @@
-"""How a client proves who it is: a file with Kafka's client properties.
+"""The security of a client's connections, from a file with Kafka's client properties.
 
 `security.protocol`, `sasl.mechanism`, `sasl.jaas.config` (username, password and, for a delegation
 token, tokenauth="true"), and PEM files under `ssl.truststore.location` and `ssl.keystore.location`.

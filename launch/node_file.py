@@ -24,7 +24,7 @@ _OWN = "kvorum."
 """Prefix of properties that Kafka does not have; the names of their variables leave it out."""
 FOLDERS = ("log.dirs", "log.dir", "metadata.log.dir")
 FILES = ("ssl.keystore.location", "ssl.truststore.location", "kvorum.audit.file")
-"""Those of TLS also behind `listener.name.NAME.`."""
+"""Properties that name files. Those of TLS may also stand behind `listener.name.NAME.`."""
 _NEAR = 0.85
 """Likeness of a variable to a property that makes it a mistake. Kubernetes sets variables such as
 KVORUM_BROKER_PORT_9092_TCP, after the names of services; they are no mistakes."""

@@ -1,4 +1,4 @@
-"""How a node reaches the others, and the watch over all of its certificates."""
+"""The connections from a node to others, and the watch over all of its certificates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NodeLinks:
                 self.certificates.add(made)
 
     def peer_connect(self) -> Connect:
-        """How a broker connects to other brokers. Raises ConfigError."""
+        """The function by which a broker connects to other brokers. Raises ConfigError."""
         security = self._config.peer_security
         if security == NO_SECURITY:
             return connect_tcp

@@ -28,7 +28,7 @@ MECHANISM = "SCRAM-SHA-512"
 CLIENTS, NODES = "CLIENTS", "NODES"
 """Listeners of a broker: for clients, and for the other brokers."""
 NODES_PORT_SHIFT = 200
-"""From a broker's port for clients to its port for brokers."""
+"""Distance from a broker's port for clients to its port for brokers."""
 CERTIFICATE_DAYS = 365
 _SALT_BYTES = 24
 _PASSWORD_BYTES = 24

@@ -44,7 +44,7 @@ def open_channel(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """How a node reaches controllers. tls: None for clear text."""
+    """The settings of a node's channels to controllers. tls: None for clear text."""
 
     patience: Patience = USUAL_PATIENCE
     tls: TlsCaller | None = None

@@ -48,7 +48,7 @@ class Backend(Protocol):
         """min.insync.replicas by topic; without topics that do not exist."""
 
     def unregister_broker(self, broker_id: int) -> None:
-        """Raises CommandFailed if the cluster refuses."""
+        """Remove a broker's registration. Raises CommandFailed if the cluster refuses."""
 
     def features(self) -> list[Row]:
         """feature, min_level, max_level (None both if unknown here), finalized_level."""

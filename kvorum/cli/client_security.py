@@ -1,4 +1,4 @@
-"""How commands prove who they are: `--command-config`, a file with Kafka's client properties.
+"""The security of commands: `--command-config`, a file with Kafka's client properties.
 
 One command has one security (`launch.client_security`); it is kept here, since connections are
 opened in many places and threads.

@@ -50,7 +50,7 @@ class Profiles:
 
 
 def profiles_path() -> Path:
-    """Where the file is, or would be."""
+    """The path of the file, which need not exist."""
     given = os.environ.get(ENVIRONMENT_FILE)
     if given:
         return Path(given)

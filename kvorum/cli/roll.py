@@ -34,7 +34,7 @@ from kvorum.runtime.errors import ConfigError, required
 from kvorum.runtime.text import address_text
 
 PAUSE_S = 0.25
-"""Between two looks at a cluster that is not well yet."""
+"""Pause between two looks at a cluster that is not healthy yet."""
 
 FIELDS = ("node", "id", "role", "host", "short_host")
 _OF_ONE_NODE = {"node", "id", "host", "short_host"}
@@ -44,8 +44,9 @@ Restart = Callable[[RollNode, float], None]
 
 
 def restarter(template: str | None, data_dir: str | None, *, is_needed: bool) -> Restart | None:
-    """How nodes are restarted. Raises ConfigError for a template that cannot work, and unless
-    exactly one way is given."""
+    """The function that restarts nodes; None if no way is given and none is needed. Raises
+    ConfigError for a template that cannot work, if two ways are given, and if a needed one is
+    missing."""
     if template is not None and data_dir is not None:
         raise ConfigError("give --restart-command or --data-dir, not both")
     if template is not None:

@@ -55,7 +55,7 @@ class Number:
 
 
 class NodeView:
-    """What brokers and controllers have in common."""
+    """The common part of a broker's and a controller's view."""
 
     def __init__(self, raft: RaftNode, image: ClusterImage, watch: LoopWatch, now_s: float) -> None:
         self.raft = RaftView(raft, now_s)

@@ -39,7 +39,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far a log of events reaches: the origin of its last event.
+    """The end of a log of events: the origin of its last event.
 
     index, count: the event's place among those of one snapshot, which share an offset; 0 and 1 for
     the event of a single record.

@@ -24,7 +24,7 @@ class Flood:
         self._count = 0
 
     def count(self, now_ms: int) -> None:
-        """One more. Raises ProtocolError if there are more than the limit within a second."""
+        """Count one event. Raises ProtocolError above the limit within a second."""
         if now_ms - self._began_ms >= _SECOND_MS:
             self._began_ms = now_ms
             self._count = 0

@@ -39,7 +39,8 @@ CUT_TIMEOUT_MS = 1_000
 
 
 Guard = Callable[[str, str, str], str | None]
-"""From the path of a method, the caller's user and host to the reason of a refusal, or None."""
+"""Receives the path of a method, and the caller's user and host. Returns the reason of a refusal,
+or None."""
 
 
 class Server:

@@ -272,7 +272,7 @@ class TlsTransport(asyncio.Transport):
         self._below = below
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Also `peercert`, as `ssl.SSLObject.getpeercert` gives it."""
+        """What the transport below has, and `peercert`, as `ssl.SSLObject.getpeercert` gives it."""
         if name == "peercert":
             return self._layer.tls.getpeercert()
         return self._below.get_extra_info(name, default)

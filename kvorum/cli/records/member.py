@@ -22,7 +22,7 @@ from kvorum.wire.kio_codec import milliseconds, uuid_bytes
 
 REBALANCE_TIMEOUT_MS = 60_000
 UNASSIGNED_WAIT_S = 0.3
-"""Between two heartbeats of a member without partitions."""
+"""Time between two heartbeats of a member without partitions."""
 _JOIN, _LEAVE = 0, -1
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 _STALE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSTABLE_OFFSET_COMMIT)

@@ -34,7 +34,7 @@ class NewRecord(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About the bytes of the record in a batch."""
+        """The approximate size of the record in a batch."""
         size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
         if self.headers:
             size += sum(len(name) + len(value or b"") + 4 for name, value in self.headers)

@@ -70,7 +70,8 @@ class _Request:
 
 
 class Producer:
-    """Raises CommandFailed, from every method, for a record that cannot be delivered."""
+    """Sends records to one topic. Every method raises CommandFailed for a record that cannot be
+    delivered."""
 
     def __init__(self, brokers: Brokers, topic: str, settings: ProducerSettings) -> None:
         self.delivered: dict[int, Delivered] = {}
@@ -135,7 +136,7 @@ class Producer:
         while self._in_flight or self._waiting:
             requests, self._in_flight = self._in_flight, []
             failed = [batch for request in requests for batch in self._collect(request)]
-            # Before the later batches of their partitions.
+            # The failed batches go first, before later batches of their partitions.
             self._waiting = failed + self._waiting
             if self._has_trouble:
                 self._check_deadlines()

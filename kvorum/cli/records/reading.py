@@ -20,8 +20,8 @@ COMMIT_EACH_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be read. partitions: empty for all. end: None for the end that the partitions have
-    now. is_endless: wait for new records."""
+    """The records to read. partitions: empty for all. end: None for the end that the partitions
+    have now. is_endless: wait for new records."""
 
     topics: tuple[str, ...]
     partitions: frozenset[int]

@@ -35,7 +35,7 @@ from kvorum.runtime.ids import new_uuid
 _EnumT = TypeVar("_EnumT", bound=IntEnum)
 
 RECORDS_PER_REQUEST_MAX = 10_000
-"""As in Kafka. The records of a request are one batch of the log, all or nothing."""
+"""Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
 TEXT_BYTES_MAX = 8_192
 """Bytes of a name, a principal or a host: a thousand ACLs must fit a frame of a snapshot."""
 REQUEST_BYTES_MAX = 4 << 20
