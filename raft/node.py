@@ -93,8 +93,8 @@ class RaftListener(Protocol):
         """This node knows another leader or epoch than before."""
 
     def on_voters_changed(self, voters: VoterSet) -> None:
-        """Another voter set is in force, committed or not. The first call is right after the
-        start; with static voters it is the only one."""
+        """Another voter set is in force, committed or not. Called at the start too if a set is
+        known, which for static voters is the only call."""
 
     def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         """The log now begins at the end of this snapshot from the leader: load the state from it.

@@ -186,8 +186,8 @@ class Authorizer:
     def _decide_on_any(
         self, user: str, address: str, operation: AclOperation, kind: ResourceType
     ) -> bool:
-        # Look first at a resource that no ACL names. Super users may use it, users with an ALLOW
-        # for `*` too, and with allow_if_no_acl every user whom no ACL for `*` keeps out.
+        # Look first at a resource that no ACL names. Super users may use it, and users with an
+        # ALLOW for `*`; with allow_if_no_acl every user, unless an ACL for `*` exists.
         if self._decide(user, address, operation, kind, _NO_NAME):
             return True
         found = [
