@@ -22,8 +22,11 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class _Certificates:
-    """context: for connections that begin from now on; those that are open keep theirs. Raises
-    ConfigError at the start for files that cannot be used."""
+    """An SSL context that is replaced when its files or settings change.
+
+    context: for connections that begin from now on; those that are open keep theirs. The
+    constructor raises ConfigError for files that cannot be used.
+    """
 
     def __init__(
         self, settings: TlsSettings, make: Callable[[TlsSettings], ssl.SSLContext]

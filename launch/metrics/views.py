@@ -46,7 +46,7 @@ class Counts:
 
 
 class Number:
-    """An item of a scope that has one number."""
+    """The item of a scope whose only value is a count."""
 
     __slots__ = ("count",)
 

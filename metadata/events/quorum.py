@@ -1,6 +1,7 @@
-"""The quorum's own things: its keys, and their state as control records and snapshots tell it.
+"""Events about the quorum itself (leader, voters, kraft.version): their keys, and their state.
 
-Pure. An image does not have them. A snapshot's header has kraft.version and voters, but no leader.
+Pure. The state comes from control records and from the headers of snapshots, because an image does
+not have it. A header has kraft.version and voters, but no leader.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Handshakes:
                 self._on_failed(layer.peer, reason)
 
     def close(self) -> None:
-        """Give all up."""
+        """Give up every handshake under way."""
         for layer in list(self._layers):
             self._layers.pop(layer)
             layer.give_up("the server is stopping")
