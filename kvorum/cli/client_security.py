@@ -43,7 +43,7 @@ def _use(context: click.Context, _: click.Parameter, path: Any) -> None:
     if not path:
         return
     if context.resilient_parsing:
-        # A completion connects only if it needs names.
+        # Not read yet: a completion connects only if it needs names.
         context.meta[_GIVEN] = path
     else:
         _use_file(context, path)

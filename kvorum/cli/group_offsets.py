@@ -148,7 +148,7 @@ def _fail_on_errors(rows: list[dict[str, Any]], what: str) -> None:
 
 
 def _way(options: dict[str, Any]) -> str:
-    """The one option that says how."""
+    """The one option (a key of _WAYS) that says to which offsets the group is reset."""
     # Not `in (None, False)`: an offset of 0 equals False.
     given = [way for way in _WAYS if options[way] is not None and options[way] is not False]
     if len(given) != 1:

@@ -252,7 +252,7 @@ class _Progress:
             click.echo(f"\r{self._text()}", err=True, nl=False)
 
     def end(self) -> None:
-        """The line that stays."""
+        """Print the final count."""
         click.echo(f"\r{self._text()}" if self._is_terminal else self._text(), err=True)
 
     def _text(self) -> str:

@@ -68,7 +68,7 @@ def _quorum(before: Sample, now: Sample, seconds: float) -> Row:
         "leader_id": quorum["leader_id"],
         "leader_epoch": quorum["leader_epoch"],
         "voters": len(ends),
-        # A voter behind the high watermark does not count for it.
+        # A voter whose log ends below the high watermark lacks committed records.
         "lagging_voters": sum(end < quorum["high_watermark"] for end in ends.values()),
         "high_watermark": quorum["high_watermark"],
         "records_per_s": rate,

@@ -31,7 +31,7 @@ def lines(rows: Sequence[Row], view: NodeView, names: Sequence[str]) -> Iterator
     if KAFKA in names:
         families: dict[str, list[Row]] = {}
         for row in rows:
-            # The names of the process are the same in both.
+            # The process metrics have the same names in both sets; they are printed once.
             if row.exported and not (OWN in names and row.exported == row.name):
                 families.setdefault(row.exported, []).append(row)
         for family in families.values():

@@ -24,7 +24,8 @@ Headers = tuple[tuple[bytes, bytes | None], ...]
 
 
 class NewRecord(NamedTuple):
-    """A record to be sent. partition: None lets the key decide. timestamp_ms: None for now."""
+    """A record to be sent. partition: None lets the key decide. timestamp_ms: None means the time
+    at which its batch is made."""
 
     key: bytes | None
     value: bytes | None

@@ -1,4 +1,4 @@
-"""The answers of `kvorum consume`: of partitions that it chose, or that a group assigns."""
+"""The records that `kvorum consume` fetches, from chosen partitions or those of a group member."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Wanted:
 
 
 class Reading(Protocol):
-    """Answers until all is read."""
+    """Yields the brokers' answers to fetches until all wanted records are read."""
 
     def answers(self) -> Iterator[Fetched]: ...
 
