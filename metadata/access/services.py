@@ -55,7 +55,7 @@ _ADMIN = {
     "UpdateFeatures": _ALTER,
     "UnregisterBroker": _ALTER,
     "DescribeQuorum": _DESCRIBE,
-    # All metadata, with the keys of users who log in by SCRAM.
+    # The answer has all metadata, with the keys of users who log in by SCRAM.
     "ReadMetadataLog": _NODES,
     "ReadElectionTimeline": _DESCRIBE,
     "DescribeLoggers": (*_NODES, AclOperation.DESCRIBE_CONFIGS),

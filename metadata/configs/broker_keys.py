@@ -305,7 +305,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("transaction.state.log.replication.factor", _INT, "3", "Replicas of __transaction_state."),
     ("transaction.state.log.min.isr", _INT, "2", "Its min.insync.replicas."),
     ("transaction.state.log.segment.bytes", _INT, "104857600", "Size of its segments."),
-    # Changes of the metadata as a topic; Kvorum's own.
+    # The topic __kvorum_events, with the changes of the metadata; Kvorum's own.
     (
         "metadata.events.topic.enable",
         ConfigType.BOOLEAN,

@@ -28,8 +28,9 @@ from kvorum.runtime.errors import ErrorCode, Rejected, invariant
 from kvorum.storage.log.log import Log
 
 RECORDS_PER_BATCH_MAX = 50_000
-"""Records of one decision in one batch, all or nothing. Only fencing or unfencing a broker may need
-more."""
+"""Records of one decision in one batch, all or nothing. Only a decision about all partitions of a
+broker (it is fenced, unfenced, shut down, removed, or lost a directory), or about the ELRs of all
+topics, may need more."""
 
 PARKED_MAX = 20_000
 """Replies that may wait for commitment; further requests are refused, not queued."""

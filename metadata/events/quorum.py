@@ -18,7 +18,7 @@ KRAFT_VERSION = "kraft.version"
 KRAFT_VERSION_KEY = f"feature/{KRAFT_VERSION}"
 
 QUORUM_KEYS = frozenset({LEADER_KEY, VOTERS_KEY, KRAFT_VERSION_KEY})
-"""These things never end: a snapshot without one of them does not know it."""
+"""Keys that never get a tombstone: a snapshot that lacks one of them only does not tell it."""
 
 VoterRow = tuple[int, str, str, int]
 """Id, directory id, host and port, as a snapshot's header has them."""
