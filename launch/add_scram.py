@@ -27,8 +27,8 @@ def parse_add_scram(
 ) -> tuple[ScramCredential, ...]:
     """The credentials of all `--add-scram`. Raises ConfigError, which shows no password.
 
-    ask: the password of a user for whom the text has none. rng: of salts; nobody may be able to
-    predict it.
+    ask: asks for the password of a user for whom the text has none. rng: makes the salts, so it
+    must be unpredictable.
     """
     found: dict[tuple[str, int], ScramCredential] = {}
     for text in texts:
@@ -46,7 +46,7 @@ def has_password(text: str) -> bool:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands in the brackets, split at commas."""
+    """The text in the brackets, split at commas."""
     return text.partition("=")[2].strip().removeprefix("[").removesuffix("]").split(",")
 
 

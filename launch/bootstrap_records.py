@@ -36,7 +36,7 @@ async def read_bootstrap_records(disk: AsyncDisk, directory: str) -> tuple[Recor
 
 
 def check_level(metadata_version_max: int) -> None:
-    """Raise ConfigError for a node that may not write credentials."""
+    """Raise ConfigError if a node's metadata.version.max is too low for SCRAM credentials."""
     if metadata_version_max < SCRAM_LEVEL:
         raise ConfigError(
             f"metadata.version.max={metadata_version_max}: --add-scram needs {METADATA_VERSION} "
@@ -45,6 +45,7 @@ def check_level(metadata_version_max: int) -> None:
 
 
 def check_bootstrap_level(config: NodeConfig, records: Sequence[Record]) -> None:
-    """Raise ConfigError for a controller that may not write the records that it was given."""
+    """Raise ConfigError if a controller's metadata.version.max is too low for its bootstrap
+    records."""
     if records:
         check_level(config.node.metadata_version_max)

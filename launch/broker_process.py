@@ -219,7 +219,7 @@ class BrokerProcess:
         await until_resolved(host, port, logger)
         authenticate = None
         if listener.sasl is not None:
-            # Nobody may predict the nonces.
+            # The nonces of logins must be unpredictable.
             rng = random.SystemRandom()
             authenticate = authenticator(
                 listener.sasl,
@@ -255,7 +255,8 @@ class BrokerProcess:
         return TokenLogins(key, lambda: self._publisher.image, self._machine.clock.wall_ms)
 
     def _judge_of_tokens(self, sasl: SaslSettings) -> Validate | None:
-        """Of OAUTHBEARER; None for a listener without it. Raises ConfigError."""
+        """The check of OAUTHBEARER tokens; None for a listener without OAUTHBEARER. Raises
+        ConfigError."""
         if sasl.oauth is None:
             return None
         # Imported here: it brings cryptography, which no other broker needs.

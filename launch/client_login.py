@@ -18,7 +18,7 @@ _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 
 
 class LoginRefused(Exception):
-    """The broker does not take the user, or does not know the user's password itself."""
+    """The broker refuses the user, or fails to prove that it knows the user's password (SCRAM)."""
 
 
 def log_in(security: ClientSecurity, ask: Callable[[bytes], bytes]) -> None:

@@ -1,4 +1,4 @@
-"""How a client proves who it is: a file with Kafka's client properties.
+"""The security of a client's connections, from a file with Kafka's client properties.
 
 `security.protocol`, `sasl.mechanism`, `sasl.jaas.config` (username, password and, for a delegation
 token, tokenauth="true"), and PEM files under `ssl.truststore.location` and `ssl.keystore.location`.
@@ -32,8 +32,9 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
-    """context: None without TLS; tls: what it was made of. controllers: their protocol, if there
-    is TLS. mechanism: "" without SASL. is_token: user and password are those of a delegation
+    """How one client connects and logs in. context: of TLS, made from `tls`; both are None without
+    TLS. controllers: the protocol of connections to controllers, SSL or PLAINTEXT; without TLS it
+    is not used. mechanism: "" without SASL. is_token: user and password are those of a delegation
     token."""
 
     context: ssl.SSLContext | None = None
@@ -57,7 +58,7 @@ class ClientSecurity:
         )
 
     def channels(self) -> Channels:
-        """The channels to controllers. They know no login: a certificate says who calls."""
+        """The channels to controllers. Controllers serve no SASL; a certificate names the user."""
         from kvorum.runtime.rpc import Channels, rpc_caller
 
         if self.tls is None or self.controllers == "PLAINTEXT":
@@ -65,12 +66,12 @@ class ClientSecurity:
         return Channels(tls=rpc_caller(self.tls))
 
     def nonce(self) -> str:
-        """Of one login."""
+        """A nonce for one login."""
         return secrets.token_hex(24)
 
     def librdkafka(self) -> dict[str, Any]:
-        """The same for clients of librdkafka; empty without TLS and login. Raises ConfigError for a
-        delegation token, which librdkafka cannot log in with."""
+        """The same as librdkafka's properties; empty without TLS and login. Raises ConfigError for
+        a delegation token, with which librdkafka cannot log in."""
         if self.is_token:
             raise ConfigError(
                 f"{self.user} is a delegation token, which librdkafka does not know; give a user "

@@ -1,4 +1,5 @@
-"""A controller process: a quorum voter with its controller loop and its gRPC server."""
+"""A controller process: a voter, or an observer that may become one, with its controller loop and
+its gRPC server."""
 
 from __future__ import annotations
 

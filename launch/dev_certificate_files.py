@@ -32,8 +32,8 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A file of the folder. state: made, or kept. ends: of its certificate. warning: why a file
-    that is kept will not do."""
+    """A file of the folder. state: made, or kept. ends: when its certificate expires. warning: why
+    a file that was kept cannot be used as it is."""
 
     name: str
     kind: str
@@ -45,8 +45,8 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """nodes, users: names. hosts: of every node, beside OWN_HOSTS. days: until the ends. is_forced:
-    make the named ones anew."""
+    """The certificates to make. nodes, users: names. hosts: in every node's certificate, beside
+    OWN_HOSTS. days: until they expire. is_forced: replace the files of these names."""
 
     nodes: Sequence[str]
     users: Sequence[str] = ()
@@ -159,7 +159,7 @@ def _read(path: str) -> bytes:
 
 
 def _write(path: str, text: bytes) -> None:
-    """Whole or not at all: a broker may read the file at any time."""
+    """Write a file atomically, because a broker may read it at any time."""
     part = f"{path}.part"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(part)

@@ -2,7 +2,8 @@
 
 Keys are P-256: a handshake costs a tenth of the time that RSA takes. A node's certificate is for
 both ends of a connection, as nodes call each other. A user's is for clients alone and names no
-host, so that no user can pose as a node. `cryptography` is imported by whoever calls this module.
+host, so that no user can pose as a node. This module imports `cryptography`, which is slow, so
+callers import this module only where they need it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kvorum.runtime.errors import ConfigError
 OWN_HOSTS = ("localhost", "127.0.0.1", "::1")
 """In the certificate of each node, before the hosts that are given."""
 NAME_LENGTH_MAX = 64
-"""Of a common name (RFC 5280, ub-common-name)."""
+"""Characters of a common name (RFC 5280, ub-common-name)."""
 CA_DAYS = 3_650
 _LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?"
 _DNS_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
@@ -70,7 +71,7 @@ class Wanted:
 def new_authority(
     now: datetime.datetime, *, name: str = "Kvorum development CA", days: int = CA_DAYS
 ) -> Authority:
-    """A CA of its own, which signs certificates of nodes and users and no further CA."""
+    """A self-signed CA, which signs certificates of nodes and users and no further CA."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
     certificate = (
@@ -85,7 +86,8 @@ def new_authority(
 
 
 def load_authority(certificate_pem: bytes, key_pem: bytes, what: str) -> Authority:
-    """Raises ConfigError for text that is no CA with its key. what: the files, for the message."""
+    """The CA in two PEM texts. what: names the files in messages. Raises ConfigError for texts that
+    are no CA and its key."""
     try:
         certificate = x509.load_pem_x509_certificate(certificate_pem)
         key = serialization.load_pem_private_key(key_pem, password=None)

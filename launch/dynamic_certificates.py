@@ -1,8 +1,8 @@
 """Certificates of a broker's listeners by dynamic configs of that broker (KIP-226).
 
 `ssl.keystore.location` and its like, also behind `listener.name.NAME.`, set for one broker in the
-metadata, go before those in its file. A value that cannot be used changes nothing, with an error in
-the log; the same configs are looked at again when the broker starts.
+metadata, override those in the broker's file. A value that cannot be used changes nothing, with an
+error in the log; the broker tries the same configs again at its next start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _log = logging.getLogger("kvorum.node")
 
 
 class DynamicCertificates:
-    """given: the broker's own properties."""
+    """Keeps the TLS of a broker's listeners as the image has it. given: the properties in the
+    broker's file."""
 
     def __init__(self, broker_id: int, given: Mapping[str, Any]) -> None:
         self._broker_id = broker_id
@@ -35,13 +36,14 @@ class DynamicCertificates:
         self._listeners[name] = listener
 
     def _names(self) -> set[str]:
-        """The configs that count. One of a listener that is not there may be from another time."""
+        """The names of the configs that apply. Configs of listeners that this broker does not have,
+        perhaps any more, do not."""
         prefixes = ["", *(f"listener.name.{name.lower()}." for name in self._listeners)]
         return {prefix + key for prefix in prefixes for key in CERTIFICATE_KEYS}
 
     def on_image(self, delta: Delta | None, image: ClusterImage) -> None:
-        """Use what the image has, if that has changed. delta: None if the image was loaded
-        whole."""
+        """Use the certificates that the image sets, if they have changed. delta: None if the image
+        was loaded whole."""
         own = (RESOURCE_BROKER, str(self._broker_id))
         if not self._listeners or (delta is not None and own not in delta.changed_configs):
             return

@@ -385,7 +385,8 @@ def _listener(properties: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _bind_of(properties: Mapping[str, Any]) -> str | None:
-    """The address of all interfaces, if the node listens there; another node does so too."""
+    """0.0.0.0 or :: if the node listens on all interfaces, else None. A node that is added with
+    this one as its pattern listens in the same way."""
     host, _ = _first_address("listeners", properties)
     return host if is_unspecified(host) else None
 

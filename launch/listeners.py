@@ -1,7 +1,7 @@
 """The listeners of a broker: names, addresses, security protocols and SASL, by Kafka's properties.
 
 A listener's protocol is the one that `listener.security.protocol.map` gives its name. Properties of
-one listener begin with `listener.name.NAME.`, in lower case, and count more than the broker's own.
+one listener begin with `listener.name.NAME.`, in lower case, and override the broker's own.
 """
 
 from __future__ import annotations
@@ -103,10 +103,11 @@ def broker_listeners(
     broker: BrokerConfig,
     properties: Mapping[str, Any],
 ) -> tuple[Listener, ...]:
-    """The listeners, the one of the other brokers first. Raises ConfigError.
+    """The listeners, the inter-broker listener first. Raises ConfigError.
 
-    inter_broker: its name; "" for PLAINTEXT, or the only one. controllers: the name of their
-    listener. properties: all of the broker's, for those of single listeners.
+    inter_broker: the name of that listener; "" for the only listener, or PLAINTEXT. controllers:
+    the name of the controllers' listener. properties: all of the broker's, for those of single
+    listeners.
     """
     bound = _addresses("listeners", listeners, may_be_any=True)
     advertised = _addresses("advertised.listeners", advertised_listeners)

@@ -1,4 +1,4 @@
-"""The log files of `kvorum dev`: a file that has grown is put aside, and the node writes on."""
+"""The log files of `kvorum dev`: the content of a large file is put aside while its node runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ KEPT = 3
 def rotate(path: str, *, bytes_max: int = BYTES_MAX, kept: int = KEPT) -> bool:
     """Put a file's content aside if it is larger; True if that was done.
 
-    The file itself is copied and emptied: its node has it open for appending, and goes on at its
-    begin. What the node writes between the two steps is lost. Raises OSError.
+    The file is copied and then emptied, because its node has it open for appending and continues
+    in it. Lines that the node writes between the two steps are lost. Raises OSError.
     """
     try:
         if os.path.getsize(path) <= bytes_max:

@@ -32,7 +32,7 @@ def run_planned_node(
     fault_board: see `runtime.machine.machine_of`. notes: warnings for its log. Raises ConfigError
     for invalid properties, before anything is opened.
     """
-    # Before the first file: those that exist keep their modes.
+    # Done before the first file is created: files that exist keep their modes.
     create_files_private()
     set_up_logging(properties=properties, node=f"{role}-{properties.get('node.id', '?')}")
     _trace_if_asked(f"{role}-{properties.get('node.id', '?')}", properties)

@@ -1,7 +1,7 @@
 """The properties of one node: those of its file, of the environment and of the command line.
 
-`--set` goes before the environment, and that before the file. The variable of a property has its
-name in capitals, `_` for `.` and `-`, behind KVORUM_: KVORUM_LOG_DIRS is log.dirs.
+`--set` overrides the environment, and the environment overrides the file. The variable of a
+property has its name in capitals, `_` for `.` and `-`, behind KVORUM_: KVORUM_LOG_DIRS is log.dirs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kvorum.runtime.errors import ConfigError
 
 PREFIX = "KVORUM_"
 _OWN = "kvorum."
-"""Begin of properties that Kafka does not have; their variables do not repeat it."""
+"""Prefix of properties that Kafka does not have; the names of their variables leave it out."""
 FOLDERS = ("log.dirs", "log.dir", "metadata.log.dir")
 FILES = ("ssl.keystore.location", "ssl.truststore.location", "kvorum.audit.file")
-"""Those of TLS also behind `listener.name.NAME.`."""
+"""Properties that name files. Those of TLS may also stand behind `listener.name.NAME.`."""
 _NEAR = 0.85
 """Likeness of a variable to a property that makes it a mistake. Kubernetes sets variables such as
 KVORUM_BROKER_PORT_9092_TCP, after the names of services; they are no mistakes."""
@@ -95,8 +95,8 @@ def _of_environment(environment: Mapping[str, str]) -> Properties:
 
 
 def _of_listener(variable: str) -> str:
-    """The property of a single listener, whose name may have `_` itself. Raises ConfigError:
-    ignored, a mistyped variable might leave the listener open."""
+    """The property of a single listener, whose name may have `_` itself. Raises ConfigError for a
+    mistyped variable: if it were ignored, the listener might stay open."""
     # The longest first: a mechanism's property ends in the name of a listener's.
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         begin, end = variable_of(LISTENER_PREFIX), f"_{variable_of(suffix).removeprefix(PREFIX)}"

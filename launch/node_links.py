@@ -1,7 +1,8 @@
 """The links among nodes: the controllers' listener, and the brokers' logins at each other, by
 Kafka's properties.
 
-A broker has no controllers' listener of its own. It reads that one's properties to connect to it.
+A broker does not have the controllers' listener. It reads that listener's properties in order to
+connect to it.
 """
 
 from __future__ import annotations
@@ -139,8 +140,8 @@ def inter_broker_name(listener_name: str, protocol: str) -> str:
 def peer_security(
     listener: Listener, mechanism: str, defaults: object, properties: Mapping[str, Any]
 ) -> PeerSecurity:
-    """How this broker connects to the others. listener: the one that brokers use among themselves.
-    mechanism: sasl.mechanism.inter.broker.protocol. Raises ConfigError."""
+    """The security of this broker's connections to other brokers. listener: the inter-broker
+    listener. mechanism: sasl.mechanism.inter.broker.protocol. Raises ConfigError."""
     own = OwnProperties(listener.name, defaults, properties)
     tls = tls_settings(own, is_client=True) if listener.tls is not None else None
     if listener.sasl is None:

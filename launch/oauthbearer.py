@@ -26,9 +26,9 @@ _REFRESH = "sasl.oauthbearer.jwks.endpoint.refresh.ms"
 _BACKOFF = "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"
 _BACKOFF_MAX = "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"
 OF_OAUTH = (URL, _AUDIENCE, _ISSUER, _SKEW, _SCOPE, _SUB, _REFRESH, _BACKOFF, _BACKOFF_MAX)
-"""Of a listener or of a broker."""
+"""Properties that a broker may have, and each of its listeners."""
 HANDLER = "sasl.server.callback.handler.class"
-"""Files of Kafka name it; without it Kafka takes unsigned tokens."""
+"""Files for Kafka set it, because Kafka's default handler accepts unsigned tokens."""
 
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 MODULE = f"{_PACKAGE}OAuthBearerLoginModule"
@@ -49,7 +49,8 @@ class Own(Protocol):
 
 
 def oauthbearer_settings(own: Own) -> OAuthBearerSettings:
-    """Raises ConfigError, also for what would take unsigned tokens."""
+    """The OAUTHBEARER settings of a listener. Raises ConfigError, also for settings by which
+    unsigned tokens would be accepted."""
     what = f"the listener {own.name}"
     handler = own.of_mechanism(NAME, HANDLER)
     if handler and handler not in _HANDLERS:

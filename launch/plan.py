@@ -1,7 +1,8 @@
 """The layout of a cluster on one machine: ids, ports, folders and each node's properties.
 
-Controllers have the ids 1, 2, ...; brokers 101, 102, ... Pure, except for `check_directory`,
-`check_ports` and `check_nodes`.
+Controllers have the ids 1, 2, ...; brokers 101, 102, ... Pure, except for `read_links`,
+`reserve_ports`, the functions that check directories, ports and nodes, and `plan_cluster`, which
+looks at its data directory.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class NodePlan:
     properties: dict[str, Any]
     fault_board: str = ""
     nodes_port: int = 0
-    """Of a broker's own listener for brokers; 0 if it has one listener for all."""
+    """Port of a broker's inter-broker listener; 0 if the broker has one listener for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,7 @@ def plan_cluster(
     voters: so many controllers, the first ones, vote at the start, in a set that can change
         (KIP-853); 0 for a static voter set of all controllers. None: as the cluster was made, and 0
         for a new one.
-    racks: the brokers are dealt to so many, in turn; 0 for none.
+    racks: the number of racks, to which the brokers are assigned in turn; 0 for none.
     is_secure: with TLS, users and ACLs (launch.secure_plan). A cluster that exists stays as it was
         made. The voters of a secure one can change.
     settings: properties for every node that knows them. A property that no node knows, or that the
@@ -394,7 +395,8 @@ def _check_settings(settings: Mapping[str, str], *, racks: int = 0) -> None:
 def _check_shape(
     data_dir: str, known: ClusterFile, counts: tuple[int, int], voters: int | None
 ) -> None:
-    """Refuse what the cluster is not. counts: controllers, brokers."""
+    """Raise ConfigError for numbers that do not fit the existing cluster. counts: of controllers
+    and of brokers."""
     controllers, brokers = counts
     had = [sum(1 for n in known.nodes if role in n.roles) for role in ("controller", "broker")]
     if had[0] != controllers:
@@ -446,8 +448,8 @@ class _Layout:
         )
 
     def bootstrap_servers(self, name: str) -> str:
-        """The other controllers at the addresses that a node has for them, so that no question
-        goes past a proxy; a controller alone names itself."""
+        """The other controllers, at the addresses that this node uses for them, so that no request
+        bypasses a proxy; the only controller names itself."""
         others = [other for other in self.controllers() if other != name] or [name]
         peers = self.links.peers.get(name, {})
         return ",".join(peers.get(other, f"{HOST}:{self.ports[other]}") for other in others)

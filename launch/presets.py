@@ -35,7 +35,7 @@ PRESETS: Mapping[str, Mapping[str, int]] = {
     },
 }
 """Kafka's own defaults where it has them: an election or a fencing takes seconds, and a stall of
-five seconds none."""
+five seconds causes neither."""
 
 
 def with_preset(properties: Mapping[str, Any], names: frozenset[str]) -> Properties:

@@ -61,11 +61,12 @@ from kvorum.runtime.tls import TlsSettings
 from kvorum.snapshots.store import CHUNK_BYTES_MAX
 
 SEGMENT_BYTES_MIN = 8 << 20
-"""As in Kafka; a batch of metadata must fit into a segment."""
+"""Minimum of metadata.log.segment.bytes, as in Kafka: a batch of metadata must fit into a
+segment."""
 
 
 HTTPS = "HTTPS"
-"""Of `metrics.listener`: a page over TLS, with the node's `ssl.*`."""
+"""Scheme of `metrics.listener` for a page over TLS, with the node's `ssl.*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,8 @@ class NodeProperties:
     """Identity and addresses of a node.
 
     listeners: `NAME://host:port,...` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
-    advertised_listeners: the addresses that brokers give to clients; by default those of listeners.
+    advertised_listeners: the addresses that clients get from a broker, and the address at which
+        other nodes reach a controller; by default those of listeners.
     listener_security_protocol_map, inter_broker_listener_name: see launch.listeners.
     controller_listener_names, security_inter_broker_protocol,
         sasl_mechanism_inter_broker_protocol: see launch.node_links.

@@ -8,7 +8,7 @@ from kvorum.runtime.text import whole_number
 
 
 def static_voters(text: str) -> dict[int, Address]:
-    """Of controller.quorum.voters. Raises ConfigError."""
+    """Address by node id, from controller.quorum.voters. Raises ConfigError."""
     voters: dict[int, Address] = {}
     for part in text.split(",") if text else ():
         digits, separator, address = part.strip().partition("@")
@@ -26,13 +26,13 @@ def static_voters(text: str) -> dict[int, Address]:
 
 
 def bootstrap_servers(text: str) -> tuple[Address, ...]:
-    """Of controller.quorum.bootstrap.servers. Raises ConfigError."""
+    """The addresses in controller.quorum.bootstrap.servers. Raises ConfigError."""
     name = "controller.quorum.bootstrap.servers"
     return tuple(parse_address(name, part.strip()) for part in text.split(",") if part.strip())
 
 
 def peer_overrides(text: str) -> dict[int, Address]:
-    """Of peer.address.overrides. Raises ConfigError."""
+    """Address by node id, from peer.address.overrides. Raises ConfigError."""
     overrides: dict[int, Address] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         digits, separator, address = part.partition("=")

@@ -1,4 +1,4 @@
-"""How a node reaches the others, and the watch over all of its certificates."""
+"""The connections from a node to others, and the watch over all of its certificates."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class NodeLinks:
-    """channels: how this node reaches controllers. server: TLS of a controller's own listener, None
-    in clear text; metrics: of a node's page of metrics. Raises ConfigError for files that cannot be
-    used."""
+    """The TLS of a node's connections. channels: to controllers. server: TLS of a controller's own
+    listener, None in clear text. metrics: TLS of the metrics page, None in clear text. Raises
+    ConfigError for files that cannot be used."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
@@ -39,7 +39,7 @@ class NodeLinks:
                 self.certificates.add(made)
 
     def peer_connect(self) -> Connect:
-        """How a broker connects to other brokers. Raises ConfigError."""
+        """The function by which a broker connects to other brokers. Raises ConfigError."""
         security = self._config.peer_security
         if security == NO_SECURITY:
             return connect_tcp
@@ -50,7 +50,7 @@ class NodeLinks:
         if security.tls is not None:
             tls = TlsCaller(security.tls)
             self.certificates.add(tls)
-        # Nobody may predict the nonces.
+        # The nonces of logins must be unpredictable.
         rng = random.SystemRandom()
         return PeerConnector(security, tls, broker_id=self._config.node_id, rng=rng)
 

@@ -1,4 +1,5 @@
-"""Passwords among a node's properties: not on a command line, and not in a file for everybody."""
+"""Passwords among a node's properties: refused on a command line, and reported in a file that every
+user may read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The security of `kvorum dev --secure` and `kvorum init --secure`: certificates, listeners, users.
 
-Nodes know each other by certificates (mutual TLS). Clients log in over SASL_SSL with SCRAM-SHA-512;
-the first user, `admin`, is a super user with the nodes. ACLs are on. All secrets lie in a folder
+Nodes know each other by certificates (mutual TLS). Clients log in over SASL_SSL with SCRAM-SHA-512.
+The super users are the nodes and the first user, `admin`. ACLs are on. All secrets lie in a folder
 that its owner alone may read.
 """
 
@@ -28,7 +28,7 @@ MECHANISM = "SCRAM-SHA-512"
 CLIENTS, NODES = "CLIENTS", "NODES"
 """Listeners of a broker: for clients, and for the other brokers."""
 NODES_PORT_SHIFT = 200
-"""From a broker's port for clients to its port for brokers."""
+"""Distance from a broker's port for clients to its port for brokers."""
 CERTIFICATE_DAYS = 365
 _SALT_BYTES = 24
 _PASSWORD_BYTES = 24

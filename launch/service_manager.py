@@ -1,4 +1,4 @@
-"""A node's messages to systemd, as sd_notify(3) sends them: it serves, stops, is alive.
+"""A node's messages to systemd, as sd_notify(3) sends them: the node serves, stops, is alive.
 
 A datagram goes to the socket that $NOTIFY_SOCKET names. The watchdog's sign of life comes from the
 event loop: a loop that is stuck serves nobody, and systemd restarts the node.
@@ -42,8 +42,8 @@ def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | 
 async def feed_watchdog() -> None:
     """Give signs of life until cancelled; returns at once if none is wanted.
 
-    A sign that was not heard is no reason to give no other. Bad sequence: 1. systemd is restarted
-    and misses one. 2. The node gives no more. 3. systemd kills it, although it serves.
+    A failed notification does not end the loop. Bad sequence otherwise: 1. systemd is restarted and
+    misses one. 2. The node sends no more. 3. systemd kills the node, although it serves.
     """
     interval_s = watchdog_interval_s()
     if interval_s is None:

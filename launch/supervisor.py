@@ -55,7 +55,7 @@ class _Process:
     is_restarting: bool = False
     """True while a requester waits until the node is ready or dead again."""
     kill_at_s: float | None = None
-    """Of a node that is stopped to be restarted: the time at which it is killed."""
+    """The time at which a node that is being stopped for a restart is killed."""
 
 
 class Supervisor:

@@ -2,7 +2,7 @@
 
 It handles any dataclass, plain class and usual container, so that a new message, event or role
 needs no code here. Of a byte string longer than `BYTES_KEPT_MAX`, only length and CRC-32C are
-written, because the core never reads a payload. `encode(decode(text)) == text` for every text that
+written, because the core never reads a payload. `encode(decode(form)) == form` for every form that
 `encode` made. Format: ../docs/protocol/flight-recorder.md.
 """
 

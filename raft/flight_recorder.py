@@ -173,7 +173,7 @@ class FlightRecorder:
         path = os.path.join(directory, f"{DUMP_PREFIX}{self._clock.wall_ms()}{DUMP_SUFFIX}")
         text = "".join(f"{line}\n" for line in self.lines(reason=reason))
         disk.write_atomic(path, text.encode())
-        # Set aside by its name: where the clock was set back, the new file is not the last one.
+        # Leave out the new file by its name: if the clock was set back, it does not sort last.
         others = [
             name
             for name in disk.list_dir(directory)

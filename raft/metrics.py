@@ -1,6 +1,6 @@
 """The numbers that a node of the quorum counts while it works. Pure.
 
-The driver, `raft.node`, tells of effects that it has carried out, with its own clock.
+The driver, `raft.node`, reports the effects that it has carried out, with the time by its clock.
 """
 
 from __future__ import annotations

@@ -93,7 +93,8 @@ class RaftListener(Protocol):
         """This node knows another leader or epoch than before."""
 
     def on_voters_changed(self, voters: VoterSet) -> None:
-        """Another voter set is in force, committed or not. Dynamic voters only."""
+        """Another voter set is in force, committed or not. Called at the start too if a set is
+        known, which for static voters is the only call."""
 
     def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         """The log now begins at the end of this snapshot from the leader: load the state from it.
@@ -415,8 +416,8 @@ class RaftNode:
                 if self.core.is_leader:
                     self._tell_committed()
                 elif self.core.is_voter:
-                    # Nobody waits for the image of a standby. Telling it of each commit separately
-                    # would cost as much CPU as the votes do.
+                    # Nobody waits for the image of a standby. Telling its listener of each commit
+                    # separately would cost as much CPU as acknowledging the records does.
                     if self._telling is None:
                         delay_s = STANDBY_DELAY_MS / 1000
                         self._telling = self._loop.call_later(delay_s, self._tell_standby)

@@ -156,5 +156,5 @@ class BlockingChannel:
 
 
 def _known(named: dict[str, Any]) -> dict[str, Any]:
-    """Without the options of generated code that only grpcio reads."""
+    """The options that this channel reads; generated code also passes options for grpcio."""
     return {k: v for k, v in named.items() if not k.startswith("_")}

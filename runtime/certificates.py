@@ -1,4 +1,4 @@
-"""The certificates of a listener or of calling nodes, and their change under way."""
+"""The certificates of a listener or of calling nodes, and their replacement while the node runs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class _Certificates:
-    """context: for connections that begin from now on; those that are open keep theirs. Raises
-    ConfigError at the start for files that cannot be used."""
+    """An SSL context that is replaced when its files or settings change.
+
+    context: for connections that begin from now on; those that are open keep theirs. The
+    constructor raises ConfigError for files that cannot be used.
+    """
 
     def __init__(
         self, settings: TlsSettings, make: Callable[[TlsSettings], ssl.SSLContext]
@@ -64,7 +67,7 @@ class _Certificates:
             try:
                 status = os.stat(path)
             except OSError:
-                found.append((0, 0, 0))  # half of a replacement; reading it says what is wrong
+                found.append((0, 0, 0))  # missing, or being replaced; `_read` reports what is wrong
                 continue
             found.append((status.st_mtime_ns, status.st_size, status.st_ino))
         return tuple(found)

@@ -54,7 +54,7 @@ class FaultGate:
         return (self.words[_SYNC_DELAY_US] * 1_000 - spent_ns) / 1e9
 
     def before_change(self, path: str) -> None:
-        """Before a call that changes a file and needs no room. Raises OSError."""
+        """Check for a fault before a call that changes a file and needs no room. Raises OSError."""
         if self.words[_WRITE_ERRNO]:
             self.refuse(self.words[_WRITE_ERRNO], path)
 

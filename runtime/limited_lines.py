@@ -10,9 +10,9 @@ from kvorum.runtime.protocol_error_log import ProtocolErrorLog
 
 
 class LimitedLines:
-    """Warnings of closed connections, or of other refusals, a few a second.
+    """Logs warnings of closed connections, or of other refusals, at most a few a second.
 
-    now_ms: a clock that never goes back. log: has the words; by default of closed connections.
+    now_ms: a clock that never goes back. log: makes the lines, by default of closed connections.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ class Window:
         """[begin in s, events, sum, maximum], the older sample first; two at most."""
 
     def note(self, value: float, now_s: float) -> None:
-        """One event with this value."""
+        """Count one event with this value."""
         samples = self._current(now_s)
         if not samples or now_s - samples[-1][0] >= self._sample_s:
             samples.append([now_s, 0.0, 0.0, value])

@@ -1,4 +1,4 @@
-"""From a client's certificate to its user: `ssl.principal.mapping.rules` (KIP-371). Pure."""
+"""Maps a client's certificate to its user: `ssl.principal.mapping.rules` (KIP-371). Pure."""
 
 from __future__ import annotations
 

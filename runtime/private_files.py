@@ -1,7 +1,7 @@
 """Files and folders that no other user of the machine can read.
 
 The file mode creation mask (umask) does it for everything that a process and its children create,
-libraries' files included: folders 0700, files 0600. What exists keeps its mode.
+also for the files of libraries: folders 0700, files 0600. Files that exist keep their modes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _MASK = 0o077
 
 
 def create_files_private() -> None:
-    """From now on; for a process that does nothing else."""
+    """Make private what this process creates from now on. For a process that only runs a node."""
     os.umask(_MASK)
 
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Within the block, in all threads of the process."""
+    """Make private what is created within the block, by any thread of the process."""
     before = os.umask(_MASK)
     try:
         yield

@@ -13,7 +13,8 @@ _SECOND_MS = 1_000
 
 class ProtocolErrorLog:
     """The limit's state. Call `closed` for each connection; while `has_more`, call `more` at
-    `more_due_ms`. one, many: begin the line of one, and of the number of those held back."""
+    `more_due_ms`. one: begins the line of one connection. many: begins the line with the number of
+    connections above the limit."""
 
     __slots__ = ("_began_ms", "_held_back", "_many", "_one", "_written")
 

@@ -44,7 +44,7 @@ def open_channel(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """How a node reaches controllers. tls: None for clear text."""
+    """The settings of a node's channels to controllers. tls: None for clear text."""
 
     patience: Patience = USUAL_PATIENCE
     tls: TlsCaller | None = None
@@ -107,7 +107,7 @@ class RpcServer:
             ) from error
 
     def check_conversations(self) -> None:
-        """End the conversations that the guard would refuse by now."""
+        """End the calls with streams in both directions that the guard would refuse by now."""
         self._server.check_conversations()
 
     async def stop(self, grace_s: float) -> None:

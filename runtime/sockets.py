@@ -1,4 +1,4 @@
-"""Sockets to and from host names that have several addresses: each of them counts.
+"""Sockets to and from host names that may have several addresses, all of which are used.
 
 A name may have an IPv6 address before its IPv4 one, and only one of them may be served.
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kvorum.runtime.errors import ConfigError
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""Older ones are not served."""
+"""The versions of TLS that are served, by Kafka's names."""
 CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
@@ -21,7 +21,10 @@ CLIENT_AUTH = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """what: the listener, for messages. keystore: file with the certificate's chain and its key.
+    """The `ssl.*` settings of one listener, or of connections that a node or client opens.
+
+    what: names the listener or the file in messages. keystore: file with the certificate's chain
+    and its key.
 
     certificate_chain, key: the same as PEM text, in place of a file; a client may have neither.
     truststore, trusted: file or text of the CAs that sign the other side's certificates; a client
@@ -52,8 +55,8 @@ class TlsSettings:
 
 
 def server_context(settings: TlsSettings, protocols: Sequence[str] = ()) -> ssl.SSLContext:
-    """protocols: of ALPN. Raises ConfigError, which names the file or the property and shows no
-    key."""
+    """The context of a listener. protocols: of ALPN. Raises ConfigError, which names the file or
+    the property and shows no key."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings, protocols)
     context.verify_mode = ssl.CERT_NONE
     _load_certificate(context, settings)
@@ -69,7 +72,7 @@ def server_context(settings: TlsSettings, protocols: Sequence[str] = ()) -> ssl.
 
 
 def client_context(settings: TlsSettings, protocols: Sequence[str] = ()) -> ssl.SSLContext:
-    """Of the side that connects. Raises ConfigError like `server_context`."""
+    """The context of the side that connects. Raises ConfigError like `server_context`."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, settings, protocols)
     context.check_hostname = settings.checks_name
     if settings.has_certificate:
@@ -110,7 +113,7 @@ _WORDS = {
     "TLSV1_ALERT_PROTOCOL_VERSION": "the other side serves other versions of TLS",
     "UNSUPPORTED_PROTOCOL": "the other side offers no version of TLS that is served here",
 }
-"""By OpenSSL's reason, where its own words are none for operators."""
+"""OpenSSL's reason -> words for operators, where OpenSSL's own words do not help them."""
 
 
 def _context(

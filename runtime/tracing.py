@@ -1,8 +1,8 @@
 """Spans of requests, across the nodes that work on them (W3C Trace Context).
 
-A node without tracing pays for one look at `tracer`. `launch.tracing` sets it to one that exports
-to OpenTelemetry. The present span's identity is in a context variable, so that it reaches the calls
-that a request makes: gRPC carries it to controllers in the header `traceparent`.
+A node without tracing only reads `tracer`, which is None. `launch.tracing` sets it to a tracer that
+exports to OpenTelemetry. The present span's identity is in a context variable, so that it reaches
+the calls that a request makes: gRPC carries it to controllers in the header `traceparent`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Tracer(Protocol):
 
 
 tracer: Tracer | None = None
-"""Of this process; None without tracing."""
+"""The tracer of this process; None without tracing."""
 
 _present: ContextVar[str] = ContextVar("traceparent", default="")
 
 
 def use(made: Tracer | None) -> None:
-    """Trace with this tracer from now on; None: not at all."""
+    """Trace with this tracer from now on; None switches tracing off."""
     global tracer
     tracer = made
 

@@ -22,7 +22,7 @@ class AclBackend(Protocol):
         """An outcome for each ACL, in their order."""
 
     def delete(self, acls: Sequence[Acl]) -> list[Outcome]:
-        """An outcome for each ACL, in their order. One that is gone already has none to report."""
+        """An outcome for each ACL, in their order. One that is gone already counts as deleted."""
 
 
 def open_acl_backend(

@@ -27,7 +27,7 @@ SUBJECT = "acls"
 
 
 def portions(acls: Sequence[Acl]) -> Iterator[Sequence[Acl]]:
-    """The ACLs of one request each."""
+    """The ACLs in portions, one for each request."""
     for at in range(0, len(acls), ACLS_PER_REQUEST):
         yield acls[at : at + ACLS_PER_REQUEST]
 
@@ -87,7 +87,8 @@ class BrokerAcls(BrokerBackend):
 
 
 def outcome(code: int, message: str | None) -> Outcome:
-    """Raises CommandFailed if no item could be tried: no user with rights, or no authorizer."""
+    """The outcome of one item. Raises CommandFailed for the errors that every item then has: the
+    user may not change ACLs, or the cluster has no authorizer."""
     if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.SECURITY_DISABLED):
         raise refusal(code, message, SUBJECT)
     return ErrorCode(code).name, message or ""

@@ -146,7 +146,7 @@ def _product(
 ) -> list[Acl]:
     found: dict[Acl, None] = {}
     for (kind, name, operation), each in itertools.product(pairs, whom):
-        # The cluster has one name, and all of a type is a literal.
+        # The cluster resource has one fixed name, and `*` is a LITERAL pattern: no prefixes.
         is_literal = not is_prefixed or kind == ResourceType.CLUSTER or name == WILDCARD
         for principal, host in itertools.product(each.principals, each.hosts):
             acl = Acl(

@@ -192,7 +192,7 @@ def delete(is_all: bool, is_sure: bool, dry_run: bool, **options: Any) -> None:
         if not is_structured(options["output"]):
             show(options["output"], [_row(acl) for acl in found], _ACL)
         click.confirm(f"Delete {_count(found)}?", abort=True, err=True)
-    # What was shown is deleted, and no ACL that was created since.
+    # Only the ACLs that were shown are deleted, none that was created since.
     _show_results(options, found, backend.delete(found), done="deleted")
 
 

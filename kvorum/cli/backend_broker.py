@@ -301,7 +301,8 @@ class BrokerBackend:
         }
 
     def cluster_operations(self) -> int:
-        """The operations on the cluster that the user may do, as bits by their numbers."""
+        """The operations that the user may perform on the cluster: bit N stands for the operation
+        with Kafka's number N."""
         asked = {"include_cluster_authorized_operations": True}
         reply = self.connection.call("describe_cluster", 60, 0, asked, flexible=True)
         check(reply.error_code, reply.error_message, "describe cluster")
@@ -331,8 +332,8 @@ class BrokerBackend:
         )
 
     def _warn_without_leader(self) -> None:
-        """Brokers answer from their own image, which may be stale while the quorum has no
-        leader."""
+        """Warn once if the quorum has no leader: the broker answers from its own image, which may
+        then be stale."""
         if self._has_warned:
             return
         self._has_warned = True

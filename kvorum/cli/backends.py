@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Backend(Protocol):
-    """The requests of the commands to a cluster."""
+    """The requests of the commands to a cluster. The texts of the methods list the keys of the rows
+    that they return."""
 
     def topics(self, names: list[str] | None) -> list[Row]:
         """topic, topic_id, partitions (each partition, leader, leader_epoch, replicas, isr)."""
@@ -47,7 +48,7 @@ class Backend(Protocol):
         """min.insync.replicas by topic; without topics that do not exist."""
 
     def unregister_broker(self, broker_id: int) -> None:
-        """Raises CommandFailed if the cluster refuses."""
+        """Remove a broker's registration. Raises CommandFailed if the cluster refuses."""
 
     def features(self) -> list[Row]:
         """feature, min_level, max_level (None both if unknown here), finalized_level."""

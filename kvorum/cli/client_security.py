@@ -1,4 +1,4 @@
-"""How commands prove who they are: `--command-config`, a file with Kafka's client properties.
+"""The security of commands: `--command-config`, a file with Kafka's client properties.
 
 One command has one security (`launch.client_security`); it is kept here, since connections are
 opened in many places and threads.
@@ -43,7 +43,7 @@ def _use(context: click.Context, _: click.Parameter, path: Any) -> None:
     if not path:
         return
     if context.resilient_parsing:
-        # A completion connects only if it needs names.
+        # Not read yet: a completion connects only if it needs names.
         context.meta[_GIVEN] = path
     else:
         _use_file(context, path)

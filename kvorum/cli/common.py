@@ -111,8 +111,8 @@ _said: set[str] | None = None
 
 @contextlib.contextmanager
 def each_warning_once() -> Iterator[None]:
-    """For a command that looks again and again: a warning that differs only in its numbers is not
-    repeated."""
+    """Within the block, do not repeat a warning that differs only in its numbers. For a command
+    that asks the cluster again and again."""
     global _said
     _said = set()
     try:
@@ -138,7 +138,7 @@ output_option = click.option(
     default="table",
     help="Format of the output; wide: a table with every column.",
 )
-#: Of a command whose answers are not rows.
+#: For a command whose answers are not rows.
 plain_output_option = click.option(
     "-o",
     "--output",
@@ -149,12 +149,12 @@ plain_output_option = click.option(
 
 
 def cluster_options(command: CommandT) -> CommandT:
-    """How a command finds its cluster, and how it answers."""
+    """Add the options by which a command finds its cluster and prints its answer."""
     return connection_options(output_option(command))
 
 
 def connection_options(command: CommandT) -> CommandT:
-    """How a command finds its cluster."""
+    """Add the options by which a command finds its cluster."""
     for option in (
         click.option(
             "--timeout",

@@ -117,6 +117,6 @@ def quota_rows(entity: QuotaEntity, quotas: Any) -> list[Row]:
 def _source_name(number: int) -> str:
     if number == LOGGER_SOURCE:
         return "DYNAMIC_BROKER_LOGGER_CONFIG"
-    # Sources that only Apache Kafka has, such as client metrics and groups.
+    # A newer Apache Kafka may have sources that this build has no name for.
     known = number in set(Source)
     return f"{Source(number).name}_CONFIG" if known else str(number)

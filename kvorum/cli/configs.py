@@ -198,7 +198,7 @@ def _quota_entity(
     *,
     may_lack_names: bool,
 ) -> tuple[Entity, tuple[str, ...]]:
-    """(parts with names, types of any name)."""
+    """(the parts that have a name, the entity types for which any name matches)."""
     if any(entity in _RESOURCES for entity in entities):
         raise click.UsageError("a topic or a broker cannot be combined with another entity")
     if len(set(entities)) < len(entities):

@@ -149,7 +149,7 @@ class _Printer:
         self._out = sys.stdout.buffer
 
     def run(self, reading: Reading) -> None:
-        """Until the reading ends, or the limit is reached."""
+        """Print records until the reading ends or the limit is reached."""
         for fetched in reading.answers():
             next_offset = self._write(fetched)
             self._out.flush()
@@ -174,5 +174,5 @@ class _Printer:
         return next_offset
 
     def end(self) -> None:
-        """The count, also after Ctrl-C or a failure."""
+        """Print the count; called also after Ctrl-C or a failure."""
         click.echo(number_of(self._count, "record"), err=True)

@@ -99,8 +99,8 @@ class BlockingControllerClient:
         return address
 
     def request(self, call: ControllerCall[Request, Reply], request: Request) -> Reply | Rejected:
-        """The active controller's reply to a call of the table of calls. Raises CommandFailed if it
-        refuses."""
+        """The active controller's reply to a call of the table of calls, or its refusal. Raises
+        CommandFailed if no controller leads, or the call fails."""
         message = call.encode_request(request)
         start = time.monotonic()
         deadline = start + self._timeout_s

@@ -149,7 +149,8 @@ def dev(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _start_in_background(options: dict[str, Any]) -> None:
-    """Refuse here what would be refused there, before a file is written."""
+    """Start the launcher in the background. Options that the launcher would refuse are refused
+    here, before a file is written."""
     from kvorum.cli.dev_background import start_in_background
     from kvorum.launch.identity import is_locked
     from kvorum.runtime.errors import ConfigError, CorruptData

@@ -82,7 +82,7 @@ def _command(options: Mapping[str, Any]) -> list[str]:
 
 def _usable(process: subprocess.Popen[bytes], path: str) -> dict[str, Any]:
     while True:
-        # Looked at before the file: the last line is then there.
+        # Poll before reading the file: if the launcher has ended, its last line is then there.
         code = process.poll()
         with open(path, encoding="utf-8", errors="replace") as log:
             lines = log.read().splitlines(keepends=True)

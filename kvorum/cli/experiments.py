@@ -1,4 +1,4 @@
-"""`kvorum chaos validate|list|schema|replay`: experiment files, without a cluster or again."""
+"""`kvorum chaos validate|list|schema|replay`: checks experiment files, or repeats a run."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class NoSuchGroup(CommandFailed):
 
 
 class GroupClient:
-    """Keeps a connection to each broker that it has asked."""
+    """Sends the requests. Keeps a connection to each broker that it has asked."""
 
     def __init__(self, backend: BrokerBackend, timeout_s: float) -> None:
         self._backend = backend
@@ -48,7 +48,7 @@ class GroupClient:
         return [self._describe(name) for name in names]
 
     def delete(self, names: list[str]) -> list[Row]:
-        """group, error."""
+        """Delete groups. Returns a row for each: group, error."""
         rows = []
         for name in names:
             _, reply = self._ask(name, "delete_groups", 42, 2, {"groups_names": [name]})

@@ -148,7 +148,7 @@ def _fail_on_errors(rows: list[dict[str, Any]], what: str) -> None:
 
 
 def _way(options: dict[str, Any]) -> str:
-    """The one option that says how."""
+    """The one option (a key of _WAYS) that says to which offsets the group is reset."""
     # Not `in (None, False)`: an offset of 0 equals False.
     given = [way for way in _WAYS if options[way] is not None and options[way] is not False]
     if len(given) != 1:
@@ -166,7 +166,7 @@ def _scopes(topics: tuple[str, ...]) -> list[Scope]:
 
 
 def _position(way: str, options: dict[str, Any]) -> Position | None:
-    """Where the partitions go, if all go to the same place."""
+    """The position to which all partitions are reset; None if each has one of its own."""
     from kvorum.cli.records.offsets import END, START, Position
     from kvorum.cli.records.times import duration_ms, time_ms
 

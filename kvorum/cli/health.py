@@ -83,7 +83,8 @@ def _looked(options: dict[str, Any], until_s: float) -> list[Finding]:
 
 
 def read_view(options: dict[str, Any]) -> ClusterView:
-    """What the cluster says of itself now. Raises CommandFailed if no node can be reached."""
+    """The cluster's present state, as it reports it. Raises CommandFailed if no node can be
+    reached."""
     from kvorum.cli.backends import open_backend
 
     backend = open_backend(

@@ -126,7 +126,7 @@ class KafkaConnection:
         try:
             body = bytes(encode_request(name, version, values))
         except (struct.error, OverflowError) as error:
-            # Every number of a user that no option limits ends here if it does not fit its field.
+            # Options do not limit every number: one that does not fit its field is refused here.
             raise CommandFailed(f"a number is too large for Kafka's protocol: {error}") from error
         try:
             self._write(head + body)
@@ -204,7 +204,7 @@ def _entity(name: str, version: int, answer: bytes, start: int) -> Any:
     try:
         entity, _ = entity_reader(message_class(name, version, "response"))(answer, start)
     except KeyError:
-        # A tagged field that is newer than kio's schemas, or a null structure in front of the tags.
+        # kio fails at a tagged field newer than its schemas, and at a null structure before tags.
         return read_response(name, version, memoryview(answer)[start:])
     except SerialError as error:
         raise CommandFailed(f"the answer to {name} cannot be read: {error}") from error

@@ -53,8 +53,7 @@ def add(folders: tuple[str, ...], uri: str, run_id: str | None, is_replaced: boo
 
 
 def check_lake(uri: str | None) -> None:
-    """Refuse the place of `lake_option` before a run if it is none for a lake. Raises
-    CommandFailed."""
+    """Raise CommandFailed, before a run, if the URI of `lake_option` cannot hold a lake."""
     if uri is not None:
         from kvorum.chaos.lake.store import Lake
 

@@ -104,7 +104,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """As click's, without the import of every command."""
+        """Complete as click does, but without importing every command."""
         found = [
             CompletionItem(name, help=text)
             for name, (_, text) in _NOUNS.items()

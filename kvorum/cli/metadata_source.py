@@ -25,8 +25,8 @@ LIVE_WORD = "live"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """read: the whole history. read_on: the history with the records that have been added since;
-    None if the source does not grow."""
+    """A source to read. read: returns the whole history. read_on: returns the given history with
+    the records that have been added since; None if the source does not grow."""
 
     read: Callable[[], MetadataHistory]
     read_on: Callable[[MetadataHistory], MetadataHistory] | None = None
@@ -120,7 +120,8 @@ def read_image(options: dict[str, Any]) -> ClusterImage:
 
 @contextlib.contextmanager
 def in_a_sentence() -> Iterator[None]:
-    """Ends the command with one sentence if a source or a path is wrong."""
+    """Turn an error about a source or a path into a failure of the command, which has one
+    sentence."""
     from kvorum.runtime.errors import KvorumError
 
     try:

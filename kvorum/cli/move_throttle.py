@@ -17,7 +17,7 @@ SIDES = ("leader", "follower")
 
 
 def throttled_lists(current: Assignment, wanted: Assignment) -> dict[str, tuple[str, str]]:
-    """By topic (leaders' list, followers' list), each in the form of the config's value. Pure."""
+    """Topic -> (leaders' list, followers' list), each as the value of its config. Pure."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for (topic, partition), target in sorted(wanted.items()):
         there = current.get((topic, partition), ())

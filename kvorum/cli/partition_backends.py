@@ -44,7 +44,7 @@ class PartitionBackend(Protocol):
     def add(
         self, topic: str, count: int, assignments: Assignments | None, *, validate_only: bool
     ) -> None:
-        """Raises CommandFailed with the cluster's reason."""
+        """Add partitions to a topic. Raises CommandFailed with the cluster's reason."""
 
     def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
         """None in place of replicas cancels the partition's reassignment."""

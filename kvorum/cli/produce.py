@@ -162,7 +162,8 @@ def _whole(number: int, name: str) -> Iterator[Entry]:
 
 
 def _lines(number: int, name: str) -> Iterator[Entry]:
-    """The lines of a file; None when those that came should be sent, for no more come now."""
+    """The lines of a file; None when no more lines come now, so that the caller sends those that
+    it has."""
     from kvorum.cli.records.source import LineSource
 
     source = LineSource(number, name)
@@ -251,7 +252,7 @@ class _Progress:
             click.echo(f"\r{self._text()}", err=True, nl=False)
 
     def end(self) -> None:
-        """The line that stays."""
+        """Print the final count."""
         click.echo(f"\r{self._text()}" if self._is_terminal else self._text(), err=True)
 
     def _text(self) -> str:

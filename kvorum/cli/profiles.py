@@ -40,7 +40,7 @@ class Profiles:
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def options(self, name: str) -> dict[str, Any]:
-        """Those of a profile. Raises ConfigError if there is none of the name."""
+        """The options of the profile with this name. Raises ConfigError if there is none."""
         if name not in self.items:
             known = ", ".join(sorted(self.items)) or "none"
             raise ConfigError(
@@ -50,7 +50,7 @@ class Profiles:
 
 
 def profiles_path() -> Path:
-    """Where the file is, or would be."""
+    """The path of the file, which need not exist."""
     given = os.environ.get(ENVIRONMENT_FILE)
     if given:
         return Path(given)

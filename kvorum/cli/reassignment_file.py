@@ -53,7 +53,7 @@ def read_assignment(text: str) -> Assignment:
 
 
 def write_assignment(assignment: Assignment) -> str:
-    """As kafka-reassign-partitions prints it, on one line."""
+    """The assignment as kafka-reassign-partitions prints it, on one line."""
     rows = [
         {
             "topic": topic,

@@ -34,7 +34,7 @@ from kvorum.runtime.errors import ConfigError, required
 from kvorum.runtime.text import address_text
 
 PAUSE_S = 0.25
-"""Between two looks at a cluster that is not well yet."""
+"""Pause between two looks at a cluster that is not healthy yet."""
 
 FIELDS = ("node", "id", "role", "host", "short_host")
 _OF_ONE_NODE = {"node", "id", "host", "short_host"}
@@ -44,8 +44,9 @@ Restart = Callable[[RollNode, float], None]
 
 
 def restarter(template: str | None, data_dir: str | None, *, is_needed: bool) -> Restart | None:
-    """How nodes are restarted. Raises ConfigError for a template that cannot work, and unless
-    exactly one way is given."""
+    """The function that restarts nodes; None if no way is given and none is needed. Raises
+    ConfigError for a template that cannot work, if two ways are given, and if a needed one is
+    missing."""
     if template is not None and data_dir is not None:
         raise ConfigError("give --restart-command or --data-dir, not both")
     if template is not None:
@@ -213,7 +214,7 @@ class Roll:
         )
 
     def _until(self, look: Callable[[], str | None], deadline: float) -> str | None:
-        """None as soon as a look finds nothing; else what it finds at the deadline."""
+        """Call `look` until it finds no obstacle; return None, or the obstacle at the deadline."""
         with each_warning_once():
             while True:
                 try:
@@ -230,7 +231,8 @@ class Roll:
         return "; ".join(hazards_of_start(read_view(self._options), node)) or None
 
     def _not_back(self, node: RollNode, images: list[ClusterImage]) -> str | None:
-        """images: keeps the first image with the new registration, since it is long to read."""
+        """The reason why the next node must wait; None if it may follow. images: keeps the first
+        image with the new registration, since reading an image takes long."""
         if not images:
             image = self._read_image()
             if is_registered_again(image, node):
@@ -240,7 +242,7 @@ class Roll:
         return not_back(read_view(self._options), image, node)
 
     def _leader_id(self) -> int:
-        """-1 if no controller leads; the nodes are asked again before any is restarted."""
+        """The quorum's leader; -1 if none leads: the health is checked before any restart."""
         from kvorum.cli.backends import open_backend
 
         try:

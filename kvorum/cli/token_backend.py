@@ -109,7 +109,8 @@ class BrokerTokens(BrokerBackend):
 
         answer = self.connection.ask(name, key, version, values, flexible=True)
         if name != "describe_delegation_token":
-            # First, since kio cannot read the timestamps of Kafka's refusals, -1.
+            # The error is checked first: in Kafka's refusals the timestamps are -1, which kio
+            # cannot read.
             check(_ERROR_CODE.unpack_from(answer, _AFTER_HEADER)[0], None, subject)
         reply = read_response(name, version, memoryview(answer)[_AFTER_HEADER:])
         check(reply.error_code, None, subject)

@@ -101,7 +101,7 @@ def _groups(brokers: Brokers, broker_ids: Iterable[int]) -> dict[str, str]:
 
 
 def _committed(brokers: Brokers, groups: list[str]) -> dict[str, dict[Partition, int]]:
-    """Of the groups whose coordinators answer."""
+    """Committed offsets by group, for the groups whose coordinators answer."""
     if not groups:
         return {}
     asked = {"key_type": GROUP, "coordinator_keys": groups}

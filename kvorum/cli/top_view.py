@@ -68,7 +68,7 @@ def _quorum(before: Sample, now: Sample, seconds: float) -> Row:
         "leader_id": quorum["leader_id"],
         "leader_epoch": quorum["leader_epoch"],
         "voters": len(ends),
-        # A voter behind the high watermark does not count for it.
+        # A voter whose log ends below the high watermark lacks committed records.
         "lagging_voters": sum(end < quorum["high_watermark"] for end in ends.values()),
         "high_watermark": quorum["high_watermark"],
         "records_per_s": rate,
@@ -102,7 +102,7 @@ def _brokers(before: Sample, now: Sample, seconds: float) -> list[Row]:
 
 
 def _topics(before: Sample, now: Sample, seconds: float) -> list[Row]:
-    """By records a second, then by name."""
+    """The topics, ordered by records a second, then by name."""
     rows = []
     for topic in now.topics:
         name = topic["topic"]
@@ -126,7 +126,7 @@ def _topics(before: Sample, now: Sample, seconds: float) -> list[Row]:
 
 
 def _groups(before: Sample, now: Sample, seconds: float) -> list[Row]:
-    """By lag, then by name."""
+    """The groups, ordered by lag, then by name."""
     rows = []
     for group, state in now.groups.items():
         offsets = now.committed.get(group, {})

@@ -61,7 +61,7 @@ def trim(
     leaders = brokers.existing([topic])[topic].leaders
     chosen: list[Partition] = [(topic, number) for number in sorted(partitions or leaders)]
     bounds = bounds_of(brokers, chosen)
-    # An offset in front of the log start deletes nothing, and is none that a leader accepts.
+    # An offset below the log start deletes nothing; the answer then shows the log start.
     wanted = {p: max(at, bounds[p].start) for p, at in resolve(brokers, position, bounds).items()}
     late = [p for p, at in wanted.items() if at > bounds[p].end]
     if late:

@@ -14,7 +14,7 @@ NAMES = {number: name for name, number in MECHANISMS.items()}
 SALT_BYTES = 16
 
 Users = Mapping[str, Mapping[int, int]]
-"""By user, the iterations of each mechanism."""
+"""User -> mechanism -> iterations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

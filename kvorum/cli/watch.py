@@ -109,7 +109,8 @@ def _with_failure(text: str, failure: str, output: str) -> str:
 
 @contextlib.contextmanager
 def one_answer() -> Iterator[None]:
-    """Of a command that asks more than once: the connections opened in it are closed with it."""
+    """For a command that asks more than once: close at the end of the block the connections that
+    were opened in it."""
     context = click.get_current_context()
     with click.Context(context.command, parent=context) as own:
         own.params = context.params
@@ -117,7 +118,7 @@ def one_answer() -> Iterator[None]:
 
 
 def _framed(text: str, output: str, is_terminal: bool) -> str:
-    """An answer as the next one of a row of answers."""
+    """The text of one answer in a sequence of answers."""
     if is_terminal:
         return f"{_CLEAR}{text}"
     if output == "yaml":

@@ -16,7 +16,8 @@ def _time(name: str, source: str, text: str, kafka: str) -> Row:
 
 
 def _traffic(name: str, source: str, text: str, kafka: str) -> tuple[Row, ...]:
-    """Of each topic, and of all topics: in Kafka one name with and without the label."""
+    """Two rows, by topic and for all topics; Kafka has one name for both, with and without the
+    label `topic`."""
     mbean, exported = _TOPIC.format(kafka), f"kafka_server_brokertopicmetrics_{kafka.lower()}_total"
     return (
         Row(f"kvorum_topic_{name}_total", COUNTER, "topic", source, f"{text}, by topic.",

@@ -30,7 +30,7 @@ _OPERATIONS: dict[type, str] = {PendingProduce: "Produce", ParkedFetch: "Fetch"}
 
 
 class _Api:
-    """An API's requests, of consumers or of followers in the case of Fetch."""
+    """The requests of one API. Fetch has two of these: requests of consumers, and of followers."""
 
     __slots__ = ("local_s", "remote_s", "requests", "send_s", "throttle_s", "total_s")
 

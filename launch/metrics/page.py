@@ -1,7 +1,7 @@
 """The page of metrics, written in slices: the event loop has its turn after each.
 
-Values of one family may be of different turns of the loop. A sum over partitions is taken before
-the first line, and may be as much older as the page takes.
+Values of one family may come from different turns of the loop. Sums over partitions are computed
+before the first line, so they are older than the lines by the time that the page takes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def lines(rows: Sequence[Row], view: NodeView, names: Sequence[str]) -> Iterator
     if KAFKA in names:
         families: dict[str, list[Row]] = {}
         for row in rows:
-            # The names of the process are the same in both.
+            # The process metrics have the same names in both sets; they are printed once.
             if row.exported and not (OWN in names and row.exported == row.name):
                 families.setdefault(row.exported, []).append(row)
         for family in families.values():

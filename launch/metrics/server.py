@@ -1,6 +1,6 @@
 """The HTTP server of a node (`metrics.listener`): metrics, health and the quorum.
 
-A few lines of HTTP/1.1 on asyncio, because every node would have to import a framework.
+A few lines of HTTP/1.1 on asyncio, in place of a framework that every node would have to import.
 """
 
 from __future__ import annotations

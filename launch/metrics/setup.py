@@ -32,7 +32,8 @@ class NodeServer:
         self._watch = watch
 
     async def start(self, config: NodeConfig, tls: TlsListener | None) -> None:
-        """Raises ConfigError if the port cannot be used."""
+        """Start the server and the test of the event loop. Raises ConfigError if the port cannot be
+        used."""
         if config.metrics is not None:
             await self._server.start(*config.metrics, tls)
         self._watch.start()

@@ -46,7 +46,7 @@ class Counts:
 
 
 class Number:
-    """An item of a scope that has one number."""
+    """The item of a scope whose only value is a count."""
 
     __slots__ = ("count",)
 
@@ -55,7 +55,7 @@ class Number:
 
 
 class NodeView:
-    """What brokers and controllers have in common."""
+    """The common part of a broker's and a controller's view."""
 
     def __init__(self, raft: RaftNode, image: ClusterImage, watch: LoopWatch, now_s: float) -> None:
         self.raft = RaftView(raft, now_s)

@@ -1,9 +1,9 @@
 """The audit log: who did what, or was refused, as JSON lines of the logger `kvorum.audit`.
 
 As in Kafka, refusals are logged at INFO, and what was allowed at DEBUG. A line is the message of
-the log record, so that any format of the log keeps it whole. Who is refused more often than
-REFUSALS_PER_SECOND_MAX fills no disk: the rest of the second is one line with their number, at the
-next refusal of anybody.
+the log record, so that any format of the log keeps it whole. A client that is refused again and
+again must not fill the disk: beyond REFUSALS_PER_SECOND_MAX, its refusals of a second are only
+counted. The next refusal of any client in a later second logs that count in one line.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from kvorum.runtime.clock import monotonic_ms
 
 LOGGER_NAME = "kvorum.audit"
 REFUSALS_PER_SECOND_MAX = 100
-"""Lines of one principal from one host."""
+"""Refusals of one principal from one host that are logged in a second."""
 
 
 class AuditLog:
-    """logger: another one than `kvorum.audit`, for tests. now_ms: a clock that never goes back."""
+    """Writes the audit log. logger: for tests, in place of `kvorum.audit`. now_ms: a clock that
+    never goes back."""
 
     def __init__(
         self, logger: logging.Logger | None = None, now_ms: Callable[[], int] = monotonic_ms
@@ -33,7 +34,8 @@ class AuditLog:
         self._refusals: Counter[tuple[object, object]] = Counter()
 
     def notes(self, is_allowed: bool) -> bool:
-        """True if such an event is logged. Asked first: most of what is allowed is not."""
+        """True if such an event is logged. Callers ask first, because most allowed operations are
+        not logged."""
         return self._logger.isEnabledFor(logging.DEBUG if is_allowed else logging.INFO)
 
     def note_access(

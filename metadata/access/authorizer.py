@@ -37,7 +37,7 @@ _IMPLIED_BY: dict[AclOperation, frozenset[AclOperation]] = {
     ),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
-"""By operation, those whose ALLOW implies it."""
+"""Operation -> the operations whose ALLOW implies it."""
 
 _NO_NAME = ""
 """A name that no ACL can have, and that no prefix matches."""
@@ -158,7 +158,7 @@ class Authorizer:
         self, user: str, host: str, resource_type: ResourceType, name: str,
         among: Iterable[AclOperation],
     ) -> list[AclOperation]:  # fmt: skip
-        """Those among the operations that the user may perform on the resource (KIP-430)."""
+        """The operations of `among` that the user may perform on the resource (KIP-430)."""
         return [
             operation
             for operation in among
@@ -186,8 +186,8 @@ class Authorizer:
     def _decide_on_any(
         self, user: str, address: str, operation: AclOperation, kind: ResourceType
     ) -> bool:
-        # Super users, and everybody where no ACL is no obstacle, may do it on a resource that no
-        # ACL names.
+        # Look first at a resource that no ACL names. Super users may use it, and users with an
+        # ALLOW for `*`; with allow_if_no_acl every user, unless an ACL for `*` exists.
         if self._decide(user, address, operation, kind, _NO_NAME):
             return True
         found = [

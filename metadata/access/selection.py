@@ -1,4 +1,4 @@
-"""The ACLs that a filter selects, in an order of their own. Pure."""
+"""The ACLs that a filter selects, in an order that is the same on every node. Pure."""
 
 from __future__ import annotations
 

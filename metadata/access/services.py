@@ -1,10 +1,11 @@
-"""The access that each gRPC method of a controller asks for. Pure.
+"""The access that each gRPC method of a controller requires. Pure.
 
-All of it is access to the cluster. CLUSTER_ACTION is that of controllers and brokers, and enough
-for every method: a broker has asked its client for access already, and forwards. The others are for
-commands that talk to controllers directly; where Kafka's API asks for access to single topics,
-which nobody knows before the request is read, a controller asks for ALTER on the cluster instead.
-Whoever has that can give himself all the rest.
+Every method requires an operation on the resource CLUSTER. Controllers and brokers have
+CLUSTER_ACTION, which is enough for every method: a broker authorizes its client before it forwards
+the request. The other operations are for commands that talk to controllers directly. Kafka's API
+would require access to single topics, which are not known before the request is read. A controller
+requires ALTER on the cluster instead: a user with ALTER can create ACLs, and so grant themselves
+every other access.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _ADMIN = {
     "UpdateFeatures": _ALTER,
     "UnregisterBroker": _ALTER,
     "DescribeQuorum": _DESCRIBE,
-    # All metadata, with the keys of users who log in by SCRAM.
+    # The answer has all metadata, with the keys of users who log in by SCRAM.
     "ReadMetadataLog": _NODES,
     "ReadElectionTimeline": _DESCRIBE,
     "DescribeLoggers": (*_NODES, AclOperation.DESCRIBE_CONFIGS),
@@ -67,5 +68,5 @@ ACCESS_OF: Mapping[str, tuple[AclOperation, ...]] = {
     for service, methods in (("Raft", _RAFT), ("Controller", _CONTROLLER), ("Admin", _ADMIN))
     for method, operations in methods.items()
 }
-"""By the path of a method, the operations on the cluster of which one is enough. The last one is
-for messages."""
+"""Path of a method -> operations on the cluster, of which one is enough. A refusal and the audit
+log name the last one."""

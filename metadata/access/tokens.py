@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from kvorum.metadata.image.records import DelegationToken
 
 FORGOTTEN_MAX = 1_000
-"""Fingerprints of tokens that are gone, above which all are forgotten."""
+"""Fingerprints of removed tokens that are kept; with more, all fingerprints are computed anew."""
 
 
 def fingerprint(token_hmac: bytes) -> bytes:

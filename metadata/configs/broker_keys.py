@@ -1,8 +1,9 @@
 """The properties of a broker, with Apache Kafka's names where Kafka has them.
 
-A property that is the default of a topic config takes type and bounds from it, and may be changed
-while the broker runs. The others are read when the broker starts. A test compares this table with
-the classes that bind a broker's properties file.
+A property that is the default of a topic config takes type and bounds from it. Such a property may
+be changed while the broker runs, as may those in `_DYNAMIC`, most of the log cleaner's and
+CERTIFICATE_KEYS. The others are read when the broker starts. A test compares this table with the
+classes that bind a broker's properties file.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _TOPIC_DEFAULTS = (
     "unclean.leader.election.enable",
 )
 
-#: Name, type, default and documentation of properties that a running broker takes over.
+#: Name, type, default and documentation of properties that may be changed while the broker runs.
 _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
     ("max.connections", _INT, "10000", "Connections of clients above which new ones are closed."),
     ("max.connections.per.ip", _INT, str(INT32_MAX), "Connections that one address may have."),
@@ -304,7 +305,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("transaction.state.log.replication.factor", _INT, "3", "Replicas of __transaction_state."),
     ("transaction.state.log.min.isr", _INT, "2", "Its min.insync.replicas."),
     ("transaction.state.log.segment.bytes", _INT, "104857600", "Size of its segments."),
-    # Changes of the metadata as a topic; Kvorum's own.
+    # The topic __kvorum_events, with the changes of the metadata; Kvorum's own.
     (
         "metadata.events.topic.enable",
         ConfigType.BOOLEAN,

@@ -102,7 +102,7 @@ def broker_settings(
     if default is not None:
         found.append(Setting(name, default, Source.DEFAULT, unit))
     if key.default is None and not any(level.name == key.name for level in found):
-        return ()  # as in Kafka: if the minutes are not set, they do not show the hours of the file
+        return ()  # as in Kafka: log.retention.minutes does not show log.retention.hours
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
 Kvorum obeys `consumer.session.timeout.ms` and `consumer.heartbeat.interval.ms`. The others are
 stored and shown, without an effect. The bounds are the defaults of Kafka's broker properties
-`group.*.min.*` and `group.*.max.*`, which Kvorum does not have.
+`group.*.min.*` and `group.*.max.*`, which Kvorum accepts and ignores.
 """
 
 from __future__ import annotations

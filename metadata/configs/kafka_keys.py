@@ -129,8 +129,7 @@ _FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], 
 
 @functools.cache
 def kafka_keys() -> dict[str, ConfigKey]:
-    """The Kafka configs that neither BROKER_CONFIGS nor the controllers' properties have, by
-    name."""
+    """The Kafka configs that BROKER_CONFIGS lacks, by name."""
     keys = {
         name: ConfigKey(
             name=name,

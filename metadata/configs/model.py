@@ -50,7 +50,7 @@ class Update(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One key of topics or of brokers.
+    """One key of topics, brokers, groups or client-metrics subscriptions.
 
     default: as Kafka prints it, None for none. low, high: bounds of a number, inclusive.
     values: the only valid values (of a LIST: of its items), () for any.

@@ -1,4 +1,4 @@
-"""What no output may show: the one place that decides it for configs, properties and records.
+"""The values that no output may show: only this module decides, for configs, properties, records.
 
 Logs, trees, exports, dumps, events, DescribeConfigs and the console show `[hidden]`, or nothing, in
 the place of such a value.

@@ -1,6 +1,6 @@
 """The topic configs, with Apache Kafka's names, types, defaults and bounds (4.3).
 
-`served` marks a key that this build does not obey yet; it can only have its default.
+A key with `served` can only have the values in it, because this build does not obey the others.
 """
 
 from __future__ import annotations

@@ -266,8 +266,8 @@ class Controller:
         return level_of(self._active_image().features, METADATA_VERSION)
 
     def begin(self) -> tuple[Record, ...]:
-        """The feature levels of a new cluster and its first_records, as the log's first metadata
-        after the claim."""
+        """The records to append right after the claim, already applied to the speculative image: of
+        a new cluster its feature levels and `first_records`, of any other none."""
         levels = bootstrap(self._active_image(), self._context())
         records: tuple[Record, ...] = (*levels, *self.first_records) if levels else ()
         self._advance(records)

@@ -28,8 +28,9 @@ from kvorum.runtime.errors import ErrorCode, Rejected, invariant
 from kvorum.storage.log.log import Log
 
 RECORDS_PER_BATCH_MAX = 50_000
-"""Records of one decision in one batch, all or nothing. Only fencing or unfencing a broker may need
-more."""
+"""Records of one decision in one batch, all or nothing. Only a decision about all partitions of a
+broker (it is fenced, unfenced, shut down, removed, or lost a directory), or about the ELRs of all
+topics, may need more."""
 
 PARKED_MAX = 20_000
 """Replies that may wait for commitment; further requests are refused, not queued."""
@@ -285,7 +286,8 @@ class ControllerCore:
         self._port.note(f"node={self._port.node_id} claims epoch={change.epoch}")
         self._arm_session_timer()
         self._leader_check.start(controller.leader_check_interval_ms, now_ms)
-        # The first check is soon: leaders that change within an interval would never remove any.
+        # The first check comes soon. If the active controller changed within every interval, no
+        # expired token would ever be removed.
         self._token_check_ms = now_ms + CHUNK_PAUSE_MS
 
     def _check_leaders(self, now_ms: int) -> None:

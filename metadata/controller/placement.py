@@ -3,10 +3,10 @@
 Each partition's replicas are on distinct racks as far as possible, then on distinct machines: as
 long as there are as many machines as replicas, no machine has two of a partition. Within a rack and
 a machine a fenced broker is used last, and never as a leader. If racks have equal sizes, or there
-are none, the numbers of leaders differ by one at most, and replicas are even at every multiple of
-the active brokers. Racks of different sizes get equal shares, so their brokers get unequal ones
-(`python -m bench.placement`). Randomness only picks starting points, so that the partitions of
-small topics are not all on the first broker.
+are none, brokers differ by one leader at most; they have equally many replicas whenever the number
+of partitions is a multiple of the number of active brokers. Racks of different sizes get equal
+shares, so their brokers get unequal ones (`python -m bench.placement`). Randomness only picks
+starting points, so that the partitions of small topics are not all on the first broker.
 """
 
 from __future__ import annotations

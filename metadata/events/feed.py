@@ -27,7 +27,8 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.history import LogEntry
 
 KEPT_KEYS = frozenset({GAP_KEY, REMOVED_KEY, *QUORUM_KEYS})
-"""Keys without tombstones: of no thing of an image, and of things that never end."""
+"""Keys that never get a tombstone: those that name no thing of an image, and those of things that
+never end."""
 
 Feed = Iterator[tuple[ClusterImage, Event | None]]
 

@@ -1,7 +1,8 @@
 """Events: changes of the metadata in the form in which `__kvorum_events` holds them.
 
-An event is a record whose value is a JSON object. Its key names the thing that it is about, so that
-compaction keeps the latest state of each thing that exists. docs/formats.md lists the fields.
+An event is a record whose value is a JSON object. Its key names the thing that it is about (a
+broker, a partition, the configs of a topic, ...), so that compaction keeps the latest state of each
+thing that exists. docs/formats.md lists the fields.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far a log of events reaches: the origin of its last event.
+    """The end of a log of events: the origin of its last event.
 
     index, count: the event's place among those of one snapshot, which share an offset; 0 and 1 for
     the event of a single record.

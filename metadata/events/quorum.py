@@ -1,6 +1,7 @@
-"""The quorum's own things: its keys, and their state as control records and snapshots tell it.
+"""Events about the quorum itself (leader, voters, kraft.version): their keys, and their state.
 
-Pure. An image does not have them. A snapshot's header has kraft.version and voters, but no leader.
+Pure. The state comes from control records and from the headers of snapshots, because an image does
+not have it. A header has kraft.version and voters, but no leader.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ KRAFT_VERSION = "kraft.version"
 KRAFT_VERSION_KEY = f"feature/{KRAFT_VERSION}"
 
 QUORUM_KEYS = frozenset({LEADER_KEY, VOTERS_KEY, KRAFT_VERSION_KEY})
-"""These things never end: a snapshot without one of them does not know it."""
+"""Keys that never get a tombstone: a snapshot that lacks one of them only does not tell it."""
 
 VoterRow = tuple[int, str, str, int]
 """Id, directory id, host and port, as a snapshot's header has them."""

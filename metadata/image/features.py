@@ -58,7 +58,7 @@ _SINCE: dict[str, int] = {
     GROUP_VERSION: REASSIGNMENT_LEVEL,
     TRANSACTION_VERSION: REASSIGNMENT_LEVEL,
 }
-"""Features, and the level of metadata.version that came with or before them in every build."""
+"""Feature -> a level of metadata.version that every build with this feature supports."""
 
 FEATURES_BEFORE_KIP_584: tuple[FeatureRange, ...] = (
     FeatureRange(METADATA_VERSION, min(RELEASES), min(RELEASES)),

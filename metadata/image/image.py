@@ -106,12 +106,13 @@ class BrokerImage:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The brokers' own listener, the first endpoint; every registration has at least one."""
+        """The inter-broker listener, which is the first endpoint; a registration has at least
+        one."""
         return self.endpoints[0]
 
     def client_endpoint(self, protocol: str) -> Endpoint:
-        """The listener for a client of this protocol. The brokers' own one is the last choice: it
-        may know brokers alone."""
+        """The listener for a client of this protocol. The inter-broker listener is the last choice,
+        because it may be open to brokers only."""
         own, *others = self.endpoints
         fitting = [each for each in (*others, own) if each.security_protocol == protocol]
         return (*fitting, *others, own)[0]

@@ -16,7 +16,7 @@ from kvorum.storage.format.batch import iter_headers, iter_records
 from kvorum.storage.log.log import Log
 
 LARGE_BYTES = 32 << 10
-"""From this many bytes on, some thousand records, the collector skips the new objects."""
+"""From this many bytes on, some thousand records, the garbage collector skips the new objects."""
 
 CHUNK_BYTES = 1 << 20
 """Log bytes applied at once: a few tens of milliseconds of the loop at most."""

@@ -334,7 +334,8 @@ class RemoveAccessControlEntry:
 class DelegationToken:
     """A delegation token was created, or has a new expiration (KIP-48). Times are wall-clock ms.
 
-    owner: the principal, `User:NAME`, that a client with the token is. requester: who created it.
+    owner: the principal, `User:NAME`, as which a client with the token acts. requester: the
+    principal that asked for the token.
     renewers: principals that may renew it too. The token's HMAC, by which clients prove that they
     have it, is in no record: it is computed from the id and delegation.token.secret.key.
     """

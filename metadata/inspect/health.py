@@ -13,8 +13,8 @@ from typing import Any
 from kvorum.raft.quorum import majority
 
 VOTER_LAG_MS_MAX = 5_000
-"""A voter that was level with the leader this long ago counts for a majority. An idle voter is
-level at each of its fetches, several a second; a slow machine needs room."""
+"""A voter that was level with the leader at most this long ago counts toward a majority. An idle
+voter is level at each of its fetches, several a second; a slow machine needs room."""
 
 NAMES_SHOWN_MAX = 5
 """Partitions named in one finding; the others are counted."""
@@ -61,10 +61,11 @@ def health_of(view: ClusterView) -> list[Finding]:
 def restart_hazards(view: ClusterView, node_id: int) -> list[str]:
     """A sentence for everything that would fail while a node is down; none if it may be restarted.
 
-    A controller may stop if the other voters that are level with the leader are a majority; a
-    broker if no other broker is down, and each partition has min.insync.replicas in sync without
-    it. Partitions that have no more replicas than that stop with every restart: they count only if
-    waiting could help. A node that has the lead hands it over when it stops.
+    A controller may be restarted if the other voters that are level with the leader are a majority.
+    A broker may be restarted if no other broker is down, and each of its partitions has
+    min.insync.replicas in sync without it. A partition with no more than min.insync.replicas
+    replicas is not counted: it stops in every restart, and waiting would not help. A leader hands
+    its leadership over when it stops.
     """
     known = known_nodes(view)
     if view.quorum is None or known is None:

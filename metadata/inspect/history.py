@@ -65,8 +65,8 @@ class MetadataHistory:
     records: whole batches without a gap, from log_start_offset up to end_offset (exclusive); empty
         if the two are equal.
     notes: sentences with facts that a reader of the source must know.
-    origin: the same object in this history and in those that `extended` makes of it; another one
-        where the source was read from its beginning, and may be another cluster's.
+    origin: an identity that `extended` keeps. A history with another origin was read from the
+        beginning of its source, which may by then belong to another cluster.
     """
 
     name: str

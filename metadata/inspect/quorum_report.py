@@ -141,7 +141,7 @@ def _no_voters(answers: Sequence[Any]) -> str:
 
 
 def is_sentence(text: str) -> bool:
-    """True if `say` made this message of a refusal."""
+    """True if `describe_outage` made this message of a refusal."""
     return text.startswith(_HEADS)
 
 

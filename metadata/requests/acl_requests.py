@@ -58,7 +58,7 @@ class AclSelection:
     permission: int
 
     def filter(self) -> AclFilter | Rejected:
-        """The filter that this is, or a refusal of a number without a meaning."""
+        """The AclFilter with these fields, or the refusal of a number without a meaning."""
         try:
             resource_type = ResourceType(self.resource_type)
             pattern_type = PatternType(self.pattern_type)

@@ -268,7 +268,8 @@ HEARTBEAT_REQUEST = MessageMapper(r.Heartbeat, controller_pb2.HeartbeatRequest)
 """Heartbeats have a stream of their own, so they are not in the table of calls."""
 
 CONFIG_OPERATION = MessageMapper(config.ConfigOperation, admin_pb2.ConfigOperation)
-"""Of a change of a controller's loggers, which that controller alone can make."""
+"""One change of a logger's level. AlterLoggers is not in the table of calls, because each
+controller changes its own loggers."""
 
 HEARTBEAT_REPLY = MessageMapper(
     r.HeartbeatReply, controller_pb2.HeartbeatReply, apart=("status", "leader_id")

@@ -309,7 +309,7 @@ class ControllerClient:
         )
 
     async def _probe_all(self) -> list[admin_pb.DescribeQuorumReply]:
-        """The descriptions of all controllers that answer at once."""
+        """The descriptions from all controllers that answer within PROBE_TIMEOUT_MS."""
 
         async def probe(controller_id: int) -> admin_pb.DescribeQuorumReply | None:
             try:

@@ -1,4 +1,4 @@
-"""Who may call a controller's methods: decided before a message is read or anything changes."""
+"""Decides who may call a controller's methods, before a message is read or anything changes."""
 
 from __future__ import annotations
 

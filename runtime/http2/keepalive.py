@@ -13,7 +13,8 @@ CONNECT_TIMEOUT_MS = 1_000
 KEEPALIVE_TIME_MS = 1_000
 """A connection that was silent for this long is pinged."""
 KEEPALIVE_TIMEOUT_MS = 1_000
-"""It is closed if nothing arrives within this time after that. Both are rounded up to LOOK_MS."""
+"""A pinged connection is closed if nothing arrives within this time. Both times are rounded up to
+LOOK_MS."""
 SERVER_FACTOR = 2
 """Servers wait this many times longer before they ping, because clients usually ping first."""
 LOOK_MS = 250

@@ -39,7 +39,8 @@ CUT_TIMEOUT_MS = 1_000
 
 
 Guard = Callable[[str, str, str], str | None]
-"""From the path of a method, the caller's user and host to the reason of a refusal, or None."""
+"""Receives the path of a method, and the caller's user and host. Returns the reason of a refusal,
+or None."""
 
 
 class Server:
@@ -178,7 +179,8 @@ class Server:
         return False
 
     def check_conversations(self) -> None:
-        """Ask the guard again for every conversation under way, since its answers have changed."""
+        """Ask the guard again for every call under way that streams in both directions: such a call
+        may last for days, and the guard's answers have changed."""
         for path, connection, stream in list(self._conversations.values()):
             self._is_let_in(path, connection, stream)
 

@@ -73,7 +73,7 @@ class Handshakes:
                 self._on_failed(layer.peer, reason)
 
     def close(self) -> None:
-        """Give all up."""
+        """Give up every handshake under way."""
         for layer in list(self._layers):
             self._layers.pop(layer)
             layer.give_up("the server is stopping")
@@ -253,7 +253,7 @@ class TlsLayer(asyncio.Protocol):
         self._flush()
 
     def say_goodbye(self) -> None:
-        """Tell the other side that nothing was cut off."""
+        """Send TLS's close_notify, which proves to the other side that nothing was cut off."""
         with contextlib.suppress(ssl.SSLError, ValueError):
             self.tls.unwrap()
         self._flush()
@@ -272,7 +272,7 @@ class TlsTransport(asyncio.Transport):
         self._below = below
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Also `peercert`, as `ssl.SSLObject.getpeercert` gives it."""
+        """What the transport below has, and `peercert`, as `ssl.SSLObject.getpeercert` gives it."""
         if name == "peercert":
             return self._layer.tls.getpeercert()
         return self._below.get_extra_info(name, default)

@@ -37,7 +37,7 @@ from kvorum.storage.log.transaction_index import AbortedTransaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerConfig:
-    """Settings of all cleans; names and defaults are Kafka's log.cleaner.*.
+    """Settings of all cleans, with the defaults of Kafka's log.cleaner.*.
 
     dedupe_buffer_bytes: memory of the offset map. io_buffer_bytes: size of a read or write.
     """

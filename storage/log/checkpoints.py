@@ -1,6 +1,6 @@
-"""Small text files in a node's data directory, in Kafka's formats, replaced atomically.
+"""Small text files of a data directory and of its partitions' folders, in Kafka's formats.
 
-Every write is durable on return (`Disk.write_atomic` fsyncs file and folder), except
+Every write is atomic, and durable on return (`Disk.write_atomic` fsyncs file and folder), except
 `put_partition_metadata`.
 """
 

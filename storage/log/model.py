@@ -19,7 +19,7 @@ append would roll."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionConfig:
-    """Compaction settings of one log; names and defaults are Kafka's topic configs."""
+    """Compaction settings of one log, with the defaults of Kafka's topic configs."""
 
     min_cleanable_dirty_ratio: float = 0.5
     min_lag_ms: int = 0
@@ -29,7 +29,7 @@ class CompactionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Settings of one log; names and defaults are Kafka's topic configs. -1 means no limit.
+    """Settings of one log, with the defaults of Kafka's configs. -1 means no limit.
 
     compaction: None for a log that is not compacted.
     keeps_recovery_state: each flush saves the state of the active segment, so that an unclean start

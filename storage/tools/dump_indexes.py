@@ -87,7 +87,8 @@ class IndexOptions:
 
 
 def index_entries(data: bytes, base_offset: int) -> Iterator[tuple[int, int]]:
-    """(offset, position) entries of an .index file. The file of a running broker ends in zeros."""
+    """(offset, position) entries of an .index file. While Apache Kafka has the file open, the file
+    ends in zeros."""
     whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
     for at, (relative, position) in enumerate(_INDEX_ENTRY.iter_unpack(data[:whole])):
         if relative == 0 and at:

@@ -321,6 +321,6 @@ def _size_of(disk: Disk, path: str) -> int:
 
 
 def _used(data: bytes, entry_bytes: int) -> bytes:
-    """The entries without the zeros with which a running broker pads the file."""
+    """The entries without the zeros with which a running broker of Apache Kafka pads the file."""
     used = len(data.rstrip(b"\0"))
     return data[: min(len(data), -(-used // entry_bytes) * entry_bytes)]

@@ -164,8 +164,8 @@ def ask_leaders(
     *,
     is_final: Callable[[int], bool] = lambda error: error not in MOVED,
 ) -> dict[Partition, Any]:
-    """The leader's row for each partition, errors that the leader's move explains asked again until
-    the brokers' timeout.
+    """The leader's row for each partition. While a leader moves (MOVED), the request is repeated
+    until the brokers' timeout.
 
     Raises CommandFailed for a partition that has no answer by then, or is not there.
     """

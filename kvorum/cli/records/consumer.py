@@ -67,7 +67,7 @@ class Consumer:
 
     @property
     def partitions(self) -> set[Partition]:
-        """Those that are not yet at their ends."""
+        """The partitions that are not yet read up to their ends."""
         return set(self._positions)
 
     def assign(self, ranges: Mapping[Partition, Range]) -> None:
@@ -83,7 +83,8 @@ class Consumer:
         """Read these no longer; answers under way are dropped."""
         for partition in partitions:
             self._positions.pop(partition, None)
-            # Else the outage would go on in a later assignment, for another member's time too.
+            # Otherwise the outage of a later assignment would also count the time in which another
+            # member had the partition.
             self._problems.pop(partition, None)
 
     def poll(self, wait_s: float) -> Iterator[Fetched]:
@@ -201,7 +202,7 @@ class Consumer:
         return position
 
     def _is_good(self, partition: Partition, row: Any) -> bool:
-        """Whether the row has records to read; its error is dealt with otherwise."""
+        """True if the row has records to read. An error of the row is handled here."""
         error = ErrorCode(row.error_code)
         if error in MOVED:
             self._is_stale = True

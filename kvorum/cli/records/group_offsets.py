@@ -17,7 +17,7 @@ _EMPTY = ("Empty", NO_GROUP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """What the coordinator says of a group. state: NO_GROUP if there is none of the name."""
+    """A group's state by its coordinator. state: NO_GROUP if no group has the name."""
 
     state: str
     members: int

@@ -1,9 +1,9 @@
 """A member of a consumer group, in the consumer protocol (KIP-848).
 
-The coordinator assigns partitions; the member gives up what it loses, tells so, and gets what
-others gave up. There is no thread for heartbeats: they are sent between two fetches. A member whose
-output is blocked for longer than its session timeout loses its partitions, as one that exceeds
-max.poll.interval.ms does.
+The coordinator assigns partitions. The member stops reading the partitions that it loses, confirms
+this in a heartbeat, and gets the partitions that other members gave up. There is no thread for
+heartbeats: they are sent between two fetches. A member whose output is blocked for longer than its
+session timeout loses its partitions, as one that exceeds max.poll.interval.ms does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kvorum.wire.kio_codec import milliseconds, uuid_bytes
 
 REBALANCE_TIMEOUT_MS = 60_000
 UNASSIGNED_WAIT_S = 0.3
-"""Between two heartbeats of a member without partitions."""
+"""Time between two heartbeats of a member without partitions."""
 _JOIN, _LEAVE = 0, -1
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 _STALE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSTABLE_OFFSET_COMMIT)

@@ -24,7 +24,8 @@ Headers = tuple[tuple[bytes, bytes | None], ...]
 
 
 class NewRecord(NamedTuple):
-    """A record to be sent. partition: None lets the key decide. timestamp_ms: None for now."""
+    """A record to be sent. partition: None lets the key decide. timestamp_ms: None means the time
+    at which its batch is made."""
 
     key: bytes | None
     value: bytes | None
@@ -34,7 +35,7 @@ class NewRecord(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About the bytes of the record in a batch."""
+        """The approximate size of the record in a batch."""
         size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
         if self.headers:
             size += sum(len(name) + len(value or b"") + 4 for name, value in self.headers)

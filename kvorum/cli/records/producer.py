@@ -55,7 +55,8 @@ class ProducerSettings:
 
 @dataclass(slots=True)
 class Delivered:
-    """What a partition has got. Offsets are None with acks 0, which has no answers."""
+    """The records that a partition has received. Offsets are None with acks 0, which has no
+    answers."""
 
     records: int = 0
     first_offset: int | None = None
@@ -69,7 +70,8 @@ class _Request:
 
 
 class Producer:
-    """Raises CommandFailed, from every method, for a record that cannot be delivered."""
+    """Sends records to one topic. Every method raises CommandFailed for a record that cannot be
+    delivered."""
 
     def __init__(self, brokers: Brokers, topic: str, settings: ProducerSettings) -> None:
         self.delivered: dict[int, Delivered] = {}
@@ -97,7 +99,7 @@ class Producer:
         return sum(row.records for row in self.delivered.values())
 
     def add(self, record: NewRecord) -> None:
-        """Put a record into the next round, behind a `send` if that is full."""
+        """Add a record to the next round. If that round is full, `send` it first."""
         size_bytes = record.size_bytes
         partition = record.partition
         if partition is None:
@@ -134,7 +136,7 @@ class Producer:
         while self._in_flight or self._waiting:
             requests, self._in_flight = self._in_flight, []
             failed = [batch for request in requests for batch in self._collect(request)]
-            # Before the later batches of their partitions.
+            # The failed batches go first, before later batches of their partitions.
             self._waiting = failed + self._waiting
             if self._has_trouble:
                 self._check_deadlines()
@@ -187,7 +189,7 @@ class Producer:
             leader = self._leaders.get(batch.partition, -1)
             of_leader = by_leader.setdefault(leader, {})
             if leader < 0:
-                # A reason from before was that of a leader, which is gone.
+                # An earlier reason came from a leader that is gone.
                 self._reasons.pop(batch.partition, None)
                 self._has_trouble = True
                 left.append(batch)
@@ -296,7 +298,8 @@ class Producer:
                 break
             time.sleep(RETRY_PAUSE_S)
         if reply.error_code in _RETRIED:
-            # A broker without controllers has no ids to give; they say better what is wrong.
+            # A broker gets producer ids from the controllers. Its description of the quorum says
+            # better why it got none.
             metadata = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
             told = self._brokers.call("describe_quorum", 55, 2, {"topics": [metadata]})
             check(told.error_code, told.error_message, "no quorum")

@@ -1,4 +1,4 @@
-"""The answers of `kvorum consume`: of partitions that it chose, or that a group assigns."""
+"""The records that `kvorum consume` fetches, from chosen partitions or those of a group member."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ COMMIT_EACH_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be read. partitions: empty for all. end: None for the end that the partitions have
-    now. is_endless: wait for new records."""
+    """The records to read. partitions: empty for all. end: None for the end that the partitions
+    have now. is_endless: wait for new records."""
 
     topics: tuple[str, ...]
     partitions: frozenset[int]
@@ -32,7 +32,7 @@ class Wanted:
 
 
 class Reading(Protocol):
-    """Answers until all is read."""
+    """Yields the brokers' answers to fetches until all wanted records are read."""
 
     def answers(self) -> Iterator[Fetched]: ...
 
@@ -86,19 +86,19 @@ class PlainReading:
         self._consumer.assign(ranges_of(brokers, wanted, chosen))
 
     def answers(self) -> Iterator[Fetched]:
-        """Those of the brokers, until every partition is at its end."""
+        """Yield the brokers' answers until every partition is at its end."""
         while self._consumer.partitions:
             yield from self._consumer.poll(POLL_S)
 
     def done(self, partition: Partition, next_offset: int) -> None:
-        """Nothing: no group counts what is read."""
+        """Do nothing: without a group there is no offset to commit."""
 
     def close(self) -> None:
-        """Nothing: the connections are the command's."""
+        """Do nothing: the command closes the connections."""
 
 
 class GroupReading:
-    """As a member of a group: assigned partitions, from their committed offsets on."""
+    """Reads as a member of a group: the assigned partitions, from their committed offsets on."""
 
     def __init__(self, brokers: Brokers, wanted: Wanted, group: str) -> None:
         self._brokers = brokers
@@ -110,8 +110,9 @@ class GroupReading:
         self._commit_s = time.monotonic() + COMMIT_EACH_S
 
     def answers(self) -> Iterator[Fetched]:
-        """Those of the assigned partitions. Without --follow they end when each of those is at its
-        end; a member without a partition waits until others could have given some up."""
+        """Yield the answers for the assigned partitions. Without --follow this ends when each
+        assigned partition is at its end. A member without partitions waits for as long as other
+        members may need to give some up."""
         began_s = time.monotonic()
         while True:
             self._keep_membership()
@@ -132,13 +133,14 @@ class GroupReading:
                 time.sleep(0.05)
 
     def done(self, partition: Partition, next_offset: int) -> None:
-        """Commit it soon."""
+        """Keep the offset for the next commit."""
         if partition in self._owned:
             self._printed[partition] = next_offset
 
     def close(self) -> None:
         """Commit what was printed, and leave the group."""
-        # Ctrl-C may have struck between a request and its answer, which is no answer to the next.
+        # Ctrl-C may have come between a request and its answer. On the same connection, the next
+        # request would get that answer.
         self._brokers.close()
         self._commit()
         self._member.leave()

@@ -29,7 +29,7 @@ class BadRecord(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """What options give to every record. key_separator: splits a line into key and value.
+    """The parts that options give to every record. key_separator: splits a line into key and value.
 
     empty_is_null: an empty value is a tombstone.
     """

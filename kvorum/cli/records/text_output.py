@@ -121,7 +121,8 @@ def json_line(topic: str, partition: int, record: Record) -> bytes:
 
 
 def _put(row: dict[str, Any], name: str, value: bytes | None) -> None:
-    """Under its name as text, or with the suffix _base64 if it is no UTF-8."""
+    """Put the value into the row: under its name as text, or under name_base64 if it is not
+    UTF-8."""
     if value is None:
         row[name] = None
         return

@@ -80,8 +80,8 @@ def describe_transaction(brokers: Brokers, transactional_id: str) -> Row:
 
 
 def _described(answer: bytes) -> tuple[int, Row]:
-    """(error, values) of a DescribeTransactions answer about one id. kio refuses the start of a
-    transactional id without an open transaction, -1."""
+    """(error, values) of a DescribeTransactions answer about one id. Not decoded by kio, which
+    refuses the start time -1 of a transactional id without an open transaction."""
     reader = Reader(answer, 0, len(answer))
     reader.skip_tags()
     reader.int32()  # throttle time
@@ -200,7 +200,7 @@ def _will_end(row: Row, found: OpenTransaction) -> bool:
 
 
 def write_abort(brokers: Brokers, found: OpenTransaction) -> None:
-    """Write an abort marker for a transaction in its partition, past its coordinator. Raises
+    """Write an abort marker for a transaction in its partition, without its coordinator. Raises
     CommandFailed."""
     topic, number = found.partition
     marker = {

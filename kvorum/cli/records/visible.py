@@ -28,7 +28,7 @@ class Range:
     end: int | None = None
 
     def has(self, offset: int) -> bool:
-        """Whether the offset is wanted."""
+        """True if the offset is wanted."""
         return offset >= self.first and (self.end is None or offset < self.end)
 
 

@@ -35,7 +35,7 @@ from kvorum.runtime.ids import new_uuid
 _EnumT = TypeVar("_EnumT", bound=IntEnum)
 
 RECORDS_PER_REQUEST_MAX = 10_000
-"""As in Kafka. The records of a request are one batch of the log, all or nothing."""
+"""Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
 TEXT_BYTES_MAX = 8_192
 """Bytes of a name, a principal or a host: a thousand ACLs must fit a frame of a snapshot."""
 REQUEST_BYTES_MAX = 4 << 20
@@ -49,7 +49,7 @@ COMPARISONS_MAX = 2_000_000
 def create_acls(
     image: ClusterImage, request: CreateAcls, context: Context
 ) -> Decision[tuple[CreatedAcl, ...]]:
-    """Create each ACL that is sound. One that exists already is created without a record."""
+    """Create each valid ACL. An ACL that exists already is a success without a record."""
     refused = _below_level(image)
     if refused is not None:
         return Decision((), tuple(_refused(refused) for _ in request.creations))
@@ -186,7 +186,8 @@ def _known(enum: type[_EnumT], number: int, name: str) -> _EnumT:
 
 
 def _only_match(wanted: AclFilter) -> Acl | None:
-    """The one ACL that a filter without any gap selects, as kafka-acls --remove sends it."""
+    """The one ACL that a filter selects if it names every field, as kafka-acls --remove sends it;
+    else None."""
     name, principal, host = wanted.resource_name, wanted.principal, wanted.host
     if name is None or principal is None or host is None:
         return None

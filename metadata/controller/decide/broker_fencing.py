@@ -148,7 +148,8 @@ def _changes(
 
 def _find_affected(image: ClusterImage, at: BrokerFencing) -> BrokerFencing:
     """Search some topics of `unseen` for partitions that the broker leads, or in whose ISR it is.
-    Not those without a leader in which it is the last member, where it stays (ADR 8)."""
+    A partition without a leader whose ISR is the broker alone is left out: the last member stays
+    in the ISR (ADR 8)."""
     if not at.unseen:
         return at
     led: list[Piece] = []

@@ -40,7 +40,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.text import whole_number
 
 RECORDS_PER_REQUEST_MAX = 10_000
-"""As in Kafka. The records of a request are one batch of the log, all or nothing."""
+"""Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
 
 NAME_LENGTH_MAX = 32_767
 """Limit of the name of a group or subscription in characters; a group id is an int16 string."""

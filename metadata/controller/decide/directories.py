@@ -79,8 +79,8 @@ def registration_problem(image: ClusterImage, request: RegisterBrokerRequest) ->
 
 
 def registered_log_dirs(image: ClusterImage, request: RegisterBrokerRequest) -> tuple[bytes, ...]:
-    """The directories to record in the registration; none if the level of metadata.version
-    cannot."""
+    """The directories to record in the registration; none if the level of metadata.version cannot
+    record them."""
     return tuple(sorted(request.log_dirs)) if _records_directories(image) else ()
 
 
@@ -91,7 +91,8 @@ def after_failure(
     *,
     is_unclean_default: bool = False,
 ) -> tuple[Record, ...]:
-    """The records after a broker has reported these directories offline; none if that is known.
+    """The records after a broker has reported these directories offline; none if the image has it
+    already.
 
     The registration changes last. If the decision needs several batches, the controller may die
     after some of them; then the next heartbeat still finds the rest to be done.

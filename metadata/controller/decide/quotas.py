@@ -18,7 +18,7 @@ from kvorum.metadata.requests.config_requests import (
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 RECORDS_PER_REQUEST_MAX = 10_000
-"""As in Kafka. The records of a request are one batch of the log, all or nothing."""
+"""Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
 
 
 def alter_client_quotas(

@@ -21,7 +21,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 16_384
 RECORDS_PER_REQUEST_MAX = 10_000
-"""As in Kafka. The records of a request are one batch of the log, all or nothing."""
+"""Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
 
 
 def alter_scram_credentials(

@@ -30,7 +30,8 @@ REMOVED_AT_ONCE_MAX = 10_000
 def create_delegation_token(
     image: ClusterImage, request: CreateDelegationToken, context: Context
 ) -> Decision[CreatedDelegationToken | Rejected]:
-    """Create a token for the owner. Whoever asks may be checked by the broker alone."""
+    """Create a token for the owner. The broker has checked that the requester may ask for it; the
+    controller does not."""
     refused = _unavailable(image, context) or _principal_problem(request)
     if refused is not None:
         return Decision((), refused)
