@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ErrorCode(enum.IntEnum):
-    """Kafka's error codes (Errors.java, 4.1.0), as far as Kvorum uses them."""
+    """Kafka's error codes (Errors.java, 4.3), as far as Kvorum uses them."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -81,7 +81,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _delete(replica: Replica, offset: int) -> tuple[int, ErrorCode]:
-    """Move the log start of a leader; returns the new start and the error."""
+    """Move the log start of a leader; returns the offset that the low watermark must reach,
+    and the error."""
     core = replica.core
     if replica.is_offline:
         return 0, ErrorCode.KAFKA_STORAGE_ERROR

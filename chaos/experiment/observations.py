@@ -25,13 +25,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kvorum.chaos.experiment.history import FINAL_READ, OBSERVE, Event, details_of
+from kvorum.chaos.experiment.history import OBSERVE, Event, details_of
 
 PARTITION: Final = "partition"
 QUORUM: Final = "quorum"
 UNANSWERED: Final = "unanswered"
 WATERMARK: Final = "watermark"
-KINDS: Final = (PARTITION, QUORUM, UNANSWERED, WATERMARK, FINAL_READ)
 
 UNKNOWN = -1
 

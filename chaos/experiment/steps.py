@@ -31,7 +31,7 @@ PROBES: Mapping[str, str] = {
     "offline_partitions": "partitions of the topic without a leader",
     "under_replicated_partitions": "partitions of the topic whose ISR is not full",
     "live_brokers": "brokers listed in the cluster's metadata",
-    "acknowledged_per_second": "records acknowledged in the last second",
+    "acknowledged_per_second": "records acknowledged in the second that follows",
 }
 
 _STEP_KEYS = ("type", "name", "provider", "tolerance", "pauses", "background", "ref")

@@ -16,8 +16,8 @@ SECURITY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "listener.security.protocol.map",
         _STRING,
         "",
-        "name:protocol,...: PLAINTEXT or SASL_PLAINTEXT for each listener; a protocol's own name "
-        "needs no entry.",
+        "name:protocol,...: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL for each listener; a "
+        "protocol's own name needs no entry.",
     ),
     (
         "inter.broker.listener.name",

@@ -218,24 +218,18 @@ def _feature_rows(image: ClusterImage) -> Iterable[Row]:
 
 
 def _quota_rows(image: ClusterImage) -> Iterator[Row]:
-    # Images of builds without quotas lack this field.
-    quotas = getattr(image, "client_quotas", {})
-    for entity, values in sorted(quotas.items(), key=lambda item: key_text(item[0])):
+    for entity, values in sorted(image.client_quotas.items(), key=lambda item: key_text(item[0])):
         for key, value in sorted(values.items()):
             yield {"entity": key_text(entity), "key": key, "value": value}
 
 
 def _acl_rows(image: ClusterImage) -> Iterator[Row]:
-    # Images of builds without ACLs lack this field.
-    acls = getattr(image, "acls", {})
-    for acl_id, acl in sorted(acls.items(), key=lambda item: item[0]):
+    for acl_id, acl in sorted(image.acls.items(), key=lambda item: item[0]):
         yield acl_row(acl_id, acl)
 
 
 def _token_rows(image: ClusterImage) -> Iterator[Row]:
-    # Images of builds without delegation tokens lack this field.
-    tokens = getattr(image, "delegation_tokens", {})
-    for _, token in sorted(tokens.items()):
+    for _, token in sorted(image.delegation_tokens.items()):
         yield token_row(token)
 
 
