@@ -22,9 +22,9 @@ from kvorum.chaos.live.systems.kafka_jars import (
     java_command,
     properties_text,
 )
-from tests.clients.families import FAMILIES, KAFKA_LIBRARY
+from tests.clients.families import KAFKA_LIBRARY
 from tests.clients.logins.cases import (
-    CASES,
+    CLIENTS,
     LISTENERS,
     RECORDED,
     SCRAM_LOGIN,
@@ -63,14 +63,13 @@ def main() -> int:
         wait_for_port((f"127.0.0.1:{ports[0]}",), START_TIMEOUT_S)
         prepare(f"127.0.0.1:{ports[0]}")
         found = recorded() if RECORDED.exists() else {}
-        for family in FAMILIES:
+        for family in CLIENTS:
             if options.family and family.name not in options.family:
                 continue
             if reason := family.missing():
                 raise SystemExit(f"{family.name}: {reason}")
-            questions = [papers.question(case, ports) for case in CASES]
-            found[family.name] = outcomes(family, questions, folder)
-            print(f"{family.name}: {len(questions)} cases", flush=True)
+            found[family.name] = outcomes(family, papers, ports, folder)
+            print(f"{family.name}: {len(found[family.name])} cases", flush=True)
     text = json.dumps({"version": VERSION, "outcomes": found}, indent=1, sort_keys=True)
     RECORDED.write_text(text + "\n", encoding="utf-8")
     return 0

@@ -9,7 +9,7 @@ from tests.tree import ROOT
 
 DOCUMENT = ROOT / "docs" / "security.md"
 BEGIN, END = "<!-- logins -->\n", "<!-- end -->\n"
-FAMILIES = ("java", "librdkafka", "kafkajs", "franz-go", "kafka-python", "aiokafka")
+FAMILIES = ("java", "librdkafka", "kafkajs", "franz-go", "kafka-python", "aiokafka", "kcat")
 
 
 def table() -> str:
@@ -22,8 +22,10 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def cell(family: str, outcome: dict[str, Any]) -> str:
+def cell(family: str, outcome: dict[str, Any] | str) -> str:
     """The error's name, with the words that Java's client adds, and those of a nameless error."""
+    if isinstance(outcome, str):
+        return outcome
     error, says = outcome["error"], outcome.get("says", "")
     log = [name for name in outcome.get("log", ()) if name != error]
     parts = [f"`{error}`"] if error else []

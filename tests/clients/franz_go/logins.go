@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -97,7 +99,8 @@ var (
 )
 
 // said is the error's name, if a broker has answered with one, and what it says without addresses.
-// Which alert a broker sends for a client's bad certificate is up to its TLS library.
+// Which alert a broker sends for a client's bad certificate is up to its TLS library; a client that
+// still writes may see the connection's end before it.
 func said(err error) map[string]string {
 	var alert tls.AlertError
 	var answered *kerr.Error
@@ -105,8 +108,9 @@ func said(err error) map[string]string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return map[string]string{"error": "nothing in time"}
-	case errors.As(err, &alert) || strings.HasPrefix(says, "remote error: tls"):
-		return map[string]string{"error": "TLS alert"}
+	case errors.As(err, &alert) || strings.HasPrefix(says, "remote error: tls"),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
+		return map[string]string{"error": "TLS alert, or the end of the connection"}
 	case errors.As(err, &answered):
 		return map[string]string{"error": answered.Message, "says": says}
 	}

@@ -59,10 +59,13 @@ async function use (question) {
 }
 
 // The error at the bottom, and what it says without addresses. Which alert a broker sends for a
-// client's bad certificate is up to its TLS library.
+// client's bad certificate is up to its TLS library; a client that still writes may see the
+// connection's end before it.
 function said (error) {
   while (error.cause) error = error.cause
-  if (/^ERR_SSL_.*_ALERT_/.test(error.code)) return { error: 'TLS alert' }
+  if (/^ERR_SSL_.*_ALERT_|^ECONNRESET$|^EPIPE$/.test(error.code)) {
+    return { error: 'TLS alert, or the end of the connection' }
+  }
   const says = error.message.replace(/127\.0\.0\.1:\d+/g, 'ADDRESS')
   return { error: error.type || error.code || error.name, says }
 }

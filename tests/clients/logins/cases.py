@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.certificates import Authority
-from tests.clients.families import ROOT, Family
+from tests.clients.families import FAMILIES, ROOT, Family
 from tests.tokens import AUDIENCE, ISSUER, Issuer
 
 RECORDED = Path(__file__).with_name("kafka.json")
 RUN_TIMEOUT_S = 240.0
-OPEN, CLOSED, CLOSED_GROUP = "open", "closed", "closed-group"
+OPEN, CLOSED = "open", "closed"
+GROUPS = "group-"
+"""Begins the names of the groups that alice may use; each family has its own."""
 LISTENERS = ("ADMIN", "LOGIN", "MUTUAL", "BOTH", "EXPIRED")
 """In the order of their ports: the administrator's, SASL, mutual TLS, SASL over TLS, and TLS with
 a certificate that has expired."""
@@ -44,7 +48,7 @@ SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;
 class Case:
     """name; listener: one of LISTENERS; protocol: of the client, if it is not the listener's;
     mechanism, user, password: of SASL; token: its kind; ca and certificate: of `Papers`, "" for
-    none; topic and group: which the client uses."""
+    none; topic: which the client uses; is_group_open: alice may use its group."""
 
     name: str
     listener: str
@@ -56,7 +60,7 @@ class Case:
     ca: str = "ca"
     certificate: str = ""
     topic: str = OPEN
-    group: str = "group"
+    is_group_open: bool = True
 
 
 PROTOCOLS = {
@@ -88,7 +92,7 @@ CASES = (
     Case(name="no ACL for the topic", listener="LOGIN", mechanism="PLAIN", password=PASSWORD,
          topic=CLOSED),
     Case(name="no ACL for the group", listener="LOGIN", mechanism="PLAIN", password=PASSWORD,
-         group=CLOSED_GROUP),
+         is_group_open=False),
 )  # fmt: skip
 
 
@@ -108,10 +112,15 @@ class Papers:
         self.tokens["good"].write_text(issuer.token())
         self.tokens["forged"].write_text(issuer.tampered(sub="admin"))
 
-    def question(self, case: Case, ports: Sequence[int]) -> dict[str, str]:
+    def question(self, case: Case, ports: Sequence[int], family: str) -> dict[str, str]:
         port = ports[LISTENERS.index(case.listener)]
         return {
-            **asdict(case),
+            "name": case.name,
+            "mechanism": case.mechanism,
+            "user": case.user,
+            "password": case.password,
+            "topic": case.topic,
+            "group": f"{GROUPS if case.is_group_open else 'closed-'}{family}",
             "bootstrap": f"127.0.0.1:{port}",
             "protocol": case.protocol or PROTOCOLS[case.listener],
             "ca": str(self.authorities[case.ca]),
@@ -152,14 +161,26 @@ class Papers:
         }  # fmt: skip
 
 
+class Kcat(Family):
+    name = "kcat"
+
+    def missing(self) -> str:
+        return "" if shutil.which("kcat") else "needs kcat"
+
+    def logins_command(self, folder: Path) -> list[str]:
+        return [sys.executable, "-m", "tests.clients.logins.by_kcat"]
+
+
+CLIENTS = (*FAMILIES, Kcat())
+
+
 def access_properties() -> dict[str, str]:
     return {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
 
 
-def outcomes(
-    family: Family, questions: Sequence[Mapping[str, str]], folder: Path
-) -> dict[str, Any]:
+def outcomes(family: Family, papers: Papers, ports: Sequence[int], folder: Path) -> dict[str, Any]:
     """What each case came to, by its name. folder: for the questions, and what must be compiled."""
+    questions = [papers.question(case, ports, family.name) for case in CASES]
     file = folder / f"{family.name}.json"
     file.write_text(json.dumps(questions))
     done = subprocess.run(

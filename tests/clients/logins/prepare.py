@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -16,10 +16,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.clients.logins.cases import CLOSED, OPEN, SCRAM_PASSWORD
+from tests.clients.logins.cases import CLOSED, GROUPS, OPEN, SCRAM_PASSWORD
 from tests.polling import DEADLINE_S, eventually
 
-_RIGHTS = ((ResourceType.TOPIC, OPEN), (ResourceType.GROUP, "group"))
+_RIGHTS = ((ResourceType.TOPIC, OPEN), (ResourceType.GROUP, GROUPS))
 
 
 def prepare(bootstrap: str) -> None:
@@ -35,7 +35,7 @@ def prepare(bootstrap: str) -> None:
             done.result(DEADLINE_S)
     acls = [
         AclBinding(
-            kind, name, ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.ALL,
+            kind, name, ResourcePatternType.PREFIXED, "User:alice", "*", AclOperation.ALL,
             AclPermissionType.ALLOW,
         )
         for kind, name in _RIGHTS
@@ -43,10 +43,12 @@ def prepare(bootstrap: str) -> None:
     for created in admin.create_acls(acls).values():
         created.result(DEADLINE_S)
     eventually(lambda: _has_leaders(admin), "the topics have leaders")
+    # The first client finds a coordinator, and ids for producers.
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    producer.produce(CLOSED, b"first")
+    producer.flush(DEADLINE_S)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "of the administrator"})
-    consumer.commit(
-        offsets=[TopicPartition(OPEN, 0, 0)], asynchronous=False
-    )  # a coordinator is there
+    consumer.commit(offsets=[TopicPartition(OPEN, 0, 0)], asynchronous=False)
     consumer.close()
 
 
