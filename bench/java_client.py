@@ -1,8 +1,7 @@
-"""Apache Kafka's own producer and consumer as the load: its performance tools, the same for both
-sides.
+"""Load by Apache Kafka's own performance tools, the same against Kvorum and Apache Kafka.
 
-librdkafka joins records into large requests with any broker; Java's producer sends a batch as soon
-as a connection can take one, and waits for the kernel at every request.
+librdkafka joins records into large requests with any broker. Java's producer sends a batch as soon
+as a connection can take one: its requests are smaller, and there are more of them.
 """
 
 from __future__ import annotations

@@ -188,7 +188,8 @@ def _check_sign_in(options: dict[str, Any]) -> None:
 
 
 def _lab(options: dict[str, Any]) -> Lab | None:
-    """The lab that the options name. Raises CommandFailed if there is none."""
+    """The lab of --lab; None without that option. Raises CommandFailed if the lab cannot be used,
+    or if its toxiproxy does not answer."""
     if not options["lab"]:
         return None
     from kvorum.console.lab import Lab

@@ -26,7 +26,7 @@ STOPS_MAX = 24
 TEXT_MAX = 2_000
 """Characters of one value."""
 RECORDS_SHOWN = 12
-"""Records of the log above a tree: the last ones below its offset."""
+"""Records of the metadata log that the page shows with a tree: the last ones before its offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,8 +209,8 @@ class RaftCore(RaftState):
         role = self.role
         if isinstance(role, Follower) and self.is_electable:
             # The leader announced its resignation. The first preferred successor stands for
-            # election at once; each later one waits twice as long as the one before it (KIP-595,
-            # EndQuorumEpoch).
+            # election at once, the others after 1, 3, 7, ... times the grace (KIP-595,
+            # EndQuorumEpoch). A voter that is not in the list waits for its election timeout.
             role.is_leader_lost = True
             successors = request.preferred_successors
             if self.config.node_id in successors:

@@ -1,7 +1,7 @@
-"""The parts of the operating system that a node is given: its disk, twice, and its clock.
+"""The disk and the clock of a node.
 
-A node takes them from one `Machine` and makes none itself. So a fault of the chaos lab reaches
-every file and every timestamp of the node, or none.
+The disk has two interfaces: calls that block, and coroutines for snapshots. A node opens files and
+reads clocks through its one `Machine` alone, so that a fault of the chaos lab reaches all of them.
 """
 
 from __future__ import annotations

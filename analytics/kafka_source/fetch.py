@@ -25,7 +25,7 @@ from kvorum.analytics.kafka_source.resolve import report_loss
 BATCH_RECORDS_MAX = 10_000
 """Records of one Arrow batch; larger batches leave the processor's caches."""
 BATCH_BYTES = 8 << 20
-"""About the bytes of one Arrow batch: both Python and the JVM hold a few of them."""
+"""Approximate size of one Arrow batch: Python and the JVM hold a few of them each."""
 
 #: consume() waits this long for its last record; a gap at the end of a range costs one such wait.
 _CONSUME_S = 0.05

@@ -75,7 +75,8 @@ def start_offsets(
 def end_offsets(
     cluster: OffsetsOfCluster, position: Position, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The end (exclusive) of each partition: its latest offset if no record has the timestamp.
+    """The end (exclusive) of each partition for a position. For a timestamp: the first offset at
+    or after it, and the latest offset if there is no such record.
 
     Raises as `start_offsets` does.
     """

@@ -269,7 +269,7 @@ def _elected(struck: DataFrame, met: DataFrame, milestones: DataFrame) -> DataFr
         F.when(is_controller, F.lit(ADMINISTRATION)).otherwise(F.col("topic")).alias("topic"),
         F.when(is_controller, F.lit(-1)).otherwise(F.col("partition")).alias("partition"),
         "leader",
-        # A record of the log and its place in it have one timestamp; epochs tell their order.
+        # Milestones have no offset, and several may have the same time: then the epoch orders them.
         F.col("epoch"),
     )
     order = Window.partitionBy("run_id", "topic", "partition").orderBy("time_ms", "epoch")

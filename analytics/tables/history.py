@@ -222,8 +222,9 @@ def outcomes(sliced: DataFrame, counted: DataFrame, runs: DataFrame) -> DataFram
 
 
 def latency_by_fault(counted: DataFrame, spells: DataFrame, runs: DataFrame) -> DataFrame:
-    """Per system and kind of fault: latency of the acknowledged records that were under way in a
-    second of a fault of that kind, or of an outage that it owns; `none` for the others.
+    """Latency of acknowledged records, per system and kind of fault. A record counts for a kind if
+    it was under way in a second in which such a fault, or an outage of one, lasted; it may count
+    for several. Records that met no fault are in the row `none`.
 
     spells: `failover.spells`. A record is under way from its send to its acknowledgement: one that
     waited through a fault is acknowledged after it.

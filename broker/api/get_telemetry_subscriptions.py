@@ -23,7 +23,7 @@ API = Api(
     key=71, name="get_telemetry_subscriptions", min_version=0, max_version=0, first_flexible=0
 )
 ACCESS = ()
-"""As in Kafka: a client tells of itself."""
+"""None, as in Kafka: a client reports about itself."""
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from kvorum.wire.versions import Api
 
 API = Api(key=72, name="push_telemetry", min_version=0, max_version=0, first_flexible=0)
 ACCESS = ()
-"""As in Kafka: a client tells of itself."""
+"""None, as in Kafka: a client reports about itself."""
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -76,10 +76,11 @@ def _unknown_history(replica: Replica, watched: Watched) -> FetchedPartition | N
         return None
     if log.epochs.matches_at(last_epoch, log.start_offset):
         return None
-    # Bad sequence: 1. An unclean election loses records that follower A has. 2. Other records take
-    # their offsets, are committed, and are deleted up to the end of A's log. 3. A appends behind
-    # its own records. 4. A loses power, and with it its new log start: its records are in its log
-    # again, in place of the committed ones.
+    # Bad sequence: 1. An unclean election: follower A has records that the new leader lacks. 2. The
+    # leader writes others at their offsets, which are committed and then deleted up to the end of
+    # A's log. 3. A takes over the leader's log start, and appends there, behind its own records.
+    # 4. A loses power before that log start is on disk: its old records count again, at the offsets
+    # of the committed ones.
     if 0 <= epoch_before_start < last_epoch:
         # The follower may have led in that epoch and written nothing: name the epoch below it.
         return _diverging(replica, watched, (epoch_before_start, log.start_offset))

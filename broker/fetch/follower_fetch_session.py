@@ -270,9 +270,9 @@ class FollowerFetchSession:
     ) -> None:
         replica = followed.replica
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The leader no longer has the records that this replica lacks. Either everything here
-            # is below the leader's log start, or this log ends at it and the leader does not
-            # recognise its history.
+            # This log has no record in common with the leader's: 1. it ends below the leader's log
+            # start, or 2. it ends there, and the leader does not know its last epoch, or 3. it is
+            # empty and begins above the leader's log start.
             self._restart(key, followed, part)
             return
         if part.error:

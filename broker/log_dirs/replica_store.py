@@ -293,7 +293,8 @@ class ReplicaStore:
                 self._contested.add(name)
         going = {n: found for n, found in self.unclaimed.items() if n not in self._contested}
         self.checkpoints.drop(_keys_of(n for n, found in going.items() if found is not None))
-        # No topic asks for these missing folders either.
+        # A missing folder that no replica could be opened in may still be a replica's. The others
+        # belong to no topic: forget them.
         self._missing &= self._refused
         for name, topic_id in going.items():
             del self.unclaimed[name]

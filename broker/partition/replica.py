@@ -1,8 +1,9 @@
 """One replica: the pure core, its log, and the requests that wait for them. The driver of a
 partition.
 
-Every method is synchronous and runs on the event loop; appends are writes to the page cache. Rules
-are in `partition` and `storage`; this file carries facts between them and wakes waiting requests.
+Every method is synchronous and runs on the event loop, but for `sync_identity`, which the flush
+thread may call; appends are writes to the page cache. Rules are in `partition` and `storage`; this
+file carries facts between them and wakes waiting requests.
 """
 
 from __future__ import annotations

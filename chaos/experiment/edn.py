@@ -205,7 +205,8 @@ class _Writer:
         value: str,
         error: str | None = None,
     ) -> str:
-        # An invocation that is written late keeps the order of times.
+        # An invocation may be written after later events: its time is raised to theirs, since times
+        # must not fall.
         self._time_ns = max(self._time_ns, round(time_ms * _NS_PER_MS))
         told = "" if error is None else f" :error {_text(error)}"
         line = (

@@ -445,7 +445,8 @@ class Injector:
 
 
 def _concerned(nodes: Sequence[str], view: ClusterView) -> tuple[list[int], list[int]]:
-    """Partitions that the nodes lead, and partitions of which they have a replica."""
+    """The numbers of the partitions that the nodes lead, and of those of which they have a replica.
+    A fault of the clients' links concerns every partition."""
     led: list[int] = []
     held: list[int] = []
     for (_, number), partition in sorted(view.partitions.items()):

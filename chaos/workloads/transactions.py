@@ -77,7 +77,8 @@ class _Transaction:
         producer.produce(send.topic, data, partition=send.partition, on_delivery=delivered)
 
     def invoke(self) -> None:
-        """Note the invocation. Everything that it may write has been handed to the client."""
+        """Note the invocation in the history. It names the sends and offset commits of the
+        transaction, so all of them must be known."""
         self._invoked_ms = self._append(INVOKE, None)
 
     def note(self, kind: Type, error: str | None = None) -> None:

@@ -37,8 +37,8 @@ from kvorum.runtime.ids import UUID_ZERO, uuid_text
 
 
 class ControllerBackend:
-    """Requests through any controller: changes go to the leader, reads to any controller that
-    answers."""
+    """A cluster through its controllers. The active one gets changes and reads; without one, the
+    reachable controller with the highest high watermark answers reads, and stderr says so."""
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         self.client = BlockingControllerClient(addresses, timeout_s)

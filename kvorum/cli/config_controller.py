@@ -27,8 +27,9 @@ from kvorum.metadata.rpc.calls import ALTER_CLIENT_QUOTAS, ALTER_CONFIGS
 
 
 class ControllerConfigs(ControllerBackend):
-    """Requests through any controller: changes go to the leader, reads to any controller that
-    answers. Loggers are those of controllers, each of which knows its own."""
+    """Configs and quotas through the controllers. The active one gets changes and reads; without
+    one, the reachable controller with the highest high watermark answers reads, and stderr says so.
+    Loggers are those of one controller, which is asked itself."""
 
     def describe_configs(self, kind: str, name: str | None, *, is_all: bool) -> list[Row]:
         if kind == BROKER_LOGGER:

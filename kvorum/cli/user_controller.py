@@ -18,8 +18,8 @@ from kvorum.metadata.rpc.calls import ALTER_SCRAM_CREDENTIALS
 
 
 class ControllerUsers(ControllerBackend):
-    """Requests through any controller: changes go to the leader, reads to any controller that
-    answers."""
+    """SCRAM users through the controllers. The active one gets changes and reads; without one, the
+    reachable controller with the highest high watermark answers reads, and stderr says so."""
 
     def users(self, names: Iterable[str] = ()) -> Users:
         wanted = set(names)

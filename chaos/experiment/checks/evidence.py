@@ -27,9 +27,9 @@ _NO_LIMIT = 1 << 62
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """The reads of one process while it kept its position: from one assignment of the partition to
-    the next. places: among all reads of the partition; events: of the poll or transaction; ok:
-    False for records after which the consumer may not continue, because their transaction was
-    aborted."""
+    the next. Arrays have an entry per record. places: its index among all reads of the partition;
+    events: the number of the poll or transaction that returned it; ok: False for a record of an
+    aborted transaction, after which the consumer may not continue."""
 
     process: str
     offsets: Ints

@@ -56,7 +56,8 @@ class Leadership:
             self._seen[key] = max(self._seen.get(key, -1), high_watermark)
 
     def _look_at_leader(self, key: Key | None, leader: int, event: Event) -> None:
-        """Two nodes led the quorum, or one partition, in the same epoch."""
+        """Note the leader of this epoch; an anomaly if the quorum, or the partition, had another
+        one in the same epoch."""
         epoch = whole(details_of(event).get("leader_epoch"))
         if leader < 0 or epoch < 0:
             return
@@ -71,7 +72,7 @@ class Leadership:
             )
 
     def _look_at_watermark(self, key: Key | None, event: Event) -> None:
-        """A high watermark fell.
+        """Note a high watermark; an anomaly if it has fallen.
 
         Within one epoch it never does. A new leader of the quorum begins with the one that it knew
         as a follower, which may be behind. Once it moves, it is never below that of an older epoch:

@@ -60,7 +60,7 @@ def _across(reader: Reader) -> tuple[Ints, Ints]:
     starts = np.flatnonzero(np.append(True, reader.events[1:] != reader.events[:-1]))
     ends = np.append(starts[1:], len(reader.events)) - 1
     numbers = np.arange(len(starts))
-    # The newest poll before each one whose outcome is ok; -1 if there is none.
+    # For each poll, the number of the last earlier poll whose outcome is ok; -1 without one.
     last_ok = np.maximum.accumulate(np.where(reader.ok[starts], numbers, -1))
     before = np.append(-1, last_ok[:-1])
     chosen = before >= 0

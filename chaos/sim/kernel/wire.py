@@ -98,7 +98,8 @@ class Stream:
             self._tell_server()
 
     def break_off(self) -> None:
-        """Tell each end that the connection broke, unless the link to that end is cut."""
+        """Break the connection. The client is told if the link to it is open now, else never; the
+        server is told as soon as the link to it is open."""
         was_open, self.is_open = self.is_open, False
         ends = self.ends
         if was_open and self._wire.is_way_open(ends.server, ends.client):

@@ -115,7 +115,8 @@ def _report(world: QuorumWorld, name: str, error: Exception) -> str:
 
 
 class QuorumWorld:
-    """All parts of one run. Each part draws from a generator of its own."""
+    """All parts of one run. The network, the disks, the ids, the operator, the clients and each
+    node have random generators of their own: one more draw in one of them changes no other."""
 
     scenario_of: Callable[[int], Scenario] = staticmethod(scenario_of)
 
