@@ -6,11 +6,12 @@ SEEDS ?= 1000
 # Plots keep their font cache in the checkout.
 export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
-.PHONY: help setup demo test lint deploy-check bench clients-vs-kafka sim soak mutants rpc clean
+.PHONY: help setup demo test test-long lint deploy-check bench clients-vs-kafka sim soak mutants rpc clean
 
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
-	@echo "make test    every test, with ruff, mypy and import-linter among them"
+	@echo "make test    the tests of every day, with ruff, mypy and import-linter among them"
+	@echo "make test-long  the others: Spark, Kafka's JVMs, browsers, whole experiments, wheels"
 	@echo "make bench   side by side with Apache Kafka 4.3 and etcd; writes bench/results.md, quorum.md, logs.md, metrics.md"
 	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.3 (docs/compat.md)"
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
@@ -27,11 +28,14 @@ demo:
 	@bash deploy/setup.sh demo
 	@$(PYTHON) -m kvorum demo
 
-# Tests of real processes wait most of the time, so two modules run side by side on any machine: each
-# has ports and folders of its own. A module stays on one worker, for its tests share a cluster.
+# Tests of real processes wait most of the time, so modules run side by side on any machine: each has
+# ports and folders of its own. A module stays on one worker, for its tests share a cluster.
 test: setup
 	$(PYTHON) -m pytest -n auto --dist worksteal -m "not live"
-	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m live --durations=20
+	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "live and not long" --durations=20
+
+test-long: setup
+	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long --durations=20
 
 lint: setup
 	$(PYTHON) -m ruff check .

@@ -29,39 +29,66 @@ def pytest_xdist_auto_num_workers():
     return (os.cpu_count() or 1) * 3 // 2
 
 
-#: The modules of live tests that take longest, each from ten seconds to two minutes. The others
-#: follow them, so that two workers come to their ends at about the same time.
-SLOWEST_FIRST = (
-    "tests/live/test_wheel.py",
-    "tests/test_chaos/test_short_experiments_one.py",
+#: Modules of `make test-long`, the slowest first: Spark, JVMs against both systems, browsers, whole
+#: experiments, wheels. They need minutes each; what they cover, others touch in `make test`.
+LONG = (
     "tests/test_chaos/test_short_experiments_two.py",
+    "tests/test_chaos/test_short_experiments_one.py",
+    "tests/live/test_wheel.py",
     "tests/test_analytics/test_kafka_source.py",
-    "tests/test_chaos/test_live_disk_and_clock_faults.py",
     "tests/test_analytics/test_standalone.py",
+    "tests/test_analytics/test_live_events.py",
+    "tests/test_chaos/test_live_disk_and_clock_faults.py",
     "tests/clients/test_families.py",
-    "tests/clients/test_group_migration_java.py",
-    "tests/test_analytics/test_kafka_source_crash.py",
-    "tests/test_chaos/test_packet_loss.py",
-    "tests/live/test_partitions.py",
-    "tests/clients/test_group_java.py",
     "tests/clients/test_config_clients.py",
+    "tests/test_launch/test_monitoring_live.py",
+    "tests/clients/test_group_migration_java.py",
+    "tests/live/test_console_page.py",
+    "tests/test_analytics/test_kafka_source_crash.py",
+    "tests/clients/test_group_java.py",
+    "tests/clients/test_logins.py",
+    "tests/test_chaos/test_secure_lab.py",
     "tests/test_chaos/test_kafka_system.py",
+    "tests/clients/test_group_consumer_protocol_java.py",
+    "tests/live/test_console_secure.py",
+    "tests/clients/test_acl_tools.py",
+    "tests/clients/test_java_partitions.py",
+    "tests/clients/test_token_tools.py",
     "tests/test_cli/test_against_kafka.py",
+    "tests/test_chaos/test_packet_loss.py",
+    "tests/clients/test_java_log_dirs.py",
+    "tests/test_analytics/test_kafka_source_failover.py",
+)
+
+#: The other modules of live tests that take more than ten seconds. The rest follow, so that the
+#: workers come to their ends at about the same time.
+SLOWEST_FIRST = (
+    "tests/live/test_partitions.py",
+    "tests/clients/test_transactions.py",
+    "tests/clients/test_oauthbearer_clients.py",
+    "tests/clients/test_sasl_clients.py",
     "tests/live/test_voters.py",
     "tests/test_chaos/test_live_run.py",
     "tests/test_cli/test_produce_consume.py",
-    "tests/test_cli/test_reset_offsets.py",
-    "tests/clients/test_transactional_copy.py",
-    "tests/clients/test_transactions.py",
-    "tests/live/test_damaged_leader.py",
     "tests/live/test_log_directories.py",
-    "tests/clients/test_group_migration.py",
     "tests/live/test_no_quorum.py",
-    "tests/clients/test_group_consumer_protocol_java.py",
+    "tests/clients/test_group_migration.py",
+    "tests/test_chaos/test_cluster_for_tests.py",
+    "tests/test_cli/test_reset_offsets.py",
+    "tests/live/test_console.py",
+    "tests/live/test_secure_cluster.py",
+    "tests/clients/test_java_tools.py",
+    "tests/live/test_rolling_upgrade.py",
+    "tests/live/test_roll.py",
+    "tests/live/test_inspection.py",
+    "tests/live/test_bad_peers.py",
     "tests/clients/test_group_librdkafka.py",
 )
 
 
 def pytest_collection_modifyitems(items):
-    order = {module: place for place, module in enumerate(SLOWEST_FIRST)}
+    order = {module: place for place, module in enumerate((*LONG, *SLOWEST_FIRST))}
+    for item in items:
+        if item.nodeid.partition("::")[0] in LONG and item.get_closest_marker("live"):
+            item.add_marker(pytest.mark.long)
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
