@@ -1,8 +1,9 @@
-"""The security of a client's connections, from a file with Kafka's client properties.
+"""How a client proves who it is: a file with Kafka's client properties.
 
 `security.protocol`, `sasl.mechanism`, `sasl.jaas.config` (username, password and, for a delegation
-token, tokenauth="true"), and PEM files under `ssl.truststore.location` and `ssl.keystore.location`.
-The command line, the console and the chaos lab are such clients.
+token, tokenauth="true"), or a file with an issuer's token for OAUTHBEARER, and PEM files under
+`ssl.truststore.location` and `ssl.keystore.location`. Such clients are the command line, the
+console and the chaos lab.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from kvorum.runtime.errors import ConfigError
 
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OF_CONTROLLERS = "kvorum.controllers.security.protocol"
+_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _KNOWN = (
-    "security.protocol", "sasl.mechanism", "sasl.jaas.config", "ssl.truststore.type",
+    "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.login.callback.handler.class",
+    "sasl.oauthbearer.token.endpoint.url", "ssl.truststore.type",
     "ssl.truststore.location", "ssl.keystore.type", "ssl.keystore.location", "ssl.key.password",
     "ssl.endpoint.identification.algorithm", _OF_CONTROLLERS,
 )  # fmt: skip
@@ -70,12 +74,13 @@ class ClientSecurity:
         return secrets.token_hex(24)
 
     def librdkafka(self) -> dict[str, Any]:
-        """The same as librdkafka's properties; empty without TLS and login. Raises ConfigError for
-        a delegation token, with which librdkafka cannot log in."""
-        if self.is_token:
+        """The same for clients of librdkafka; empty without TLS and login. Raises ConfigError for
+        tokens: librdkafka knows no delegation tokens, and takes an issuer's from a callback."""
+        if self.is_token or self.mechanism == "OAUTHBEARER":
+            what = "a delegation token" if self.is_token else "an issuer's token"
             raise ConfigError(
-                f"{self.user} is a delegation token, which librdkafka does not know; give a user "
-                "with a password or a certificate"
+                f"the loads' clients cannot log in with {what}; give a user with a password or a "
+                "certificate"
             )
         found: dict[str, Any] = {}
         if self.mechanism:
@@ -121,6 +126,7 @@ def security_of(properties: Mapping[str, str], where: str) -> ClientSecurity:
         context = client_context(tls)
     if not protocol.startswith("SASL"):
         return ClientSecurity(context=context, tls=tls, controllers=controllers)
+    from kvorum.broker.sasl import oauthbearer
     from kvorum.broker.sasl.jaas import parse_jaas
     from kvorum.broker.sasl.mechanisms import MECHANISMS
 
@@ -128,6 +134,16 @@ def security_of(properties: Mapping[str, str], where: str) -> ClientSecurity:
     if mechanism not in MECHANISMS:
         raise ConfigError(
             f"{where}: sasl.mechanism={mechanism!r} is none of {', '.join(MECHANISMS)}"
+        )
+    if mechanism == oauthbearer.NAME:
+        place, token = _issued_token(properties, where)
+        return ClientSecurity(
+            context=context,
+            tls=tls,
+            controllers=controllers,
+            mechanism=mechanism,
+            user=f"of the token in {place}",
+            password=token,
         )
     options = parse_jaas(
         f"{where}: sasl.jaas.config", properties.get("sasl.jaas.config", "")
@@ -143,6 +159,26 @@ def security_of(properties: Mapping[str, str], where: str) -> ClientSecurity:
         password=options["password"],
         is_token=options.get("tokenauth", "").lower() == "true",
     )
+
+
+def _issued_token(properties: Mapping[str, str], where: str) -> tuple[str, str]:
+    """The file with the token for OAUTHBEARER, and the token."""
+    url = properties.get(_TOKEN_URL, "")
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc or not parts.path:
+        raise ConfigError(
+            f"{where}: OAUTHBEARER needs {_TOKEN_URL}=file:///PATH, a file with the issuer's "
+            f"token; {url!r} is none. Fetching a token from an issuer is not served"
+        )
+    path = unquote(parts.path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            token = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{where}: {_TOKEN_URL}: {path} cannot be read: {error}") from error
+    if not token.isascii() or not token.isprintable() or " " in token or not token:
+        raise ConfigError(f"{where}: {_TOKEN_URL}: {path} holds no token: it must be one word")
+    return path, token
 
 
 def _tls(properties: Mapping[str, str], where: str) -> TlsSettings:

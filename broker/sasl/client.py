@@ -1,4 +1,4 @@
-"""The client's side of SASL: PLAIN and SCRAM (RFC 4616, RFC 5802). Pure."""
+"""The client's side of SASL: PLAIN, SCRAM, OAUTHBEARER (RFC 4616, RFC 5802, RFC 7628). Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import hmac
 import re
 from typing import Protocol
 
-from kvorum.broker.sasl import plain, scram
+from kvorum.broker.sasl import oauthbearer, plain, scram
 from kvorum.broker.sasl.exchange import AuthenticationFailed
 
 _SERVER_FIRST = re.compile(
@@ -35,9 +35,12 @@ def client_exchange(
     mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False
 ) -> ClientExchange | None:
     """An exchange of that mechanism; None for an unknown one. nonce: never used before. is_token:
-    user and password are the id and the HMAC of a delegation token, for SCRAM."""
+    user and password are the id and the HMAC of a delegation token, for SCRAM. password: for
+    OAUTHBEARER the issuer's token, which names the user."""
     if mechanism == plain.NAME:
         return PlainClient(user, password)
+    if mechanism == oauthbearer.NAME:
+        return OAuthBearerClient(password)
     if mechanism in scram.MECHANISMS:
         return ScramClient(mechanism, user, password, nonce, is_token=is_token)
     return None
@@ -57,6 +60,25 @@ class PlainClient:
             return None
         self._is_sent = True
         return self._token
+
+
+class OAuthBearerClient:
+    """Sends a token. The server ends a refusal, which it explains in JSON, when that is confirmed
+    (RFC 7628, section 3.2.3)."""
+
+    def __init__(self, token: str) -> None:
+        self._token = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+        self._is_sent = False
+        self.is_over = False
+
+    def step(self, token: bytes) -> bytes | None:
+        if not self._is_sent:
+            self._is_sent = True
+            return self._token
+        if token:
+            return b"\x01"
+        self.is_over = True
+        return None
 
 
 class ScramClient:

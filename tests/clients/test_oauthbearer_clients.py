@@ -249,6 +249,26 @@ def test_kafka_python_logs_in_and_is_refused(tokens: Tokens) -> None:
     assert tokens.log().count("the signature is not") > before
 
 
+def test_kvorums_own_commands_log_in_with_a_token_and_are_refused(
+    tokens: Tokens, tmp_path: Path
+) -> None:
+    file, token = tmp_path / "client.properties", tmp_path / "token.jwt"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}\n"
+    )
+
+    def listed(text: str) -> subprocess.CompletedProcess[str]:
+        token.write_text(text)
+        return run_kvorum("topics", "list", "-b", tokens.by_file, "--command-config", str(file))
+
+    done = listed(tokens.issuer.token())
+    assert done.returncode == 0 and "t" in done.stdout.split(), done.stderr
+    refused = listed(tokens.issuer.tampered(sub="admin"))
+    assert (refused.returncode, refused.stdout) == (5, "")
+    assert "SASL_AUTHENTICATION_FAILED" in refused.stderr
+
+
 def test_a_client_logs_in_again_before_its_token_expires(tokens: Tokens) -> None:
     made: list[str] = []
 

@@ -59,6 +59,37 @@ def test_a_bad_file_is_refused_before_anything_is_asked(tmp_path, lines, said):
     assert (code, out) == (2, "") and said in err and str(file) in err
 
 
+def oauth(url: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": url,
+    }  # fmt: skip
+
+
+def test_an_issuers_token_is_read_from_a_file_and_not_shown(tmp_path):
+    file = tmp_path / "a token"
+    file.write_text("header.claims.signature\n")
+    found = security_of(oauth(file.as_uri()), "f")
+    assert (found.mechanism, found.password) == ("OAUTHBEARER", "header.claims.signature")
+    assert "header" not in repr(found)
+    with pytest.raises(ConfigError, match="cannot log in with an issuer's token"):
+        found.librdkafka()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "needs sasl.oauthbearer.token.endpoint.url=file:///PATH"),
+        ("https://issuer/token", "Fetching a token from an issuer is not served"),
+        ("file:///nowhere/token", "/nowhere/token cannot be read"),
+        ("file:///dev/null", "/dev/null holds no token"),
+    ],
+)
+def test_a_bad_place_of_a_token_is_named(url, said):
+    with pytest.raises(ConfigError, match=said):
+        security_of(oauth(url), "f")
+
+
 def test_a_delegation_token_is_said_to_be_one():
     jaas = client_jaas("id", "hmac")
     properties = {
