@@ -1,4 +1,6 @@
-"""Starts that cannot succeed, or not yet: one sentence, a way out, nothing half done."""
+"""Starts that cannot succeed, or not yet: the node says why in one sentence and leaves nothing half
+done.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
 
 
 def broker_file(made: HandMade, folder: Path, **changes: object) -> str:
-    """A file like broker 101's, for another place; underscores stand for dots."""
+    """A properties file like broker 101's with changes; underscores stand for dots."""
     properties = {**made.properties("broker-101"), "log.dirs": str(folder / "data")}
     properties["listeners"] = f"PLAINTEXT://127.0.0.1:{made.ports.broker + 5}"
     properties |= {name.replace("_", "."): value for name, value in changes.items()}
