@@ -30,8 +30,8 @@ INTEGERS = {
     "timedelta_i32": (-1, 0, 1, 50, 1_000, (1 << 31) - 1),
     "timedelta_i64": (-1, 0, 1, 50, 1_000, (1 << 53)),
 }
-#: The upper limits of fields that a broker obeys: larger values would only make it create
-#: partitions.
+#: Upper limits of these fields, and below an API that is never sent: a broker would obey, and the
+#: cluster would change too much for the test.
 COUNTS = {"num_partitions": 5, "count": 5, "replication_factor": 3}
 SKIPPED = frozenset({"update_features"})
 
