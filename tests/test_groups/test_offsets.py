@@ -204,7 +204,8 @@ def test_a_transactions_records_are_part_of_it_in_the_log():
 
 
 def test_an_older_process_of_a_producer_is_fenced():
-    """No marker would end the transaction: readers of stable offsets would wait for ever."""
+    """Otherwise its offsets would stay pending, because no marker ends its transaction; readers of
+    stable offsets would wait for ever."""
     world = World()
     world.call(transaction_commit_body(("orders", 0, 5), producer_id=9, producer_epoch=1))
     old = transaction_commit_body(("orders", 0, 6), producer_id=9, producer_epoch=0)

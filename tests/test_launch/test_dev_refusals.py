@@ -48,7 +48,7 @@ def test_directory_that_cannot_be_made_is_refused(monkeypatch, capsys, tmp_path)
 
 
 def test_read_only_directory_is_refused(monkeypatch, capsys, tmp_path):
-    # Not by mode: a superuser may write anyway.
+    # Not made read-only by its mode, because a superuser could still write.
     monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
     said = refusal(monkeypatch, capsys, "--data-dir", tmp_path)
     assert f"cannot write to data directory {tmp_path}: permission denied" in said
