@@ -115,7 +115,7 @@ class MemorySource:
 
 
 def told_by(records: Sequence[Record | Control]) -> dict[int, tuple[str, bytes]]:
-    """Key and value of the event of each offset that has one."""
+    """By offset: (key, value) of its event, for each offset that has one."""
     feed = record_feed(EMPTY_IMAGE, entries_of(records))
     events = [event for _, event in feed if event is not None]
     return {event.origin.offset: (event.key, event.value()) for event in events}

@@ -273,7 +273,7 @@ STEP = st.one_of(
 
 
 class Model:
-    """Transactions as a list of what became of them."""
+    """A plain model: the open transactions, the aborted ones, and all written values."""
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
