@@ -124,8 +124,7 @@ def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> 
             eventually(lambda: len(written) == sent + 1, "all are written", meanwhile=poll)
             assert written == [None] * (sent + 1)
             eventually(administrator.creates_a_topic, "it asks another while the cut lasts")
-            # By itself librdkafka refreshes its metadata only every five minutes; the broker must
-            # send it away.
+            # By itself, librdkafka refreshes its metadata only every five minutes.
             eventually(
                 lambda: [read_on(), len(read) == sent + 1][1], "all are read, from the new leader"
             )
