@@ -204,7 +204,8 @@ def test_kafka_transactions_lists_describes_and_aborts(cluster: Cluster) -> None
     assert all(f"tool-{partition}" in described for partition in range(PARTITIONS))
     producers = transactions(cluster, "describe-producers", "--topic", "tool", "--partition", "0")
     producer_id, epoch = producers.splitlines()[1].split()[:2]
-    # The tool looks for transactions older than the largest time-out: none is.
+    # The tool looks for transactions older than its --max-transaction-timeout, by default 15
+    # minutes: there is none, so it prints the header alone.
     hanging = transactions(cluster, "find-hanging", "--topic", "tool", "--partition", "0")
     assert len(hanging.splitlines()) == 1
     for broker_id in (101, 102, 103):

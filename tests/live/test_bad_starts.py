@@ -62,7 +62,8 @@ def test_a_node_id_that_is_in_use_is_refused_by_the_controller(
 
 def test_a_controllers_id_is_refused_to_a_broker(made: HandMade, tmp_path: Path) -> None:
     done = run_kvorum("broker", "--config", broker_file(made, tmp_path, node_id=1))
-    # The quorum's leader or the controller's decision tells it first.
+    # Whichever the broker hears first: that the leader of the quorum has its id, or that the active
+    # controller refuses its registration.
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].endswith(" of its own")

@@ -65,7 +65,7 @@ def test_one_voter_becomes_three_and_five_and_one_again_under_load(make) -> None
     assert refused.returncode == 1
     assert "the last voter cannot be removed" in refused.stderr
 
-    # A removed voter stays removed, also over a restart; its follower state is warm.
+    # A removed voter stays removed, also over a restart; it follows the log as an observer.
     removed = next(node_id for node_id in (1, 2, 3) if node_id != last)
     cluster.kill(f"controller-{removed}")
     cluster.start(f"controller-{removed}")

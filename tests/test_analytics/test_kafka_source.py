@@ -203,7 +203,8 @@ def test_aborted_records_are_invisible_and_markers_are_skipped(topics):
     transaction(0, is_committed=True)
     transaction(10, is_committed=False)
     transaction(20, is_committed=True)
-    # The log ends with five aborted records and a marker: nothing of a reader's range follows.
+    # This transaction ends with aborted records and a marker, with no committed record behind them
+    # up to the end of the reader's range.
     transaction(30, is_committed=False)
     writer.begin_transaction()
     writer.produce(name, "40")

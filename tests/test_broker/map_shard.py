@@ -1,4 +1,4 @@
-"""A coordinator's shard for tests: a map that lives in a partition, and two brokers that host it.
+"""A coordinator's shard for tests: a map that lives in a partition, and three brokers that host it.
 
 It is the smallest shard that uses every event and every effect.
 """

@@ -269,8 +269,8 @@ def test_a_deletion_whose_connection_closed_before_it_began_waits_for_nobody(
 def test_after_a_long_request_the_loop_goes_round_before_another_connection(
     harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # 24 connections, each with a request that unpacks to 100 MB, held the loop for eight seconds in
-    # one turn: no heartbeat was sent meanwhile, and the broker was fenced.
+    # Bug: 24 connections, each with a request that unpacks to 100 MB, held the loop for eight
+    # seconds in one turn. The broker sent no heartbeat meanwhile, and was fenced.
     monkeypatch.setattr(connections, "TURN_MAX_S", -1.0)
     monkeypatch.setattr(connections, "LONG_TURN_S", 0.0)
     server = harness.cluster.brokers[1].server

@@ -38,7 +38,8 @@ def test_a_replica_that_is_added_follows_a_log_that_begins_within_a_batch(
     eventually(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "it is in sync")
     log = harness.cluster.replica(2, "t").log
     assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (5, 30, [0])
-    # Known without the name of the first file before the records that lie below it came.
+    # The segment is named after the base offset of the batch, 0, so the log start must be in the
+    # checkpoint.
     assert "t 0 5\n" in (tmp_path / "broker-2" / LOG_START_OFFSET).read_text()
 
 

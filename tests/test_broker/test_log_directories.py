@@ -111,7 +111,8 @@ def fetch(harness: Harness) -> None:
 
 
 def delete(harness: Harness) -> None:
-    # Two more in the directory of partition 0; one of them goes.
+    # The replica of this topic lies in the directory of partition 0. The deletion of the topic
+    # renames its folder.
     harness.call(lambda: harness.cluster.controller.create("gone", [(1, 2)]))
     assert produce(harness, 0, topic="gone") is KioError.none
     client = RawClient(harness.cluster.ports[1])

@@ -1,4 +1,4 @@
-"""The partition core, rule by rule (log.md section 7). Time and brokers are arguments."""
+"""The partition core, rule by rule. Time and brokers are arguments."""
 
 from __future__ import annotations
 

@@ -204,7 +204,8 @@ def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness
 def test_damage_behind_what_a_fetch_was_given_costs_the_replica_and_no_more(
     harness: Harness,
 ) -> None:
-    # The headers behind tell if more than that lies below the high watermark.
+    # To know how much lies below the high watermark, the leader also reads the headers of batches
+    # behind those that it sends; one of them is damaged.
     cluster = harness.cluster
     configs = {"segment.bytes": "110000"}
     harness.call(lambda: cluster.controller.create("t", [(1, 2)], configs))

@@ -108,7 +108,8 @@ class Node:
 
 
 def diverging(leader: Node, follower: Node) -> tuple[int, int] | None:
-    """The leader's look at the follower's fetch (the rule of fetching._objection)."""
+    """The (epoch, end offset) that the leader answers to the follower's fetch if their logs differ,
+    else None (the rule of fetching._objection)."""
     log, asked = leader.replica.log, follower.replica.log
     last = asked.last_epoch
     if last < 0:

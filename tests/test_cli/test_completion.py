@@ -1,4 +1,4 @@
-"""`kvorum completion` asks the cluster for names that the command itself would ask."""
+"""`kvorum completion` takes names from the cluster that the command itself would ask."""
 
 from __future__ import annotations
 

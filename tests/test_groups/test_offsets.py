@@ -226,7 +226,7 @@ def test_a_member_of_another_generation_cannot_commit_in_a_transaction():
     assert world.call(body) == ErrorCode.ILLEGAL_GENERATION
     body = transaction_commit_body(("orders", 0, 5), producer_id=9, member_id="x", generation_id=1)
     assert world.call(body) == ErrorCode.UNKNOWN_MEMBER_ID
-    # Clients that do not know of member ids (v0-2) are taken at their word.
+    # Requests of versions 0-2 have no member id: the coordinator does not check the membership.
     body = transaction_commit_body(("orders", 0, 5), producer_id=9)
     assert world.call(body).errors == (ErrorCode.NONE,)
 

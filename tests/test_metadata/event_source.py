@@ -48,7 +48,8 @@ KRAFT_VERSION_1 = Control(type="KRaftVersion", fields={"kRaftVersion": 1})
 
 
 def entries_of(records: Sequence[Record | Control], first: int = 0) -> list[LogEntry]:
-    """Each record at its place in a log; its timestamp tells its offset."""
+    """The records as entries of a log that begins at `first`. The timestamp of an entry is
+    1,000,000 ms plus its offset."""
     return [
         LogEntry(
             offset=offset,

@@ -246,7 +246,9 @@ class PartitionMachine(RuleBasedStateMachine):
             == (partition.leader_epoch, partition.partition_epoch)
         )
         if is_current:
-            # The leader would have counted who is joining all the while.
+            # A proposal that is still current but would add a broker without all records cannot be
+            # in the network: the leader counts a joining broker for the high watermark until the
+            # proposal is answered.
             key = (proposal.topic_id, proposal.partition_id)
             members = {member for member, _ in proposal.new_isr}
             if members - set(partition.isr) - self.holders(key, partition):

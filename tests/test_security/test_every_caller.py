@@ -113,8 +113,8 @@ class Attacked:
         }
         admin = self.as_admin()
         admin.call("produce", 9, produce_values(TOPIC, batch(3)))
-        # So that what users may do on their own changes no metadata later: both internal topics are
-        # there, and each broker has a block of producer ids.
+        # Make both internal topics, and a block of producer ids for each broker, now: otherwise a
+        # permitted request of a user would change the metadata later.
         for key_type in (0, 1):
             values = {"key_type": key_type, "coordinator_keys": [MINE]}
             eventually(

@@ -43,8 +43,8 @@ def put(log: Log, offset: int, leader_epoch: int, count: int = 1) -> None:
         ("2\n1 0\n8 5", False),
         ("0", True),
         ("0", False),
-        # After a crash these entries do not prove damage: of a retention, the checkpoint alone may
-        # have reached the disk.
+        # After a crash these entries do not prove damage: the crash may have come when, of a
+        # retention's changes, only the checkpoint had reached the disk.
         ("1\n1 2", True),
         ("2\n0 0\n1 9", True),
     ],

@@ -219,7 +219,8 @@ def test_no_crash_during_a_cut_looks_like_files_that_were_taken(offset: int) -> 
 def test_a_kill_takes_nothing_behind_a_gap_that_the_leader_s_compaction_has_left(
     flushed: int,
 ) -> None:
-    # Seed 104057: the segment behind the gap was dropped, as if the one before had lost its end.
+    # Bad sequence (seed 104057): the start took the gap for the lost end of a segment, and dropped
+    # the segment behind it.
     for gap_at in range(1, 10):
         disk = new_disk()
         log = opened(disk, BROKERS)

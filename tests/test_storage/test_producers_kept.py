@@ -135,7 +135,7 @@ def test_without_a_snapshot_retention_leaves_what_the_log_remembers() -> None:
     log = opened(disk, CONFIG, recovery_point=2, log_start_offset=2)
     assert log.producers.check(header(7, 0)) == Duplicate(0, 0, 1000)
     log.truncate_to(2)
-    # The batch behind is truncated, so it is not known, and may come again.
+    # Producer 8's second batch was truncated, so its repeat is a new batch.
     assert log.producers.check(header(8, 0)) == Duplicate(1, 1, 1000)
     assert log.producers.check(header(8, 1)) is None
 

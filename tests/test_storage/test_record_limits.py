@@ -199,7 +199,8 @@ def test_a_larger_request_may_unpack_to_more() -> None:
 
 
 def test_a_batch_that_unpacks_to_too_much_takes_what_its_request_has() -> None:
-    # Bug: it was unpacked up to the limit of a batch, and so was the next one.
+    # Bug: such a batch was unpacked up to the limit and refused, but did not count toward the
+    # request's limit, so each further batch of the request was unpacked as far.
     bomb = client_batch(bytes(UNPACKED_BYTES_MAX + 1), codec=Codec.ZSTD)
     unpacking = Unpacking(0)
     assert refused(bomb, unpacking) is ErrorCode.INVALID_RECORD
@@ -210,7 +211,7 @@ def test_a_batch_that_unpacks_to_too_much_takes_what_its_request_has() -> None:
 
 
 def test_the_batches_of_a_request_share_how_many_records_and_headers_they_may_have() -> None:
-    # Each is checked by itself: checking two bytes of a header costs more than unpacking them.
+    # The broker checks each header by itself, which costs more than unpacking its two bytes.
     packed = client_batch(with_headers(HEADERS_MAX), codec=Codec.ZSTD)
     unpacking = Unpacking(0)
     codes = [refused(packed, unpacking) for _ in range(3)]

@@ -132,7 +132,8 @@ class Host:
         self.now_ms = until_ms
 
     def replicate(self, up_to: int | None = None) -> None:
-        """Followers have the log up to `up_to` (exclusive; all of it): release what waited."""
+        """The followers have the log up to `up_to` (exclusive; None: all of it). Release the
+        effects that waited for this."""
         self.replicated = max(self.replicated, len(self.log) if up_to is None else up_to)
         while self.parked and self.parked[0].end_offset <= self.replicated:
             effect = self.parked.pop(0).effect

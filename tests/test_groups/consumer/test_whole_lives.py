@@ -191,7 +191,8 @@ class ConsumerGroupLife(RuleBasedStateMachine):
             for row in member.owned:
                 assert readers.setdefault(row, member) is member, row
                 holder = group.holders.get(row)
-                # Only the coordinator's word may run ahead of the member, never away from it.
+                # The coordinator may already have freed a partition that the member still reads,
+                # but it has never given it to another member.
                 assert holder in (None, member.member_id), (row, holder, member.member_id)
 
     @invariant()
