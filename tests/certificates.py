@@ -35,7 +35,7 @@ class Authority:
     def node(
         self, common_name: str, name: str = "node.pem", *, hosts: tuple[str, ...] = _HOSTS
     ) -> Path:
-        """Of a node on this machine, a server and a client, with a subject."""
+        """A node certificate with this subject, for server and client, valid for `hosts`."""
         return self._written(
             name,
             Wanted(name=common_name, hosts=hosts, organization="Example", unit="nodes"),

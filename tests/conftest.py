@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, Phase, settings
 
 # No profile of the user changes a test.
 os.environ["KVORUM_PROFILES"] = os.devnull
-# No test objects to elapsed time: of a loaded machine it says nothing about the code.
+# Hypothesis has no deadline: on a loaded machine, elapsed time says nothing about the code.
 TIMELESS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("timeless", TIMELESS)
 settings.load_profile("timeless")
-# For `make mutants`: whether anything objects is the question, not the smallest example.
+# For `make mutants`, which asks only if a test fails: no failing example is shrunk.
 settings.register_profile("mutants", TIMELESS, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
@@ -25,7 +25,7 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """`-n auto`: three workers for two cores, for tests of brokers wait part of their time."""
+    """`-n auto`: three workers for two cores, because tests of brokers wait part of their time."""
     return (os.cpu_count() or 1) * 3 // 2
 
 

@@ -58,7 +58,7 @@ def property_names() -> frozenset[str]:
 
 @cache
 def own_property_names() -> tuple[str, ...]:
-    """Config names that Kafka has not, out of the table of keys."""
+    """The names of configs that only Kvorum has, from the table of keys."""
     tables = [ROOT / "metadata" / "configs" / f"{name}_keys.py" for name in ("broker", "security")]
     text = "".join(table.read_text(encoding="utf-8") for table in tables)
     return tuple(re.findall(r'"([a-z]+(?:\.[a-z]+)+)"', text))

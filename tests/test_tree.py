@@ -27,7 +27,7 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 TOOL_TIMEOUT_S = 280
 
-#: A machine's own folders have no business in the tree. Written so that this file has none.
+#: Folders of one machine, which no file of the tree may name. The pattern does not match itself.
 FOREIGN_PATHS = tuple(f"/{name}/" for name in ("work", "farm"))
 
 

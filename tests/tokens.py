@@ -23,7 +23,7 @@ class Issuer:
         }
 
     def key_set(self, *, changes: dict[str, Any] | None = None) -> str:
-        """The JSON of the public keys. changes: of fields of each key."""
+        """The JSON of the public keys. changes: fields that are set in each key."""
         return json.dumps({"keys": [self.public(key_id) | (changes or {}) for key_id in self.keys]})
 
     def public(self, key_id: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Issuer:
         return {**{k: v for k, v in form.items() if k != "key_ops"}, "kid": key_id, "use": "sig"}
 
     def claims(self, **changes: Any) -> dict[str, Any]:
-        """The claims of a good token; None takes one away."""
+        """The claims of a good token, with `changes`; a value of None removes the claim."""
         claims = {
             "sub": "alice",
             "iss": ISSUER,

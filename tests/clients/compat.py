@@ -18,7 +18,7 @@ from tests.clients.families import FAMILIES, HERE, ROOT, scenarios
 
 DOCUMENT = ROOT / "docs" / "compat.md"
 KAFKA_VERSIONS = HERE / "kafka_api_versions.json"
-#: APIs that a broker of Kafka's does not advertise on its client listener as it comes, and why.
+#: APIs that a Kafka broker with default configs does not advertise to clients, and why.
 _CONTROLLERS = "Kafka's nodes among themselves; here they speak gRPC (docs/protocol/rpc.md)"
 UNADVERTISED = {
     **dict.fromkeys((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82), _CONTROLLERS),

@@ -1,4 +1,4 @@
-"""Client families that run the scenarios of scenarios.json, each by a program of its own.
+"""Client families, and the program with which each of them runs the scenarios of scenarios.json.
 
 A program is called with a bootstrap address, a prefix for all names and the scenarios' names. It
 prints a JSON line for each: {"scenario", "outcome", "ms"}, or "failure" in place of the outcome.
@@ -29,7 +29,8 @@ COMPILE_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """name, what happens in it, the outcome of every family, and families that cannot do it.
+    """name, what happens in it, the outcome that every family must have, and the families that
+    cannot run it.
 
     absent: family to reason. needs_dead_broker: run last, when one of three brokers is dead.
     """
@@ -79,7 +80,9 @@ def _stamp_missing(folder: Path, built: Path) -> str:
 
 
 class Family:
-    """One client. name: of the family; missing: why it cannot run here, or nothing."""
+    """One client. name: of the family; missing: the reason why it cannot run here, empty if it
+    can.
+    """
 
     name = ""
 

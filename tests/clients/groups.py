@@ -94,8 +94,9 @@ def is_shared(readers: list[Reader], partitions: int = 4) -> bool:
 
 
 def has_read(readers: list[Reader], end_offset: int) -> bool:
-    """True if every owner has read its partitions up to there. Earlier owners may have read some of
-    the records as well, before they gave the partition back."""
+    """True if every owner has read the last record below `end_offset` in each of its partitions.
+    Earlier owners may have read some of these records too, before they gave the partition back.
+    """
     return all(
         (partition, end_offset - 1) in one.seen for one in readers for partition in one.owned
     )

@@ -18,7 +18,9 @@ needs_java = pytest.mark.skipif(
 
 
 def java(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
-    """The command that runs a class of Kafka's jars. C1 alone: a tool ends before C2 would pay."""
+    """The command that runs a class of Kafka's jars. It uses the C1 compiler alone: a tool ends
+    before C2's slower compilation would pay off.
+    """
     options = (f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     return ["java", *options, "-cp", f"{LIBRARY}/*", main_class, *arguments]
 

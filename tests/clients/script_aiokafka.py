@@ -173,13 +173,13 @@ async def pattern() -> Outcome:
 
 
 class Assigns(ConsumerRebalanceListener):
-    """Counts them."""
+    """Counts the assignments of one consumer."""
 
     def __init__(self) -> None:
         self.count = 0
 
     async def on_partitions_revoked(self, revoked: object) -> None:
-        """Nothing is held that would have to be given up."""
+        """Nothing to do: the scenario keeps nothing for its partitions."""
 
     async def on_partitions_assigned(self, assigned: object) -> None:
         self.count += 1
@@ -355,7 +355,7 @@ async def fenced() -> Outcome:
 
 
 async def not_enough_replicas() -> Outcome:
-    # aiokafka asks again for as long as its request may take.
+    # aiokafka retries until request_timeout_ms has passed.
     async with a_producer(acks="all", request_timeout_ms=2_000) as client:
         return await refusal(client.send_and_wait(name("not-enough-replicas"), b"v"))
 

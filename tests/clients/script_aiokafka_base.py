@@ -35,7 +35,7 @@ async def an_admin() -> AsyncIterator[AIOKafkaAdminClient]:
 
 @contextlib.asynccontextmanager
 async def a_producer(**more: object) -> AsyncIterator[AIOKafkaProducer]:
-    # With its default, acks=1, what was acknowledged may not be committed yet.
+    # With the default, acks=1, an acknowledged record may not be committed yet.
     settings: dict[str, object] = {"acks": "all", **more}
     async with AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, **settings) as client:
         yield client

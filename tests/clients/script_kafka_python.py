@@ -358,7 +358,7 @@ def refusal(action: Callable[[], Any]) -> Outcome:
 
 
 def failed_by_name(class_name: str) -> Outcome:
-    """The error's name where kafka-python gives only the name of its class."""
+    """A failure by the name of kafka-python's error class, where the client gives nothing else."""
     return failed(getattr(errors, class_name).errno)
 
 
@@ -407,7 +407,9 @@ def fenced() -> Outcome:
 
 
 def bad_commit(of: str, generation: int, member_id: str | None = None) -> Outcome:
-    """A commit in a transaction on behalf of a member, with what it claims of itself."""
+    """A transactional offset commit that claims this generation and member id (None: the own
+    one).
+    """
     topic = make(of)
     fill(topic)
     client = consumer(topic)

@@ -305,7 +305,7 @@ def admin_topics() -> Outcome:
     gone: list[KafkaError] = []
 
     def is_gone() -> bool:
-        # From one answer: the next broker that is asked may know less.
+        # Judge and keep one answer: the next broker that is asked may not know of the deletion yet.
         error = admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].error
         gone.extend([] if error is None else [error])
         return bool(gone)

@@ -121,7 +121,7 @@ def test_kafka_configs_alters_and_describes_quotas(cluster, kafka_configs):
     assert "Quota configs for user-principal 'alice', the default client-id are" in described
     assert "producer_byte_rate=1024.0" in described
     assert "request_percentage=12.5" in described
-    # Without clients the tool asks for SCRAM credentials too: there are none, and it goes on.
+    # For users alone the tool also asks for SCRAM credentials; alice has none, which is no error.
     alice = ("--entity-type", "users", "--entity-name", "alice")
     kafka_configs("--alter", *alice, "--add-config", "producer_byte_rate=512")
     for users in (alice, ("--entity-type", "users")):

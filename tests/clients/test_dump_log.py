@@ -33,7 +33,8 @@ def files_of(directory: Path) -> list[str]:
 
 def without_first_batches(error: str) -> str:
     """Complaints of Kafka 4.3's tool, without those about the first batch of a file that does not
-    begin at offset 0: the tool takes the batch before for one that ended at -1."""
+    begin at offset 0: the tool assumes that the previous batch ended at offset -1.
+    """
     lines = [line for line in error.splitlines() if "  -1 is followed by" not in line]
     kept = [
         line
@@ -44,7 +45,9 @@ def without_first_batches(error: str) -> str:
 
 
 def agree(directory: Path, *, has_gaps: bool = False) -> str:
-    """Both tools say the same of all files, whatever they are asked; nothing is complained of."""
+    """Assert that both tools print the same for all files with each set of options, without
+    complaints.
+    """
     files = files_of(directory)
     said = ""
     for option in ("--print-data-log", "--index-sanity-check", "--verify-index-only"):
@@ -176,8 +179,8 @@ def test_kafkas_tool_reads_our_transactions(harness: Harness) -> None:
         writer.end(7, is_commit=at % 2 == 0)
         if at % 3 == 2:
             writer.end(8, is_commit=False)
-    # Otherwise the other replica, which leads during the restart, may have fewer records, and this
-    # one truncates to that.
+    # Otherwise the other replica, which leads during the restart, may hold fewer records, and this
+    # replica would truncate to its end.
     writer.wait_replicated()
     restart(harness, 1)
     said = agree(directory_of(harness, 1, "transactional"))

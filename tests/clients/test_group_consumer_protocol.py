@@ -37,7 +37,9 @@ def cluster(tmp_path_factory):
 
 
 def reader(cluster, group_id, topic, **more):
-    """librdkafka refuses what the coordinator decides in this protocol."""
+    """A reader without the two time-outs: the coordinator sets them, and librdkafka refuses them
+    here.
+    """
     unset = {"session_timeout_ms": None, "heartbeat_interval_ms": None}
     return Reader(cluster.bootstrap, group_id, topic, group_protocol="consumer", **(unset | more))
 

@@ -42,7 +42,7 @@ def topic(cluster):
 
 
 def documents_of(text):
-    """Kafka's formatters write one JSON document after the other, without anything between."""
+    """The JSON documents in the formatters' output, which has no separator between them."""
     found, position = [], 0
     decoder = json.JSONDecoder()
     while (position := text.find("{", position)) >= 0:

@@ -90,7 +90,7 @@ def test_cooperative_consumers_keep_what_they_need_not_give_up(cluster):
     both = [first, second]
     together(both, lambda: is_shared(both), "each has a part")
     assert len(first.owned) == 2
-    # Not all was revoked at once, as an eager rebalance would.
+    # An eager rebalance would have revoked all partitions at once.
     assert sorted(row for rows in first.revoked for row in rows) == second.owned
     for reader in both:
         reader.close()

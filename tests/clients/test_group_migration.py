@@ -34,10 +34,10 @@ def cluster(tmp_path_factory):
 
 
 class Load:
-    """Records into all partitions, a few with each turn; and what became of them.
-
-    acknowledged: offset up to which commits were answered, by partition. again: records that were
-    read although a commit of theirs had been answered before."""
+    """Writes a few records to all partitions with each turn, and keeps what consumers did with
+    them. acknowledged: by partition, the highest acknowledged commit. again: records that were read
+    although they lie below an acknowledged commit.
+    """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         Topics(bootstrap).create(topic, partitions=PARTITIONS, replicas=3)
@@ -94,7 +94,7 @@ class Worker(Reader):
 
 def worker(load, cluster, group_id, protocol, assignor, instance):
     if protocol == "consumer":
-        # librdkafka refuses what the coordinator decides in this protocol.
+        # The coordinator sets these time-outs in this protocol, and librdkafka refuses them.
         more = {"session_timeout_ms": None, "heartbeat_interval_ms": None}
     else:
         more = {"partition_assignment_strategy": assignor}
@@ -105,7 +105,7 @@ def worker(load, cluster, group_id, protocol, assignor, instance):
 
 
 def under_load(load, workers, condition, what):
-    """Everybody goes on until the condition holds."""
+    """Write and let every worker poll, until the condition holds."""
 
     def is_so():
         load.produce()
@@ -130,7 +130,7 @@ def described(cluster, group_id):
 
 
 def roll(load, cluster, group_id, workers, protocol, assignor, instances):
-    """One after the other is stopped and started anew with the other protocol."""
+    """Stop each worker and start it with the other protocol, one after the other."""
     for place, old in enumerate(list(workers)):
         under_load(load, workers, lambda: is_shared(workers), "all is shared before the restart")
         old.save()

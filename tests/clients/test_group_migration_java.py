@@ -43,7 +43,7 @@ def cluster(tmp_path_factory):
 
 @contextlib.contextmanager
 def member(cluster, topic, group, properties):
-    """A console consumer that runs on, until it is killed: so it leaves without a word."""
+    """A console consumer that runs until it is killed, and so never leaves its group."""
     more = [part for row in properties for part in ("--command-property", row)]
     arguments = (
         *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--group", group),

@@ -70,11 +70,11 @@ def test_kafka_reassign_partitions_moves_verifies_and_cancels(cluster, tmp_path)
     stuck.write_text(json.dumps({"version": 1, "partitions": partitions}))
     file = ("--reassignment-json-file", str(stuck))
     at = ("--bootstrap-server", f"127.0.0.1:{cluster.ports.broker + 1}")
-    # The tool itself begins no move to a broker that is away.
+    # Our command begins the move: the tool refuses a move to a broker that is down.
     begun = cluster.cli("partitions", "reassign", "--execute", str(stuck))
     assert begun.returncode == 0, begun.stderr
     assert "java-moved-0" in tool(REASSIGN, *at, "--list")
-    # Clearing the throttles would need an answer of broker 101 itself.
+    # Without this option, the tool would need an answer of broker 101 to clear the throttles.
     cancelled = tool(REASSIGN, *at, "--cancel", "--preserve-throttles", *file)
     assert "Successfully cancelled" in cancelled
     assert "No partition reassignments found" in tool(REASSIGN, *at, "--list")

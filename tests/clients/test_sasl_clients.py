@@ -232,7 +232,9 @@ def test_kafkas_own_tools_log_in_and_are_refused(
 
 
 def test_a_session_of_two_seconds_is_renewed_under_the_client(secured: Secured) -> None:
-    """connections.max.reauth.ms of PLAIN: librdkafka authenticates again, and loses nothing."""
+    """With connections.max.reauth.ms=2000 for PLAIN, librdkafka authenticates again and loses
+    nothing.
+    """
     failed: list[object] = []
     producer = Producer(secured.librdkafka("PLAIN", PASSWORDS["PLAIN"], error_cb=failed.append))
     until_s = time.monotonic() + 5
@@ -257,7 +259,7 @@ def test_garbage_and_requests_before_the_login_close_the_connection(secured: Sec
     metadata = struct.pack(">hhi", 3, 1, 7) + client_id + struct.pack(">i", -1)
     assert exchange(metadata) == b""
     assert exchange(b"\xff" * 64) == b""
-    # Larger than a client that nobody knows may send: refused by its size alone.
+    # Larger than a client may send before its login: the broker refuses it by its size alone.
     with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as sock:
         sock.sendall(struct.pack(">i", 1 << 20))
         assert sock.recv(1) == b""

@@ -123,7 +123,9 @@ def records(settings: dict[str, object], topic: str, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", ["with_certificate", "with_password"])
 def test_records_pass_through_small_and_large(encrypted: Encrypted, kind: str) -> None:
-    """Large ones come from the log's files, which sendfile may not send."""
+    """Large records are read from the log's files; with TLS the broker cannot use sendfile for
+    them.
+    """
     settings = getattr(encrypted, kind)()
     admin = AdminClient(settings)
     for done in admin.create_topics([NewTopic(kind, 1, 1)]).values():
@@ -163,7 +165,7 @@ def test_a_client_without_a_certificate_or_with_a_strangers_is_refused(
 def test_a_client_refuses_an_unknown_ca_and_an_expired_certificate(encrypted: Encrypted) -> None:
     unknown = {"ssl.ca.location": str(encrypted.stranger.file)}
     error = first_error(encrypted.librdkafka(encrypted.expired, **unknown))
-    # By its state, librdkafka calls it the one or the other.
+    # Which of the two librdkafka reports depends on the state of the connection.
     refused = (KafkaError._SSL, KafkaError._TRANSPORT)
     assert error.code() in refused and "certificate verify failed" in error.str()
     assert first_error(encrypted.librdkafka(encrypted.expired)).code() in refused
@@ -272,7 +274,7 @@ def test_old_versions_and_plain_bytes_and_silence_disturb_nobody(encrypted: Encr
         old.wrap_socket(sock)
     with socket.create_connection(address, timeout=DEADLINE_S) as sock:
         sock.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
-        # An alert perhaps, and the end.
+        # The broker may send an alert before it closes the connection.
         with contextlib.suppress(ConnectionResetError):
             while sock.recv(1_024):
                 pass

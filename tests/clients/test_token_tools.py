@@ -152,7 +152,7 @@ def test_kafkas_tool_creates_describes_renews_and_expires(cluster: Cluster) -> N
     hmac, owner, requester, renewers, *_ = row
     assert (owner, requester, renewers) == ("User:alice", "User:alice", "[User:bob]")
     assert base64.b64decode(hmac)
-    # Without an owner the tool asks for the tokens of an empty list of owners, and gets none.
+    # Without --owner-principal the tool sends an empty list of owners, and gets no tokens.
     of_alice = ("--describe", "--owner-principal", "User:alice")
     for user in ("alice", "bob", "admin"):
         text = cluster.delegation_tokens(user, *of_alice)
@@ -181,7 +181,7 @@ def test_kafkas_tool_creates_describes_renews_and_expires(cluster: Cluster) -> N
     assert "DelegationTokenAuthorizationException" in refused.stdout + refused.stderr
     ((made_id, row),) = found(cluster.delegation_tokens("admin", *for_bob)).items()
     assert row[1:3] == ("User:bob", "User:admin")
-    # As in Kafka, the one who created it is no renewer.
+    # As in Kafka, the creator of a token for another owner is not its renewer.
     cluster.tokens("bob", "expire", made_id, "--after-ms", "0")
     cluster.wait_removed(made_id)
 
@@ -197,7 +197,7 @@ def test_a_java_producer_logs_in_with_a_token_until_it_expires(
     done = cluster.produce(file, f"by token, {mechanism}")
     assert done.returncode == 0 and "ERROR" not in done.stderr, done.stderr
     assert f"by token, {mechanism}" in cluster.values()
-    # A token brings forth no other.
+    # A client that logged in with a token cannot create another one.
     refused = run_tool(
         COMMAND, "--bootstrap-server", cluster.bootstrap, "--command-config", file,
         "--create", "--max-life-time-period", "-1",

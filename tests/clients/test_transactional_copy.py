@@ -168,7 +168,7 @@ def fill(bootstrap: str) -> None:
 
 @contextlib.contextmanager
 def two_copiers(bootstrap: str) -> Iterator[None]:
-    """They work inside; afterwards everything must be copied, and once."""
+    """Run two copiers inside the context; at its end every record must be in the copy once."""
     stop = threading.Event()
     copiers = [Copier(bootstrap, f"copier-{number}", stop) for number in range(2)]
     for copier in copiers:
@@ -210,7 +210,7 @@ def test_a_copy_under_kills_has_every_record_once(cluster: Cluster) -> None:
 
 @needs_toxiproxy
 def test_a_copy_under_cut_links_has_every_record_once(tmp_path: Path) -> None:
-    """Links between brokers, and of clients to brokers, swallow what they are given for a while."""
+    """For a while, proxies swallow the bytes between brokers and between clients and brokers."""
     rng = random.Random(8)
     with behind_proxies(tmp_path) as (plan, toxiproxy):
         bootstrap = plan.bootstrap()
@@ -229,7 +229,7 @@ def test_a_copy_under_cut_links_has_every_record_once(tmp_path: Path) -> None:
                         attributes={"timeout": 0},
                     )  # fmt: skip
                     toxiproxy.add_toxic(link, toxic)
-                # As long as a connection may be silent before it is given up, and a little more.
+                # Shorter, or a little longer, than a silent connection lasts before it is given up.
                 threading.Event().wait(rng.choice([0.5, 3.5]))
                 for link in links:
                     toxiproxy.remove_toxic(link, "cut")

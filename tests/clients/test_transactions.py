@@ -120,7 +120,7 @@ def test_a_coordinator_killed_between_decision_and_markers_leaves_no_half(cluste
         made.flush(DEADLINE_S)
         victim = broker_name(coordinator(cluster, "killed"))
         retried(made.commit_transaction)
-        # Answered: the decision is replicated; the markers may be on their way.
+        # EndTxn is answered: the decision is replicated, and the markers may not be written yet.
         cluster.kill(victim)
         made.begin_transaction()
         write(made, "killed", 100 + number)
@@ -204,11 +204,13 @@ def test_kafka_transactions_lists_describes_and_aborts(cluster: Cluster) -> None
     assert all(f"tool-{partition}" in described for partition in range(PARTITIONS))
     producers = transactions(cluster, "describe-producers", "--topic", "tool", "--partition", "0")
     producer_id, epoch = producers.splitlines()[1].split()[:2]
-    # The tool looks for transactions older than the largest time-out: none is.
+    # The tool looks for transactions older than its --max-transaction-timeout, by default 15
+    # minutes: there is none, so it prints the header alone.
     hanging = transactions(cluster, "find-hanging", "--topic", "tool", "--partition", "0")
     assert len(hanging.splitlines()) == 1
     for broker_id in (101, 102, 103):
-        # Leader or not: with 0 minutes every open transaction is looked up at its coordinator.
+        # Ask every replica, leader or not. With 0 minutes the tool looks up every open transaction
+        # at its coordinator.
         here = transactions(
             cluster, "describe-producers", "--topic", "tool", "--partition", "0",
             "--broker-id", str(broker_id),

@@ -49,7 +49,7 @@ class HandMade:
 
     @property
     def bootstrap_controller(self) -> str:
-        """Every controller that runs."""
+        """The addresses of all running controllers, as --bootstrap-controller takes them."""
         names = [name for name in self.running if name.startswith("controller-")]
         return ",".join(self.address(name) for name in sorted(names))
 
@@ -66,7 +66,7 @@ class HandMade:
         return load_node_file(str(self.file(name)))
 
     def change(self, name: str, **changes: object) -> None:
-        """Rewrite properties of a node (underscores for dots); None takes one away."""
+        """Rewrite properties of a node (underscores for dots); None removes a property."""
         properties = self.properties(name)
         for key, value in changes.items():
             properties[key.replace("_", ".")] = value
@@ -91,11 +91,13 @@ class HandMade:
         assert command.wait() == 0, command.errors()
 
     def wipe(self, name: str) -> None:
-        """The disk is lost."""
+        """Delete the node's data directory, as if its disk were lost."""
         shutil.rmtree(self.data(name))
 
     def refusal(self, name: str, *, code: int = 2) -> str:
-        """The last line of a node that must refuse to start. code: 1 if a disk is to blame."""
+        """The last line of a node that must refuse to start. code: the exit code, 1 if the cause is
+        a disk.
+        """
         done = run_kvorum(name.partition("-")[0], "--config", str(self.file(name)))
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
         assert "Traceback" not in done.stderr

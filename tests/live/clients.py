@@ -29,7 +29,7 @@ class Topics:
     """Makes topics and watches their partitions through a real admin client."""
 
     def __init__(self, bootstrap: str) -> None:
-        # Quick to look again after a broker has gone.
+        # Reconnect soon after a broker has gone.
         self._admin = AdminClient(
             settings(
                 bootstrap,
@@ -44,7 +44,8 @@ class Topics:
     def create(self, name: str, partitions: int = 1, replicas: int = 3, **configs: object) -> None:
         """Make a topic; returns when the cluster has acknowledged it.
 
-        Asked again on silence: a first attempt may then turn out to have come true.
+        Without an answer the request is sent again; then the first one may already have made the
+        topic.
         """
         config = {key.replace("_", "."): str(value) for key, value in configs.items()}
         topic = NewTopic(name, partitions, replicas, config=config)

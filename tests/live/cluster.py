@@ -256,7 +256,7 @@ class Cluster:
             if str(self.data_dir).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, number)
 
-    # Its state.
+    # The cluster's state, as its files tell it.
 
     def document(self) -> dict[str, Any]:
         """cluster.json."""
@@ -282,7 +282,7 @@ class Cluster:
     def log_of(self, name: str) -> str:
         return Path(self.nodes()[name]["log_file"]).read_text()
 
-    # Strikes.
+    # Faults: signals to nodes, restarts.
 
     def signal(self, name: str, number: int) -> None:
         os.kill(self.pid(name), number)
@@ -302,7 +302,7 @@ class Cluster:
         done = run_kvorum("dev", "restart", *names, "--data-dir", str(self.data_dir))
         assert done.returncode == 0, done.stderr
 
-    # Asking it.
+    # Commands of `kvorum` against the cluster.
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line, with this cluster's brokers in the environment."""

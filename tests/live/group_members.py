@@ -1,4 +1,4 @@
-"""Group members written by hand: each reports every answer, so that tests can check it.
+"""Group members on raw requests: each reports every answer, so that tests can check it.
 
 They divide the partitions of an existing topic, and commit rising offsets for their partitions,
 starting from the group's committed ones. A member that gets any error joins again.
@@ -22,7 +22,7 @@ _SUBSCRIPTION = struct.pack(">hih5si", 0, 1, 5, b"storm", -1)
 
 
 class Again(Exception):
-    """Something did not work; join anew."""
+    """A request failed: the member must join again."""
 
 
 class Owned(NamedTuple):

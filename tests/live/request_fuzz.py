@@ -1,7 +1,7 @@
-"""Requests that are well formed and mean anything: every API and version that a broker serves.
+"""Well-formed requests of random content, for every API and version that a broker serves.
 
-Fields are drawn by their types; names and numbers come from short lists with the values at which
-code goes wrong, and those that exist. From a seed, so that a run can be had again.
+Fields are drawn by their types. Names and numbers come from short lists of existing values and of
+values at which code often fails. A seed determines the requests, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kvorum.wire.kio_codec import encode_request, message_class
 TOPIC = "fuzzed"
 """The one topic that requests may find; others must not be harmed."""
 NAMES = ("", TOPIC, "missing", "__consumer_offsets", "bad name", "g", "x" * 300, "müller", "\x00")
-#: No broker of the cluster: to unregister one of its brokers would be obeyed.
+#: None is the id of a broker of the cluster: a request to unregister that broker would be obeyed.
 SMALL = (-2, -1, 0, 1, 2, 3, 7)
 INTEGERS = {
     "int8": (*SMALL, 127, -128),
@@ -30,7 +30,8 @@ INTEGERS = {
     "timedelta_i32": (-1, 0, 1, 50, 1_000, (1 << 31) - 1),
     "timedelta_i64": (-1, 0, 1, 50, 1_000, (1 << 53)),
 }
-#: Obeyed, these would make the cluster do what was asked and not what is tested.
+#: Upper limits of these fields, and below an API that is never sent: a broker would obey, and the
+#: cluster would change too much for the test.
 COUNTS = {"num_partitions": 5, "count": 5, "replication_factor": 3}
 SKIPPED = frozenset({"update_features"})
 
@@ -43,8 +44,9 @@ class RequestFuzz:
         self._apis = [api for key, _, _ in SERVED.advertised() if (api := SERVED.get(key))]
 
     def frame(self) -> tuple[str, bytes]:
-        """(what it is, a frame with its length in front): three times of four a sound request of
-        random content, else one whose bytes were changed, cut or made up."""
+        """(description, frame with its length in front): in three of four cases a sound request of
+        random content, else a request whose bytes were changed, cut or made up.
+        """
         rng = self._rng
         api = rng.choice([api for api in self._apis if api.name not in SKIPPED])
         version = rng.randint(api.min_version, api.max_version)

@@ -36,7 +36,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
 
 @pytest.fixture
 def channel(cluster: HandMade) -> Iterator[grpc.Channel]:
-    """To the controller; afterwards it must lead in its epoch with nothing more in its log."""
+    """A channel to the controller. Afterwards the controller must still lead in the same epoch,
+    with an unchanged log.
+    """
     before = cluster.quorum("status")
     with grpc.insecure_channel(
         cluster.address("controller-1"), options=[("grpc.enable_http_proxy", 0)]

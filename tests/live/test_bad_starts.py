@@ -1,4 +1,6 @@
-"""Starts that cannot succeed, or not yet: one sentence, a way out, nothing half done."""
+"""Starts that cannot succeed, or not yet: the node says why in one sentence and leaves nothing half
+done.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
 
 
 def broker_file(made: HandMade, folder: Path, **changes: object) -> str:
-    """A file like broker 101's, for another place; underscores stand for dots."""
+    """A properties file like broker 101's with changes; underscores stand for dots."""
     properties = {**made.properties("broker-101"), "log.dirs": str(folder / "data")}
     properties["listeners"] = f"PLAINTEXT://127.0.0.1:{made.ports.broker + 5}"
     properties |= {name.replace("_", "."): value for name, value in changes.items()}
@@ -60,7 +62,8 @@ def test_a_node_id_that_is_in_use_is_refused_by_the_controller(
 
 def test_a_controllers_id_is_refused_to_a_broker(made: HandMade, tmp_path: Path) -> None:
     done = run_kvorum("broker", "--config", broker_file(made, tmp_path, node_id=1))
-    # The quorum's leader or the controller's decision tells it first.
+    # Whichever the broker hears first: that the leader of the quorum has its id, or that the active
+    # controller refuses its registration.
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].endswith(" of its own")

@@ -71,8 +71,9 @@ def test_an_admin_client_outlives_the_broker_that_it_asks(cluster: Cluster) -> N
 
 
 def create(admin: AdminClient, name: str) -> None:
-    """Make a topic. A request that leaves on a connection whose end the client has not seen yet
-    fails with it, and is sent once more; any later failure is the test's."""
+    """Make a topic. The first request may fail, because it left on a connection whose end the
+    client had not seen yet; it is sent once more. A second failure fails the test.
+    """
     topic = NewTopic(name, num_partitions=1, replication_factor=2)
     try:
         admin.create_topics([topic])[name].result(ANSWER_TIMEOUT_S)
@@ -91,7 +92,8 @@ def test_clean_stop_moves_leadership_before_the_process_ends(cluster: Cluster) -
     pid = cluster.pid(name)
     cluster.signal(name, signal.SIGTERM)
     eventually(lambda: not is_alive(pid), f"{name} ended")
-    # Read the moment it is gone: a leader that was fenced for its silence is replaced later.
+    # Read at once after the process ended: if leadership had not moved before, the leader would
+    # change only when the broker is fenced.
     new = committed_leader(cluster, "moved")
     cluster.launcher.wait_line(f"{name} died (exit code 0); it is left dead")
     cluster.wait_dead(name)
@@ -149,7 +151,7 @@ def test_writes_are_refused_below_min_insync_replicas(cluster: Cluster) -> None:
         KafkaError.NOT_ENOUGH_REPLICAS,
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     )
-    # acks=1 asks for no more than the leader.
+    # acks=1 needs the leader alone.
     assert produced(cluster, "guarded", b"leader-only", acks="1") is None
 
     cluster.restart(*dead)
@@ -179,7 +181,7 @@ def test_last_replica_of_the_isr_leads_again_after_all_brokers_were_killed(
     topics.wait_isr("unclean", {leader})
     assert produced(cluster, "unclean", b"only here", acks="all") is None
     cluster.kill(broker_name(leader))
-    # Those that lack the record may not lead, though they are all there is.
+    # The replicas that lack the record may not lead, though no other ones are alive.
     cluster.restart(*others)
     assert committed_leader(cluster, "unclean") in (-1, leader)
     cluster.restart(broker_name(leader))

@@ -1,4 +1,4 @@
-"""Damage in old records of a real leader, below what its start reads."""
+"""Damage in old records of a real leader, in segments that a start does not read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ask(made: HandMade, *arguments: str) -> Any:
 
 
 def partition(made: HandMade) -> tuple[int, set[int]]:
-    """Its leader and who is in sync."""
+    """Its leader and its ISR."""
     (found,) = ask(made, "topics", "describe", "t")[0]["partitions"]
     return found["leader"], set(found["isr"])
 

@@ -1,7 +1,7 @@
 """Six nodes across six loopback addresses, from docs/deploying.md and the units alone.
 
-The test is the service manager, as systemd may not run here. It runs each unit's ExecStart, waits
-for READY=1, restarts a node by SIGTERM, and hears the watchdog.
+The test acts as the service manager, because systemd may not run here. It runs each unit's
+ExecStart, waits for READY=1, restarts a node by SIGTERM, and hears the watchdog.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def test_a_unit_is_stopped_in_good_order_and_started_again(services: dict[str, S
     assert "leadership is handed over" in broker.log()
     broker.start(watchdog_s=0.5)
     broker.wait_for("READY=1")
-    # A sign of life comes at least twice in the watchdog's time.
+    # A node sends WATCHDOG=1 at least twice in the watchdog's time.
     broker.wait_for("WATCHDOG=1")
     broker.wait_for("WATCHDOG=1")
     back = ("health", "--wait", "60", "-b", "127.0.0.14:9092")

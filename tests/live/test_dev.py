@@ -34,7 +34,9 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def first_produce(cluster: Cluster, topic: str) -> None:
-    """The bootstrap line promises it: no retry, all three replicas."""
+    """The bootstrap line promises that a first produce needs no retry and reaches all three
+    replicas.
+    """
     Topics(cluster.bootstrap).create(topic, partitions=3, min_insync_replicas=3)
     producer = Producer(settings(cluster.bootstrap, acks="all", retries=0))
     outcomes: list[object] = []
@@ -49,7 +51,7 @@ def first_produce(cluster: Cluster, topic: str) -> None:
 def test_first_produce_after_the_bootstrap_line_reaches_all_three_replicas(
     cluster: Cluster,
 ) -> None:
-    # The fixture made it the very first thing; here is what it left.
+    # The fixture produced the record right after the bootstrap line; this test reads it.
     assert read_all(cluster.bootstrap, "first", 3) == [[b"x"], [b"x"], [b"x"]]
 
 
@@ -174,7 +176,7 @@ def test_clusters_on_free_ports_run_side_by_side_and_say_where(tmp_path: Path) -
         for name in ("a", "b", "a"):
             ready = tmp_path / f"{name}.ready"
             if name == "a" and launchers:
-                # Once more on its directory, with other ports.
+                # Start again on the same directory, with other ports.
                 launchers[0].send(signal.SIGTERM)
                 assert launchers[0].wait() == 0
                 assert not ready.exists()

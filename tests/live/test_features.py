@@ -1,4 +1,4 @@
-"""Feature levels on live nodes: a rolling upgrade, and who is kept out."""
+"""Feature levels on live nodes: a rolling upgrade, and nodes that may not join any more."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_first_user_logs_in_and_stays_after_a_restart(tmp_path: Path) -> None:
             hand.stop(name)
         hand.start(*controllers, "broker-101")
         eventually(lambda: exit_code(PASSWORD) == 0, "alice logs in after a restart")
-        # Once, by the first controller that was active: no later one repeats it.
+        # The first active controller wrote the records; no later one writes them again.
         done = run_kvorum("metadata", "dump", "--bootstrap-controller", hand.bootstrap_controller)
         assert done.stdout.count('"ScramCredential"') == 1, done.stderr
     finally:

@@ -1,4 +1,6 @@
-"""`kvorum metadata` against real processes: live, a directory in use, a stopped disk's copy."""
+"""`kvorum metadata` against a live cluster, a directory in use, and the copied disk of a stopped
+node.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,7 @@ def test_a_shell_sees_what_comes_while_it_is_open(cluster: Cluster) -> None:
 
 def test_a_directory_in_use_is_neither_written_nor_locked(cluster: Cluster, tmp_path: Path) -> None:
     folder = data_of(cluster)
-    # The node itself writes; it stands still while its files are compared.
+    # Pause the node, which writes to its files, while they are compared.
     cluster.signal(NODE, signal.SIGSTOP)
     try:
         before = files_below(folder)

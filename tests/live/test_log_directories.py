@@ -1,4 +1,6 @@
-"""A data directory of a real broker fails under load; a damaged replica is begun anew."""
+"""A data directory of a real broker fails under load; a damaged replica is fetched again from its
+leader.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ PARTITIONS = 6
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[HandMade]:
-    """Three brokers; 101 has two data directories."""
+    """Three brokers; broker 101 has two data directories."""
     made = HandMade(
         tmp_path,
         controllers=1,
@@ -46,7 +48,7 @@ def ask(made: HandMade, *arguments: str) -> Any:
 
 
 def bootstrap(made: HandMade) -> str:
-    """102 and 103, which nothing happens to."""
+    """Brokers 102 and 103, whose disks stay sound."""
     return ",".join(made.address(name) for name in NAMES[1:])
 
 
@@ -107,7 +109,7 @@ def test_a_directory_fails_under_load_and_the_other_one_goes_on(made: HandMade) 
     assert len({row["directory_id"] for row in json.loads(shown.stdout)} - {None}) == 2
     assert "ENOTDIR" in "".join(row["reason"] for row in json.loads(shown.stdout))
 
-    # A start without the directory serves what is in the other one, and makes nothing anew.
+    # A start without the directory serves the partitions of the other one, and creates none again.
     made.stop("broker-101")
     load.wait_more()
     made.start("broker-101")

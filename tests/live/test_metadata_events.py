@@ -35,7 +35,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def told(copy: MetadataCopy) -> list[Row]:
-    """Keys and values that the metadata log's records should have led to."""
+    """Keys and values of the events that the metadata log's records must have caused."""
     rows: list[Row] = []
     for _, event in record_feed(EMPTY_IMAGE, history_of(copy, name="the log").entries()):
         if event is not None:
@@ -76,7 +76,7 @@ def topic_id(cluster: Cluster) -> bytes | None:
 
 
 def read_until_equal(cluster: Cluster, reader: Reader) -> None:
-    """Return once the reader has all of the events that the metadata log has led to by now."""
+    """Return when the reader has all events that the metadata log has caused by now."""
     wanted = told(log_of(cluster))
     eventually(
         lambda: len(reader.rows) >= len(wanted),

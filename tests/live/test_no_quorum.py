@@ -44,7 +44,7 @@ READS = [
 
 
 class Outage:
-    """The cluster, the controller that is left, and the sentence that is due."""
+    """The cluster, the surviving controller, and the sentence that commands must print."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -70,8 +70,9 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
     with Cluster(folder, controllers=3, brokers=1) as cluster:
         Topics(cluster.bootstrap).create("kept", replicas=1)
         outage = Outage(cluster)
-        # The topic is committed by two, perhaps not by the one that is left, and a follower of an
-        # idle leader learns only with its next fetch what is. (A command would ask the leader.)
+        # Two controllers hold the topic, the survivor perhaps not yet; and a follower learns the
+        # high watermark only with its next fetch. So wait for the survivor itself. (A command would
+        # ask the leader.)
         committed = cluster.cli_json("quorum", "status")["high_watermark"]
         address = f"127.0.0.1:{outage.port(outage.survivor)}"
         with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
@@ -86,7 +87,7 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
 
 @pytest.fixture(params=["broker", "controller", "survivor"])
 def run(request: pytest.FixtureRequest, outage: Outage) -> Run:
-    """A command through a broker, through all controllers, or through the one that is left."""
+    """Run a command through a broker, through all controllers, or through the surviving one."""
     options = {
         "broker": ["-b", outage.cluster.bootstrap],
         "controller": ["--bootstrap-controller", outage.cluster.bootstrap_controller],
@@ -180,7 +181,7 @@ def test_the_flight_record_of_the_one_that_is_left_replays(outage: Outage, tmp_p
 
 
 def test_nobody_is_left_and_the_broker_still_says_so(outage: Outage) -> None:
-    # Last: it takes the survivor too, and brings all back.
+    # This test must be the last: it kills the survivor too, and restarts all controllers.
     cluster = outage.cluster
     cluster.kill(controller_name(outage.survivor))
     missing = ", ".join(f"{i} at 127.0.0.1:{outage.port(i)}" for i in (1, 2, 3))

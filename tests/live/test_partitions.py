@@ -130,7 +130,7 @@ def test_no_throttle_stays_behind(cluster: Cluster, tmp_path: Path) -> None:
     nowhere = moved_to(tmp_path / "nowhere.json", "held", {0: [101, 999]})
     assert "brokers [999] of FILE are not registered" in execute(nowhere)
     assert all_throttles() == set()
-    # No move of the plan was started; its throttles are removed with --verify, which fails.
+    # No move of the plan was started, but its throttles were set. --verify fails, and removes them.
     refused = moved_to(tmp_path / "refused.json", "held", {77: [101, 104]})
     assert "not begun: held-77" in execute(refused)
     assert all_throttles() != set()
@@ -144,7 +144,7 @@ def test_no_throttle_stays_behind(cluster: Cluster, tmp_path: Path) -> None:
     slow = moved_to(tmp_path / "slow.json", "held", {0: [104, 105, 103]})
     execute(slow)
     assert verify(cluster, slow) == {"in progress"}
-    # Another one is complete: the brokers' rates are the slow one's as well.
+    # Another move is complete; its brokers' rates stay, because the slow move needs them too.
     make = moved_to(tmp_path / "other.json", "held", {1: replicas_of(cluster, "held")[1]})
     assert verify(cluster, make) == {"complete"}
     assert all_throttles() != set()
@@ -273,7 +273,7 @@ def test_a_replica_that_was_away_leads_if_it_is_eligible_and_has_all_that_was_ac
     cluster.kill(broker_name(first))
     eventually(lambda: rows_of(cluster, "eligible")[0]["leader"] == -1, "nobody leads")
     cluster.signal(broker_name(second), signal.SIGCONT)
-    # The one that stood still tells the metadata of then until it has caught up.
+    # The broker that was paused answers with old metadata until it has caught up.
     eventually(lambda: topics.leader("eligible") == second, "the eligible replica leads")
     cluster.restart(broker_name(first))
     topics.wait_isr("eligible", {first, second})

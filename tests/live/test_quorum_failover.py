@@ -38,7 +38,7 @@ def described(cluster: Cluster):  # type: ignore[no-untyped-def]
 
 
 def wait_whole(cluster: Cluster) -> None:
-    """Return when every voter holds what the leader holds."""
+    """Return when every voter's log ends where the leader's does."""
 
     def is_whole() -> bool:
         reply = described(cluster)
@@ -115,7 +115,7 @@ def test_two_of_three_killed_is_no_quorum_until_one_returns(cluster: Cluster) ->
     cluster.kill(*map(controller_name, dead))
     try:
         check_no_quorum(cluster, before.leader_epoch)
-        # Brokers serve on with what they know.
+        # Brokers go on serving with the metadata that they have.
         produce_one(cluster, load_topic)
     finally:
         cluster.restart(controller_name(dead[0]))
@@ -126,7 +126,9 @@ def test_two_of_three_killed_is_no_quorum_until_one_returns(cluster: Cluster) ->
 
 
 def check_no_quorum(cluster: Cluster, known_epoch: int) -> None:
-    """The command line's words with one of three controllers, asked there and at a broker."""
+    """What commands say when one of three controllers is left, asked at that controller and at a
+    broker.
+    """
     status = run_kvorum("quorum", "status", "--bootstrap-controller", cluster.bootstrap_controller)
     assert status.returncode == 4, status.stderr
     assert status.stdout == ""

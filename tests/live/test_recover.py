@@ -65,7 +65,7 @@ def test_survivor_leads_alone_and_keeps_what_it_held(cluster: HandMade) -> None:
         cluster.stop("broker-101")
         cluster.change("broker-101", controller_quorum_voters=alone)
         cluster.start("broker-101")
-    # The log knows who voted, also where the configuration no longer does.
+    # The log names the voters, even if the configuration no longer does.
     tried = recover(cluster, "controller-2")
     assert "whether [1, 3] held acknowledged records" in tried.stdout
     assert "never start [1, 3] again" in tried.stdout

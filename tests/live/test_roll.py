@@ -78,7 +78,7 @@ def test_a_roll_that_stalls_names_node_check_and_way_out_and_touches_no_more(
         "102 103"
     )
     assert pids(cluster) == before
-    # It can be run again.
+    # The roll can be run again.
     again = cluster.cli("cluster", "roll", "102", "103", *launcher_of(cluster))
     assert again.returncode == 0, again.stderr
 

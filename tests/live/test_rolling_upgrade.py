@@ -44,7 +44,7 @@ def ports() -> Iterator[Ports]:
 
 
 def test_a_rolling_upgrade_loses_no_record(tmp_path: Path, ports: Ports, older_tree: Path) -> None:
-    # The older build writes the files: it refuses properties that came later.
+    # The older build writes the files, because it refuses properties that were added later.
     command = [sys.executable, "-m", "kvorum", "init", str(tmp_path / "conf")]
     command += ["--port", str(ports.broker), "--controller-port", str(ports.controller)]
     environment = {**os.environ, "PYTHONPATH": str(older_tree)}

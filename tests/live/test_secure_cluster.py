@@ -59,7 +59,7 @@ ALL = {101, 102, 103}
 
 
 class Secured:
-    """The cluster, its CA, and ways to talk to it."""
+    """The cluster, its CA, and clients for it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -76,7 +76,7 @@ class Secured:
             "sasl.enabled.mechanisms": "PLAIN",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "listener.name.plaintext.plain.sasl.jaas.config": JAAS,
-            # Sessions end again and again during the test.
+            # Clients must authenticate again several times during the test.
             "connections.max.reauth.ms": 3_000,
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": "User:node;User:admin",
@@ -225,7 +225,7 @@ class Writer:
 
 
 def repeated(step: Callable[[], object]) -> None:
-    """Call a step of a transaction until it does not ask to be called again."""
+    """Call a step of a transaction again while its error is retriable."""
 
     def is_done() -> bool:
         try:
@@ -355,8 +355,9 @@ def test_strangers_can_call_nothing_and_change_nothing(secured: Secured) -> None
 
 
 def refusals(channel: Any, known: Any) -> dict[str, grpc.StatusCode]:
-    """What a caller gets that tries to take the quorum over, to pose as a broker and to make a
-    topic."""
+    """The errors of a caller that tries to win the quorum, to pose as a broker and to create a
+    topic.
+    """
     raft = raft_pb2_grpc.RaftStub(channel)
     epoch, other = known.leader_epoch + 100, known.leader_id % 3 + 1
     attempts: dict[str, tuple[Any, Any]] = {

@@ -1,4 +1,4 @@
-"""Voters come and go under load; a disk that was lost has no vote (KIP-853, row Q4)."""
+"""Voters come and go under load; a voter whose disk was wiped has no vote (KIP-853, row Q4)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_one_voter_becomes_three_and_five_and_one_again_under_load(make) -> None
     assert again.returncode == 1
     assert again.stderr.strip() == "kvorum: DUPLICATE_VOTER: node 5 is a voter already"
 
-    # The leader goes first, so that it has to hand over each time.
+    # Remove the leader first, so that leadership moves each time.
     while len(left := voters(cluster)) > 1:
         leader = cluster.quorum("status")["leader_id"]
         made = cluster.quorum("remove-voter", "--id", str(leader))
@@ -65,7 +65,7 @@ def test_one_voter_becomes_three_and_five_and_one_again_under_load(make) -> None
     assert refused.returncode == 1
     assert "the last voter cannot be removed" in refused.stderr
 
-    # A removed voter stays removed, also over a restart; its follower state is warm.
+    # A removed voter stays removed, also over a restart; it follows the log as an observer.
     removed = next(node_id for node_id in (1, 2, 3) if node_id != last)
     cluster.kill(f"controller-{removed}")
     cluster.start(f"controller-{removed}")

@@ -1,4 +1,5 @@
-"""The wheel in an environment of its own, used from a folder full of packages named like our rooms.
+"""The wheel in an environment of its own, used from a folder with packages named like our top-level
+packages.
 
 The environment is empty but for what pip installs. The folder it is used from holds packages named
 `runtime`, `storage`, `metadata` and `broker` that end the process when somebody imports them.

@@ -1,4 +1,4 @@
-"""Short text for what scripts show. A voter is its id and the letter of its disk: `2a`, and
+"""The short texts that scripts print. A voter is its id and the letter of its disk: `2a`, and
 `2b` after its disk was wiped once; a listener other than the usual one is added: `2a:9102`."""
 
 from __future__ import annotations

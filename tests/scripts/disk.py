@@ -114,7 +114,7 @@ class NodeDisk:
     # --- snapshots ---------------------------------------------------------------------------
 
     def values_below(self, end_offset: int) -> tuple[str, ...]:
-        """The state machine: all that was proposed below, in order."""
+        """The state machine at this offset: all proposed values below it, in order."""
         held = self.entries[: max(end_offset - self.start_offset, 0)]
         return self.state + tuple(e.value for e in held if not e.is_control)
 
@@ -139,7 +139,7 @@ class NodeDisk:
         return True, parsed[1]
 
     def replace(self, snapshot: OffsetAndEpoch) -> None:
-        """Begin anew behind a snapshot; older ones go."""
+        """Replace the log by a snapshot; remove older snapshots."""
         self.snapshots = {snapshot: self.snapshots[snapshot]}
         self.state = parse_snapshot(self.snapshots[snapshot])[0]
         self.entries.clear()

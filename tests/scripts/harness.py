@@ -1,8 +1,7 @@
-"""The commands of a transcript, one a line; `tests/scripts/README.md` lists them.
-
-A message waits until the script delivers it; only `run` and the commands that say so move time.
-`deliver`, `tick` and the commands that change something tell every message; `deliver-all` and
-`run` only what came of them.
+"""The commands of a transcript, one a line; `tests/scripts/README.md` lists them. A message waits
+until the script delivers it; only `run` and the commands that say so move time. `deliver`, `tick`
+and the commands that change something print every message; `deliver-all` and `run` print only what
+the messages caused.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Harness:
         try:
             command(*flags, **options)
         except AssertionError as error:
-            # The world's own checks: a transcript must never hold this line.
+            # A safety check of the world failed: a transcript must never hold this line.
             self.world.say(f"UNSAFE {error}")
         return self.world.lines
 
@@ -77,7 +76,7 @@ class Harness:
     # --- time and messages -------------------------------------------------------------------
 
     def _tick(self, node: str, kind: str = "to-deadline") -> None:
-        """A node's clock runs to its next deadline, ahead of the others'."""
+        """Advance the clock of one node alone to the node's next deadline."""
         one = self._node(node)
         deadline_ms = one.deadline_ms()
         if kind == "to-deadline" and deadline_ms is not None:
@@ -85,7 +84,7 @@ class Harness:
         self.world.tick(one)
 
     def _stand(self, node: str) -> None:
-        """A node's clock runs until it asks for pre-votes or votes."""
+        """Advance the clock of one node alone until the node asks for pre-votes or votes."""
         one = self._node(node)
         for _ in range(100):
             epoch = one.core.epoch
@@ -95,7 +94,7 @@ class Harness:
         raise AssertionError(f"{node} does not stand")
 
     def _elect(self, node: str) -> None:
-        """Let a node stand, everybody answer, and all settle; it must win."""
+        """Let a node become a candidate and deliver all messages; the node must win."""
         world, one = self.world, self._node(node)
         world.is_verbose = False
         for _ in range(3):
@@ -117,7 +116,7 @@ class Harness:
         self.world.run(int(duration_ms))
 
     def _deliver(self, link: str = "", kind: str = "") -> None:
-        """Everything under way now, on one link if named, of one kind if named."""
+        """Deliver all messages that are on their way now, or those of one link, or of one kind."""
         for message in list(self.world.messages):
             name = describe.message(message.payload).split()[0]
             is_link = not link or (message.sender, message.receiver) == _link(link)
@@ -137,7 +136,9 @@ class Harness:
             self.world.say(f"{message.sender}->{message.receiver} {text}")
 
     def _isolate(self, *nodes: str) -> None:
-        """Cut nodes off from all others, silently, what is under way included."""
+        """Cut nodes off from all others without a broken stream; messages on their way are lost
+        too.
+        """
         inside = {int(node) for node in nodes}
         for one in inside:
             for other in self.world.nodes.keys() - inside:
@@ -146,7 +147,7 @@ class Harness:
                     self.world.drop(*link)
 
     def _cut(self, link: str) -> None:
-        """One way only."""
+        """Cut links in one direction only."""
         self.world.cut.add(_link(link))
         self.world.drop(*_link(link))
 
@@ -162,7 +163,9 @@ class Harness:
         self.world.stop(self._node(node), is_silent=kind == "silently")
 
     def _restart(self, node: str, kind: str = "", port: str = "") -> None:
-        """wiped: with an empty disk, that is with another directory id. port: it listens there."""
+        """wiped: with an empty disk, and so with a new directory id. port: the port of its
+        listener.
+        """
         one = self._node(node)
         if one.core is not None:
             self.world.stop(one)
@@ -188,11 +191,11 @@ class Harness:
         self.world.step(self._node(node), Propose(values, (1,) * len(values)))
 
     def _hold(self, node: str) -> None:
-        """The disk answers no more until `flush`."""
+        """Withhold the disk's answers until `flush`."""
         self._node(node).is_held = True
 
     def _flush(self, node: str) -> None:
-        """The disk gives the answers it held, and goes on."""
+        """Give the core the disk's withheld answers, and withhold no more."""
         one = self._node(node)
         one.is_held = False
         held, one.held = one.held, []
@@ -266,7 +269,9 @@ class Harness:
                 self.world.say(f"{one.id} voters={text} from={log.last_offset}")
 
     def _log(self, *nodes: str) -> None:
-        """Entries as value@epoch from the start offset on; `|` stands at the high watermark."""
+        """Each node's entries as value@epoch from its start offset on, with `|` at the high
+        watermark.
+        """
         for one in self.world.nodes.values():
             if nodes and str(one.id) not in nodes:
                 continue

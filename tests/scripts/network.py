@@ -12,7 +12,9 @@ ADMIN = 0
 
 @dataclass(eq=False, slots=True)
 class Message:
-    """On its way. correlation_id, life: of the request at its sender, for the answer too."""
+    """A message on its way. correlation_id, life: those of the request at its sender; an answer
+    carries the same ones.
+    """
 
     sender: int
     receiver: int

@@ -1,4 +1,4 @@
-"""Transcripts of the quorum, each played to a fresh world."""
+"""Transcripts of the quorum, each run in a fresh world."""
 
 from __future__ import annotations
 

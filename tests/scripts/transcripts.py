@@ -1,7 +1,7 @@
-"""Transcripts: a script is played to a fresh world and must say what it said before.
+"""Transcripts: a script runs in a fresh world and must print what it printed before.
 
-A script is a text file of blocks: `#` lines that tell the story, commands, `----`, what came of
-them, an empty line. `pytest --rewrite` writes what comes of them now; read the difference.
+A script is a text file of blocks: `#` lines that tell the story, commands, `----`, the output of
+the commands, an empty line. `pytest --rewrite` writes the present output; read the difference.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def render(blocks: list[Block]) -> str:
 
 
 def play(text: str, harness: Any) -> str:
-    """The script with what its commands say now. harness: runs a command, returns its lines."""
+    """The script with the present output of its commands. harness: runs a command, returns its
+    lines.
+    """
     blocks = parse(text)
     for block in blocks:
         shown = [line for command in block.commands for line in harness.run(command)]
@@ -60,7 +62,9 @@ def play(text: str, harness: Any) -> str:
 
 
 def check(path: Path, harness: Any, *, is_rewritten: bool) -> None:
-    """The script says what it said; or is written anew, to say what it says now."""
+    """Assert that the script prints what it printed before; with --rewrite, write the present
+    output instead.
+    """
     before = path.read_text(encoding="utf-8")
     now = play(before, harness)
     if is_rewritten:

@@ -1,7 +1,8 @@
-"""A little world of cores: memory logs, held messages, one clock that only a script moves.
+"""A small cluster of cores: logs in memory, messages that wait, one clock that only a script
+advances.
 
-Carries out effects as the driver does, on lists instead of files, and watches the safety of the
-whole: one leader an epoch, one vote an epoch and disk, what is committed never changes.
+Carries out effects as the driver does, on lists instead of files, and checks the safety of the
+cluster: one leader an epoch, one vote an epoch and disk, committed records never change.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ STEPS_MAX = 20_000
 
 @dataclass
 class Node:
-    """One process and its disk. life: counts restarts, so that an old answer finds nobody.
+    """One process and its disk. life: counts restarts, so that an answer to an earlier process is
+    dropped.
 
-    outstanding: whom it asked, by correlation id, as the core named them.
-    ahead_ms: how far its clock is ahead of the others': a script lets one node's time come.
+    outstanding: by correlation id, the receiver of each unanswered request, as the core named it.
+    ahead_ms: how far its clock is ahead of the others', because a script advanced this clock alone.
     """
 
     config: RaftConfig
@@ -60,7 +62,7 @@ class Node:
         return self.config.node_id
 
     def deadline_ms(self) -> int | None:
-        """When it wants a tick, by the world's clock."""
+        """The core's next deadline, by the world's clock."""
         deadline_ms = None if self.core is None else self.core.next_deadline_ms()
         return None if deadline_ms is None else deadline_ms - self.ahead_ms
 
@@ -100,7 +102,7 @@ class World:
     def add_node(self, node_id: int, *, is_broker: bool = False) -> None:
         own = describe.voter(node_id)
         config = RaftConfig(
-            # As the transcripts were written; the default is a matter of tuning.
+            # The value for which the transcripts were written; the default may be tuned.
             fetch_wait_max_ms=250,
             node_id=node_id,
             cluster_id="test",
@@ -136,7 +138,9 @@ class World:
         )
 
     def stop(self, node: Node, *, is_silent: bool = False) -> None:
-        """The process is gone, and what the disk had not synced; peers see their streams break."""
+        """Kill the process. Bytes that the disk had not synced are lost, and peers see their
+        streams break.
+        """
         node.core = None
         node.is_held = False
         node.disk.crash()
@@ -174,7 +178,7 @@ class World:
             node.is_stepping = False
 
     def disk_done(self, node: Node, event: Event) -> None:
-        """The disk has an answer; a held disk keeps it."""
+        """Hand the core the disk's answer; a held disk withholds it."""
         if node.is_held:
             node.held.append(event)
         else:
@@ -197,7 +201,9 @@ class World:
     # --- messages ----------------------------------------------------------------------------
 
     def resolve(self, node_id: int) -> int:
-        """Stand-ins -2, -3, ... are the bootstrap servers: the first voters in turn."""
+        """The voter that a node id means. The ids -2, -3, ... are the bootstrap servers: the first
+        voters in turn.
+        """
         return node_id if node_id >= 0 else -1 - node_id
 
     def is_cut(self, one: int, other: int) -> bool:
@@ -253,7 +259,7 @@ class World:
         raise AssertionError("messages without an end")
 
     def run(self, duration_ms: int) -> None:
-        """Let time pass, deadlines come and messages arrive at once."""
+        """Advance the clock; nodes handle their deadlines, and messages arrive at once."""
         end_ms = self.now_ms + duration_ms
         self.deliver_all()
         for _ in range(STEPS_MAX):
@@ -286,7 +292,7 @@ class World:
                 self._fail_request(sender, correlation_id, node.life)
 
     def drop(self, sender: int, receiver: int) -> None:
-        """Lose what is on its way, silently."""
+        """Drop messages on their way; no node sees a broken stream."""
         self.messages = [m for m in self.messages if (m.sender, m.receiver) != (sender, receiver)]
 
     def _fail_request(self, sender: int, correlation_id: int, life: int) -> None:

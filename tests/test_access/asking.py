@@ -72,8 +72,8 @@ def case_id(case: Case) -> str:
 
 
 def allowances(case: Case) -> list[frozenset[Question]]:
-    """Rights to send the request with: none, all that its API declares, each of them alone, and all
-    but one."""
+    """The sets of rights to send the request with: none, all that its API declares, each of them
+    alone, and each time all but one."""
     declared: tuple[Question, ...] = MODULES[case[0]].ACCESS
     sets = [frozenset(), frozenset(declared), *(frozenset({one}) for one in declared)]
     sets += [frozenset(declared) - {one} for one in declared]
@@ -115,7 +115,8 @@ def client_for(case: Case, port: int, login_port: int) -> RawClient:
 
 
 def make_group_and_transaction(client: RawClient) -> None:
-    """A group with a member, and an open transaction, both with the topic."""
+    """Make a group with a member subscribed to the topic, and an open transaction that has the
+    topic."""
     for key_type, key in ((0, GROUP), (1, TRANSACTIONAL_ID)):
         values = {"key_type": key_type, "coordinator_keys": [key]}
         eventually(
@@ -151,7 +152,7 @@ def initialised(client: RawClient) -> Any:
 
 
 def fresh(values: dict[str, Any]) -> dict[str, Any]:
-    """The values, with a topic that does not exist yet in place of each `new`."""
+    """The values, with the name of a topic that does not exist yet in place of each `new`."""
     text = json.dumps(values, default=lambda raw: {"bytes": raw.hex()})
     found: dict[str, Any] = json.loads(
         text.replace('"new"', f'"new-{next(_numbers)}"'),

@@ -45,7 +45,7 @@ WITHOUT_ERROR = FILTERED | {"describe_cluster"}
 
 
 class Doorkeeper(Authorizer):
-    """Allows these operations, on any resource, and notes what it was asked."""
+    """An authorizer that allows these operations on any resource, and notes what it was asked."""
 
     def __init__(self, allowed: set[Question]) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Doorkeeper(Authorizer):
         return self.is_allowed(user, host, operation, resource_type, "")
 
     def operations(self, *question: Any) -> list[AclOperation]:
-        return []  # those that a client has, for a description: nothing is refused by them
+        return []  # only for authorized-operations fields; refuses nothing
 
 
 class WithLogin(Harness):
@@ -149,7 +149,7 @@ def test_who_may_do_all_that_the_api_declares_is_not_refused(harness, case):
 def test_the_declarations_name_nothing_that_is_never_asked(harness):
     asked: dict[str, set[Question]] = {name: set() for name in MODULES}
     for case in CASES:
-        # Some questions come after another one was answered with yes, or with no.
+        # Some questions are asked only if an earlier one was answered with yes, or with no.
         for allowed in (*allowances(case), EVERYTHING):
             asked[case[0]] |= asked_with(harness, case, set(allowed))[1]
     unasked = {

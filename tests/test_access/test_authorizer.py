@@ -1,4 +1,4 @@
-"""The authorizer's answers: Kafka's rules, and a slow model that is plainly those rules."""
+"""The authorizer's answers: Kafka's rules, and a slow model that reads these rules one by one."""
 
 from __future__ import annotations
 

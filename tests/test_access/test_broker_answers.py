@@ -1,4 +1,5 @@
-"""Answers to clients that may know of a part only: sessions, lists, auto-creation, the audit."""
+"""Answers to clients that may see a part of the cluster only: fetch sessions, lists, auto-creation,
+the audit log."""
 
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ def test_metadata_shows_the_topics_that_the_client_may_describe(harness, authori
     bits = answer.topics[0].topic_authorized_operations
     assert bits == 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE
     assert answer.cluster_authorized_operations == 0
-    # Without access control all clients share one answer; it must not be this one's.
+    # Without an authorizer all clients share one cached answer, which must not be this client's
+    # filtered one.
     harness.cluster.brokers[1].server.services.authorizer = None
     assert {t.name for t in client.call("metadata", 9, values).topics} == {OPEN, SECRET}
     harness.cluster.brokers[1].server.services.authorizer = authorizer

@@ -1,7 +1,6 @@
-"""Every table of the job, from the same files, as DuckDB computes it: the job's plain opposite.
-
-The definitions are those of analytics/catalogue.py, written row by row: no slices, no buckets that
-are combined, no broadcast. Spark's tables, computed in stages, must come out the same.
+"""Every table of the job, computed by DuckDB from the same files, to compare Spark's tables with.
+The definitions are those of analytics/catalogue.py, written row by row: no time slices, no combined
+buckets, no broadcast. Spark computes the tables in stages and must get the same ones.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ select run_id, type, time_ms, latency_ms,
 from history where operation = 'send' or f in ('create-topic', 'delete-topic');
 """
 
-#: Every answer with the next one and the oldest operation that waits, then those far apart.
+#: Each answer with the next answer and the oldest waiting operation; then the answers far apart.
 _GAPS = """
 create view gaps as
 with ordered as (
@@ -369,7 +368,8 @@ COMPUTED = tuple(_QUERIES)
 
 
 class Duck:
-    """A lake as DuckDB sees it. output: of the job, for the tables that are made of others."""
+    """A lake as DuckDB sees it. output: the job's output folder, for the tables that are made of
+    other tables."""
 
     def __init__(self, lake: Path, output: Path) -> None:
         self._db = duckdb.connect()

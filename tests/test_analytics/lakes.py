@@ -15,13 +15,14 @@ from kvorum.metadata.inspect.export_schema import Table
 WALL_MS = 1_700_000_000_000
 PARTITIONS = 4
 BROKERS = (101, 102, 103, 104)
-#: Faults that strike no broker.
+#: Ids of faults that strike no broker.
 OF_CLIENTS = (3, 7)
 Row = dict[str, Any]
 
 
 def make_lake(folder: Path, runs: dict[str, Row], *, seed: int = 0) -> Lake:
-    """A lake of random runs. runs: id -> columns of `runs` that are not the usual ones."""
+    """A lake of random runs. runs: by run id, the columns of the table `runs` that differ from the
+    usual values."""
     lake = Lake(str(folder))
     lake.create()
     for number, (run_id, columns) in enumerate(runs.items()):
@@ -63,7 +64,7 @@ def random_tables(rng: random.Random) -> dict[str, list[Row]]:
 
 
 def _history(rng: random.Random) -> list[Row]:
-    """Sends that stop for a while now and then, of two topics, and topics created."""
+    """Sends to two topics, with pauses now and then, and created topics."""
     rows: list[Row] = []
     things = [("orders", number) for number in range(PARTITIONS)] + [("copies", 0)]
     for topic, partition in things:

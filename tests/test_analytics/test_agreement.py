@@ -45,7 +45,8 @@ def rows_of(output: Path, name: str) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """Numbers of one kind, rounded as far as the sums of two engines agree."""
+    """Every number as a float of nine or ten significant digits, as far as the sums of two engines
+    agree."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     number = float(value)

@@ -16,7 +16,7 @@ from kvorum.chaos.lake import tables
 
 
 def test_the_job_has_the_rules_of_a_run_s_report():
-    """analytics imports no other package, so the rules stand twice."""
+    """analytics imports no other package, so the rules exist twice."""
     assert history.SILENCE_MS_MIN == waits.SPAN_MS_MIN
     assert failover.JOINED_MS == waits.JOINED_MS
     assert failover.AFTERMATH_MS == chaos_recovery.AFTERMATH_MS

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.live, pytest.mark.timeout(300)]
 
 EPOCH_MS = 1_700_000_000_000
 SYSTEMS = ["kvorum", pytest.param("kafka", marks=[pytest.mark.java, needs_java])]
-#: For tests that ask the cluster nothing in which the systems could differ.
+#: For tests in which Kvorum and Apache Kafka could not differ.
 on_kvorum = pytest.mark.parametrize("cluster", ["kvorum"], indirect=True)
 
 
@@ -203,7 +203,8 @@ def test_aborted_records_are_invisible_and_markers_are_skipped(topics):
     transaction(0, is_committed=True)
     transaction(10, is_committed=False)
     transaction(20, is_committed=True)
-    # The log ends with five aborted records and a marker: nothing of a reader's range follows.
+    # This transaction ends with aborted records and a marker, with no committed record behind them
+    # up to the end of the reader's range.
     transaction(30, is_committed=False)
     writer.begin_transaction()
     writer.produce(name, "40")
@@ -224,7 +225,7 @@ def test_a_compacted_topic_ends_where_its_log_ends(topics):
     producer = topics.producer()
 
     def put(number: int) -> None:
-        # Each flush makes a segment of its own, for the cleaner leaves the newest one alone.
+        # Each flush makes a segment of its own, because the cleaner does not touch the newest one.
         producer.produce(name, str(number), key=str(number % 3))
         assert producer.flush(30) == 0
 
@@ -232,7 +233,7 @@ def test_a_compacted_topic_ends_where_its_log_ends(topics):
         put(number)
 
     def is_compacted() -> bool:
-        # In each look one record more, in a new segment, so that the older ones can be cleaned.
+        # Between two looks, a new record rolls the segment, so that the older ones can be cleaned.
         return len(topics.offsets_read(of(name, 0, 29))) < 29
 
     eventually(is_compacted, "the cleaner has removed records", meanwhile=lambda: put(0))

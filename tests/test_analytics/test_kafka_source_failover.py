@@ -1,4 +1,4 @@
-"""A leader that is killed in the middle of a read: the range is read to its end all the same."""
+"""A leader is killed in the middle of a read: the range is still read to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task's waits end: a consumer that gives nothing but errors, in virtual time."""
+"""How long a task waits for a consumer that gives nothing but errors, in virtual time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def read(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_errors_that_come_again_and_again_are_no_progress(
     code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log has the range, as the driver's question says; its leader refuses it all the same."""
+    """The driver was told that the log has the range, but the partition's leader refuses to send
+    it."""
     consumer = Consumer([failed(code)])
     with pytest.raises(ReadFailed, match="gave no record for 60 s at offset 3"):
         read(consumer, monkeypatch)

@@ -1,4 +1,4 @@
-"""Options: what is understood, and each refusal with its way out."""
+"""The options of the source and sink: accepted values, and each refusal with what to do."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ FILTERS = st.one_of(
 
 
 def passes(one, partition: int, offset: int) -> bool:
-    """Filters as Spark hands them over; those that are not understood are left to Spark."""
+    """True if a row with this partition and offset passes the filter, by a plain reading of Spark's
+    filter classes."""
     actual = {"topic": "t", "partition": partition, "offset": offset}
     match one:
         case EqualTo(attribute=(name,), value=value):

@@ -1,4 +1,4 @@
-"""The offsets of a query, in batch and in streams, against a cluster of numbers."""
+"""The offsets of batch and streaming queries, against a fake cluster that has offsets only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Numbers:
         self.logs = {tuple_of(name): log for name, log in logs.items()}
         #: The high watermarks of partitions with an open transaction.
         self.open: dict[tuple[str, int], int] = {}
-        #: Each end and partition that was asked for.
+        #: Each call: which end of the log, and of which partition.
         self.asked: list[tuple[str, tuple[str, int]]] = []
 
     def partitions(self, *, may_be_missing: bool = False):

@@ -95,7 +95,7 @@ class Job:
         ]
 
     def counts(self, table: str) -> dict[tuple[int, str], int]:
-        """Events by the start of their window (s after T0) and kind."""
+        """The number of events by window start (s after T0) and kind."""
         found: Counter[tuple[int, str]] = Counter()
         for row in self.rows(table):
             start_s = round(row["window_start"].timestamp()) - T0 // S

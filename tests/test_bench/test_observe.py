@@ -1,4 +1,4 @@
-"""Hand-packed requests and answers against kio's schemas, and /proc texts."""
+"""Requests and answers packed by hand, checked with kio's schemas; and texts of /proc."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_a_pause_of_the_loop_is_seen():
 
 
 async def _gap_of_a_silent_put(silence_s: float) -> tuple[float, PutLoad]:
-    """The load's put refuses for a while once the fault struck."""
+    """The gap that is measured if puts fail for a while after the fault."""
     silent_until = 0.0
 
     async def put() -> None:

@@ -1,4 +1,4 @@
-"""Requests about configs and quotas, and what of their answers tests look at."""
+"""Requests about configs and quotas, and the parts of their answers that tests check."""
 
 from __future__ import annotations
 

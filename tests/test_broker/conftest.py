@@ -12,7 +12,8 @@ from tests.test_broker.raw_client import RawClient
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    """One broker as it comes; a module that needs another cluster has a fixture of its own."""
+    """One broker with default configs; a module that needs another cluster has a fixture of its
+    own."""
     harness = Harness(tmp_path_factory.mktemp("one"), count=1)
     yield harness
     harness.close()

@@ -16,7 +16,7 @@ from kvorum.runtime.errors import Rejected
 
 
 class DirectoriesSide:
-    """The part of the Controller protocol that is about directories, decided as in earnest."""
+    """The part of the Controller protocol that is about directories, with the real decisions."""
 
     _controller: Any
 
@@ -33,8 +33,8 @@ class DirectoriesSide:
 
 
 class DirectoryHost:
-    """directory_count: data directories of each broker. disks: others than the system's.
-    unreadable: paths at which a start finds nothing that it could read."""
+    """directory_count: data directories of each broker. disks: by broker id, the disks that replace
+    the system's. unreadable: data directories whose claim fails at a start."""
 
     controller: Any
     brokers: dict[int, Any]
@@ -57,7 +57,7 @@ class DirectoryHost:
         }
 
     def found_directories_of(self, broker_id: int, is_clean: bool) -> dict[str, FoundDirectory]:
-        """The claim of a start on each directory; a path in `unreadable` fails."""
+        """What a start finds in each data directory; a path in `unreadable` fails with EIO."""
         return {
             path: (
                 FoundDirectory(
@@ -70,7 +70,7 @@ class DirectoryHost:
         }
 
     def disk_of(self, broker_id: int) -> Disk:
-        """Every process of a broker finds the same disk."""
+        """The disk of a broker, the same one after each restart."""
         return self.disks.setdefault(broker_id, OsDisk())
 
     def _on_directory_failed(self, broker_id: int) -> None:
@@ -79,5 +79,5 @@ class DirectoryHost:
         failed = manager.directories.failed_ids()
         records = after_failure(image, image.brokers[broker_id], failed)
         if records:
-            # Not from within: this may be the middle of a publication.
+            # In a later turn of the loop: the call may come in the middle of a publication.
             asyncio.get_running_loop().call_soon(self.controller.commit, *records)

@@ -43,7 +43,7 @@ def join_values(group_id: str, member_id: str = "", **more: Any) -> dict[str, An
 
 
 def join(client: RawClient, group_id: str, version: int = 9) -> tuple[str, int]:
-    """A member that leads alone: (member id, generation)."""
+    """Join as the only member, and so as leader: (member id, generation)."""
     answer = client.call("join_group", version, join_values(group_id))
     if version >= 4:
         assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED

@@ -181,7 +181,7 @@ class BrokerSide(DirectoriesSide):
     async def request(
         self, call: ControllerCall[Request, Reply], request: Request, timeout_ms: int = 0
     ) -> Reply | Rejected:
-        """The answer of the method with the call's name: from the real decision, or set by hand."""
+        """The answer of this call's method: made by the real decision, or set by the test."""
         await asyncio.sleep(0)
         if call is ALTER_PARTITION:
             self._controller.alter_requests.append(request)
@@ -195,7 +195,7 @@ class BrokerSide(DirectoriesSide):
         return self
 
     async def add(self, request: Any, timeout_ms: int) -> Rejected:
-        """Of a voter: this quorum has no second one."""
+        """AddVoter, refused: the voters of this quorum do not change."""
         return Rejected(ErrorCode.INVALID_REQUEST, "the voters of this quorum do not change")
 
     remove = add
@@ -362,7 +362,7 @@ class BrokerSide(DirectoriesSide):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SecureLinks:
-    """A listener of the brokers' own. connect: of a broker id."""
+    """A secure listener for brokers alone. connect: by broker id, the way to connect to it."""
 
     connect: Callable[[int], Connect]
     authenticate: Callable[[], Authentication] | None = None

@@ -1,4 +1,5 @@
-"""The core of a partition that broker 1 leads, and what its followers and the controller say."""
+"""The core of a partition that broker 1 leads, and the fetches of followers and answers of the
+controller that tests give it."""
 
 from __future__ import annotations
 

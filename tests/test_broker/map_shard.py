@@ -1,6 +1,6 @@
-"""A coordinator's shard for tests: a map that lives in a partition, and two brokers that host it.
+"""A coordinator's shard for tests: a map that lives in a partition, and three brokers that host it.
 
-It is as small as one can be that uses every event and every effect.
+It is the smallest shard that uses every event and every effect.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Get:
 
 @dataclass(frozen=True)
 class PutSoon:
-    """Written when a timer fires; answered by what comes after the barrier."""
+    """A put that is written when a timer fires, and answered once a barrier behind it is passed."""
 
     key: str
     value: str
@@ -170,13 +170,13 @@ class Kept:
         return self.harness.run(self.hosts[broker_id].request(key="k", body=body))
 
     def begin(self, broker_id: int, body: Any) -> asyncio.Future[Any]:
-        """A request that is not waited for."""
+        """Send a request without waiting for its answer."""
         return asyncio.run_coroutine_threadsafe(
             self.hosts[broker_id].request(key="k", body=body), self.harness.loop
         )
 
     def lead(self, broker_id: int, isr: tuple[int, ...]) -> int:
-        """The new leader's epoch."""
+        """Make this broker the leader; returns the new leader epoch."""
         controller = self.cluster.controller
         self.harness.call(lambda: controller.lead(self.topic_id, 0, broker_id, isr))
         partition = controller.image.partition(self.topic_id, 0)

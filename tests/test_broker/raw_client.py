@@ -67,7 +67,7 @@ class RawClient:
     def log_in(
         self, user: str, password: str, mechanism: str = "PLAIN", *, is_token: bool = False
     ) -> Any:
-        """Log in; returns the last answer, that of a refusal too."""
+        """Log in; returns the last answer, also if it is a refusal."""
         client = client_exchange(mechanism, user, password, "nonce", is_token=is_token)
         assert client is not None, mechanism
         hello = self.call("sasl_handshake", 1, {"mechanism": mechanism})

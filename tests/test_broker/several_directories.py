@@ -68,7 +68,7 @@ class FaultyFile(OsDiskFile):
         self._disk = disk
 
     def fileno(self) -> int:
-        return -1  # what is sent to consumers is read through us
+        return -1  # no sendfile: records for consumers are read through this class
 
     def pread(self, length: int, position: int) -> bytes:
         self._disk.check("read", self.path)
@@ -125,7 +125,7 @@ def wait_moved(harness: Harness, partition_id: int = 0) -> None:
 
 
 def damage(log: Log) -> Path:
-    """A byte in the second batch, with a sound one behind it: no torn tail."""
+    """Change a byte in the second batch. A sound batch follows it, so it is no torn tail."""
     path = Path(log.directory) / f"{log.segment_base_offsets[0]:020d}.log"
     data = bytearray(path.read_bytes())
     data[100] ^= 1

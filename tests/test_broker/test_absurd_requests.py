@@ -1,4 +1,4 @@
-"""Requests that no sound client sends: each costs itself, and neither broker nor cluster."""
+"""Requests that no sound client sends: each fails alone, and harms neither broker nor cluster."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_what_is_owed_can_be_told() -> None:
 def test_a_broker_answers_under_a_quota_of_next_to_nothing(harness: Harness) -> None:
     commit = harness.cluster.controller.commit
     for kind in QuotaKind:
-        # LONG quotas are whole numbers, and then one request of 4 MB is an INT32 too many.
+        # Byte rates are whole numbers: at 1 byte/s a request of 4 MB makes a pause above an INT32
+        # of ms.
         rate = 1.0 if kind in (QuotaKind.PRODUCE, QuotaKind.FETCH) else SMALLEST
         harness.call(lambda kind=kind, rate=rate: commit(ClientQuota(RAW, kind.value, rate)))
     client = RawClient(harness.cluster.brokers[1].port)
@@ -76,7 +77,7 @@ def test_a_broker_answers_under_a_quota_of_next_to_nothing(harness: Harness) -> 
         (data,) = values["topic_data"][0]["partition_data"]
         values["topic_data"][0]["partition_data"] = [{**data, "index": i} for i in range(4)]
         answer = client.call("produce", 9, values)
-        # The rest of the pause when the answer is made.
+        # The answer tells how much of the pause is left.
         told_ms = answer.throttle_time.total_seconds() * 1000
         assert PAUSE_MS_MAX - 10_000 < told_ms <= PAUSE_MS_MAX
     finally:

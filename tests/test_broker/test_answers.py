@@ -1,4 +1,4 @@
-"""Answers that wait, that are too long, or that are owed when a connection ends."""
+"""Answers that wait, that are too long, or that are not sent yet when a connection ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOBODY = "x" * 32_760
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[Harness]:
-    """A broker whose topic t has records of 50 kB in segments of two; those of u are to come."""
+    """A broker whose topic t has records of 50 kB, two a segment; tests write those of topic u."""
     harness = Harness(tmp_path, count=1, config=CONFIG)
     configs = {"segment.bytes": "120000"}
     harness.call(lambda: harness.cluster.controller.create("t", [(1,)], configs))
@@ -50,7 +50,8 @@ def fetched(client: RawClient, values: dict[str, Any]) -> Any:
 def test_answers_that_wait_for_an_earlier_one_take_room(
     harness: Harness, client: RawClient
 ) -> None:
-    # A fetch that waits, and hundreds behind it that were answered: a gigabyte for one socket.
+    # Bad sequence: 1. A fetch waits. 2. Hundreds of fetches behind it are answered, and their
+    # answers wait for the first one: a gigabyte for one socket.
     client.send("fetch", 12, fetch_values("u", 0, max_wait_ms=60_000))
     for _ in range(200):
         client.send("fetch", 12, fetch_values("t", 0))
@@ -64,14 +65,14 @@ def test_answers_that_wait_for_an_earlier_one_take_room(
 @pytest.mark.parametrize(
     ("min_bytes", "limit_bytes"),
     [
-        (100_000, 100_000),  # as much as a partition may send, which whole batches do not fill
-        (60_000, 50_500),  # more than the whole answer may have
+        (100_000, 100_000),  # the partition's limit, which whole batches do not fill
+        (60_000, 50_500),  # min.bytes above the limit of the whole answer
     ],
 )
 def test_a_fetch_of_all_that_it_may_have_waits_for_nothing(
     client: RawClient, min_bytes: int, limit_bytes: int
 ) -> None:
-    # It waited its time out, at each fetch of what lay there already.
+    # Bug: each such fetch of existing records waited until its max.wait.ms.
     for _ in range(3):
         client.call("produce", 9, produce_values("u", record()))
     values = fetch_values("u", 0, max_wait_ms=60_000, min_bytes=min_bytes)
@@ -96,7 +97,8 @@ def test_a_fetch_that_may_have_more_waits_for_it(client: RawClient) -> None:
 
 
 def test_a_sentence_is_cut_where_an_old_version_cannot_tell_more(client: RawClient) -> None:
-    # A name as long as a string may be, and a sentence about it, ended the broker.
+    # Bug: a name of the longest possible string, within a sentence, made an answer that ended the
+    # broker.
     asked = {"resource_type": 4, "resource_name": NOBODY, "configuration_keys": None}
     answer = client.call("describe_configs", 1, {"resources": [asked], "include_synonyms": False})
     (result,) = answer.results

@@ -1,4 +1,4 @@
-"""Authorized operations in descriptions: all of them, as in Kafka without an authorizer.
+"""Authorized operations in descriptions: without an authorizer all of them, as in Kafka.
 
 The numbers are those that a broker of Apache Kafka 4.1 without an authorizer answers.
 """

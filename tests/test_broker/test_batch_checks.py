@@ -1,4 +1,4 @@
-"""A check of a batch that fails itself, and what one request may bring."""
+"""A bug in the check of a batch, and how much one Produce request may bring."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_a_bug_in_a_check_costs_the_batch_and_not_the_broker(
 def test_a_partition_named_twice_in_a_request_gets_its_first_batch_alone(
     client: RawClient, harness: Harness
 ) -> None:
-    # Any number of batches for one partition, each to be unpacked and checked, fitted a request.
+    # Bug: a request could hold any number of batches for one partition, each of which was unpacked
+    # and checked.
     topic = "named-twice"
     harness.call(lambda: harness.cluster.controller.create(topic, [(1,)]))
     values = produce_values(topic, bytes(build_batch([(None, b"a")], timestamp_ms=1)))

@@ -118,7 +118,7 @@ def test_guesses_that_are_sent_together_are_one_guess(login: tuple[Harness, int]
         while True:
             answers.append(struct.unpack_from(">h", client.receive()[1])[0])
     client.close()
-    # The first may have its answer, SASL_AUTHENTICATION_FAILED; no other is looked at.
+    # The first guess may get its answer, SASL_AUTHENTICATION_FAILED; the broker reads no other.
     assert answers in ([], [58])
 
 

@@ -1,4 +1,5 @@
-"""Records below a log's start: a diverged history is dropped, the producers of our own stay."""
+"""Records below a log's start: a diverged history is dropped; the producer states of the replica's
+own history stay."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def wait_in_sync(harness: Harness, topic_id: bytes) -> None:
 
 
 def retire(harness: Harness, *replicas: Replica) -> None:
-    """Retention takes all that lies below their logs' starts."""
+    """Run retention, which deletes the segments below the log start of each replica."""
 
     def take() -> None:
         for replica in replicas:
@@ -69,8 +70,9 @@ def repeat(client: RawClient) -> None:
 def test_a_lost_history_that_ends_where_the_leaders_log_begins_goes(
     harness: Harness, client: RawClient, is_deleted: bool
 ) -> None:
-    # The leader's first batch begins below both, and did not fit behind it: never in sync again.
-    # is_deleted: it lies below the follower's own start too, but is in the file.
+    # Bug: the leader's first batch begins below both log starts and did not fit behind the lost
+    # history, so the follower was never in sync again. is_deleted: the lost history lies below the
+    # follower's own log start too, but is still in its file.
     topic_id = made(harness)
     second = lead(harness, topic_id, 2, (2,))
     pause(harness, 1)
@@ -87,7 +89,7 @@ def test_a_lost_history_that_ends_where_the_leaders_log_begins_goes(
     harness.run(harness.cluster.start_broker(2, is_clean=True))
     wait_in_sync(harness, topic_id)
     log = harness.cluster.replica(2, "t").log
-    # The leader's batch around the start is all that lies below it.
+    # Below the start lies only the leader's batch that contains the start.
     assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (4, 6, [2])
 
 
@@ -95,7 +97,7 @@ def test_a_lost_history_that_ends_where_the_leaders_log_begins_goes(
 def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
     harness: Harness, client: RawClient, is_retired: bool
 ) -> None:
-    # is_retired: the file is gone too.
+    # is_retired: retention has also deleted the file.
     topic_id = made(harness)
     assert produced(client, FIRST_TEN).base_offset == 0
     assert deleted(client, 10) is KioError.none
@@ -117,8 +119,8 @@ def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
 def test_who_was_away_while_all_was_deleted_that_it_has_knows_its_producers(
     harness: Harness, client: RawClient
 ) -> None:
-    # The leader's epochs begin at its start. The epoch before, which it remembers, is that of the
-    # follower's last batch: the histories agree.
+    # The leader's epoch history begins at its log start. It remembers the epoch before, which is
+    # that of the follower's last batch: so the histories agree.
     topic_id = made(harness)
     assert produced(client, FIRST_TEN).base_offset == 0
     second = harness.cluster.replica(2, "t")
@@ -136,7 +138,8 @@ def test_who_was_away_while_all_was_deleted_that_it_has_knows_its_producers(
 def test_who_was_away_and_has_nothing_left_knows_its_producers(
     harness: Harness, client: RawClient
 ) -> None:
-    # Idle and expired, and the leader, which has begun since, does not know of the epoch below.
+    # The topic was idle until all records expired. The leader restarted since, and does not know
+    # the epoch below its log start.
     topic_id = made(harness)
     assert produced(client, FIRST_TEN).base_offset == 0
     assert deleted(client, 10) is KioError.none
@@ -164,7 +167,7 @@ def test_who_was_away_joins_once_it_has_told_of_what_was_deleted(
     harness.run(harness.cluster.start_broker(2, is_clean=True))
     wait_in_sync(harness, topic_id)
     assert first.core.followers[2].start_offset >= 4
-    # And whom another leads may not let in who has not, either.
+    # A new leader has the same bound for followers that may join the ISR.
     second = lead(harness, topic_id, 2, (1, 2))
     assert second.core.deleted_records_offset == 4
 

@@ -200,8 +200,8 @@ def test_a_bug_that_one_log_brings_out_ends_its_compaction_and_no_broker(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # It ended the cleaner's task, and with it the process: of each broker that has a replica, and
-    # again after each start.
+    # Bug: such an error ended the cleaner's task and with it the broker: every broker that has a
+    # replica of the partition, and again after each start.
     other = f"{topic}-other"
     harness.call(lambda: harness.cluster.controller.create(other, [(1, 2, 3)], CONFIGS))
     advance = CleaningJob.advance

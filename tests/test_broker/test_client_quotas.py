@@ -72,7 +72,7 @@ def test_the_pause_is_what_brings_the_rate_down_to_the_bound() -> None:
     quotas = quotas_of({(CLIENT,): 1000.0})
     assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "app", 10_000, 0) == 0
     assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "app", 10_000, 5_000) == 10_000
-    # After eleven seconds the first ten thousand bytes count no more.
+    # After eleven seconds the first ten thousand bytes are out of the window.
     assert quotas.throttle_ms(QuotaKind.PRODUCE, ANONYMOUS, "app", 0, 11_000) == 0
 
 
@@ -194,7 +194,7 @@ def test_a_producer_above_its_rate_is_told_and_not_read_from(
     assert 2 <= throttles[0] <= 4  # three seconds above the ten that the window lets through
     muted = [c for c in harness.cluster.brokers[1].server._connections if c.muted_ms]
     assert len(muted) == 1
-    # Another client is none the slower.
+    # Another client is not slowed down.
     free = Producer({"bootstrap.servers": harness.bootstrap, "client.id": "free"})
     free.produce(topic, b"v")
     assert free.flush(2.0) == 0
@@ -258,7 +258,7 @@ def test_only_what_brokers_ask_of_each_other_is_bound_by_no_quota(
 
 
 class SlowClock:
-    """Every look at it takes more than half a second: two are more than a pause may last."""
+    """A clock that advances by 600 ms at each reading: two readings exceed the longest pause."""
 
     def __init__(self, clock: object) -> None:
         self._clock = clock

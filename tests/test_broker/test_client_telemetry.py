@@ -244,7 +244,7 @@ def test_a_client_asks_pushes_and_is_told_of_what_is_wrong(
     assert advertised(client) == {71, 72}
     told = client.call("get_telemetry_subscriptions", 0, {"client_instance_id": bytes(16)})
     assert told.error_code is KioError.none
-    # The default of five minutes is the longest push interval of a client.
+    # A push interval is at most five minutes, which is also the default.
     assert told.push_interval.total_seconds() == 300
     assert told.requested_metrics == ("org.apache.kafka.",)
     assert tuple(told.accepted_compression_types) == (4, 3, 1, 2)

@@ -1,4 +1,5 @@
-"""Connections closed for a protocol error leave a line, and a flood of them a few lines."""
+"""A connection closed for a protocol error leaves a line in the log, a flood of them a few
+lines."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def test_every_connection_is_told_of_once_and_never_more_than_ten_lines_begin_in
     now_ms += 1000
     read(lines.more(now_ms))
     assert told == len(steps_ms)
-    # Windows begin with a line, so two of them may meet within one second.
+    # A window begins with a line, so parts of two windows may fall into one second.
     for at in written:
         assert sum(at <= other < at + 1000 for other in written) <= 2 * LINES_PER_SECOND_MAX
 

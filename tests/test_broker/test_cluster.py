@@ -171,7 +171,7 @@ def test_an_isr_that_shrinks_after_the_append_is_told(harness: Harness) -> None:
         for follower in leader.core.followers.values():
             follower.last_caught_up_ms = LONG_AGO_MS
         harness.cluster.controller.commit(PartitionChange(topic_id, 0, isr=(1,)))
-        # A watermark that had already passed when the shrink arrived:
+        # The high watermark had already passed the batch when the shrink arrived:
         leader.core.high_watermark = 1
         leader.on_high_watermark()
 
@@ -313,8 +313,9 @@ def test_thousands_of_idle_partitions_cost_nothing_per_fetch(harness: Harness) -
     leader = harness.cluster.brokers[1].manager
 
     def states():
-        # Looked up each time. A follower may not have opened its session yet. One that connected
-        # again has opened a second session; its first stays until the cache needs the place.
+        # Looked up each time, because a follower may not have opened its session yet. A follower
+        # that connected again has a second session; its first one stays until the cache needs the
+        # place.
         sessions = [s for s in leader.fetch_services.sessions._sessions.values() if s.is_replica]
         return list({s.replica_id: s for s in sessions}.values())
 
@@ -459,7 +460,7 @@ def test_what_a_start_has_checked_the_next_start_need_not_check_again(harness: H
 
 @pytest.mark.parametrize("host", ["broker1..svc", "b" * 64 + ".svc"])
 def test_a_host_that_is_no_name_is_an_error_of_its_connection_alone(host: str) -> None:
-    # Whoever followed a broker that said so of itself ended with it.
+    # Bug: a follower of a broker with such a host in its registration ended by an unhandled error.
     async def connect() -> None:
         await connect_tcp(asyncio.get_running_loop(), (host, 9092))
 

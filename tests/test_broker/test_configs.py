@@ -224,7 +224,7 @@ def test_what_cannot_be_altered(
 def test_without_a_controller_every_resource_is_refused_by_itself(
     harness: Harness, topic: str
 ) -> None:
-    # Each of its own: the broker hangs up behind such an answer.
+    # Two connections, because the broker closes a connection after such an answer.
     first, second = (RawClient(harness.cluster.brokers[1].port) for _ in range(2))
     harness.cluster.controller.is_answering = False
     try:

@@ -101,8 +101,8 @@ _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
 
 def test_every_served_topic_config_is_among_those_tested() -> None:
     served = {key.name for key in TOPIC_CONFIGS.values() if not key.is_fixed}
-    # Controllers obey this one.
-    # A level is nothing without its codec: test_packing.
+    # Controllers obey unclean.leader.election.enable. A compression level has no effect without its
+    # codec: see test_packing.
     levels = {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")}
     elsewhere = {"unclean.leader.election.enable", *levels}
     assert served - elsewhere == {row[0] for row in _TAKEN_OVER}
@@ -257,7 +257,7 @@ def test_the_limit_of_connections_moves(client: RawClient, harness: Harness) -> 
 def test_what_cannot_be_obeyed_is_passed_over_and_the_level_below_holds(
     client: RawClient, harness: Harness
 ) -> None:
-    """Records of a newer version, or of one that lets more in."""
+    """Config records as a newer build, or one that accepts more values, may have written them."""
     commit = harness.cluster.controller.commit
     manager = harness.cluster.brokers[1].manager
     harness.call(

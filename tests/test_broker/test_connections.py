@@ -1,4 +1,4 @@
-"""Connections that vanish, that ask for much at once, or that cannot be taken."""
+"""Connections that vanish, that ask for much at once, or that cannot be accepted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def client(harness: Harness) -> Iterator[RawClient]:
 def test_a_client_whose_machine_is_gone_ends_its_connection_and_not_the_broker(
     harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    # The kernel gives up sending after minutes, and the next read fails.
+    # After minutes the kernel stops retransmitting, and the next read fails with this errno.
     gone = connection_of(harness, client)
     receive = FrameBuffer.receive
 
@@ -65,8 +65,8 @@ def test_a_client_whose_machine_is_gone_ends_its_connection_and_not_the_broker(
 def test_a_client_that_sends_a_thousand_requests_at_once_lets_others_in_between(
     harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch, long_turn_s: float
 ) -> None:
-    # A burst of look-ups, a few milliseconds each, held the loop for seconds. Of long ones each
-    # ended the turn for all, and the next one came first.
+    # Bug: a burst of requests of a few milliseconds each held the loop for seconds. If each request
+    # was long, it ended the turn for all connections, and the next turn began with the same client.
     monkeypatch.setattr(connections, "TURN_MAX_S", 0.0)
     monkeypatch.setattr(connections, "LONG_TURN_S", long_turn_s)
     server = harness.cluster.brokers[1].server
@@ -84,7 +84,7 @@ def test_a_client_that_sends_a_thousand_requests_at_once_lets_others_in_between(
     burst = b"".join(client.frame("metadata", 9, body) for _ in range(300))
 
     def send() -> None:
-        # On the loop: both have come before either is read.
+        # On the loop, so that both have arrived before the broker reads either.
         client.sock.sendall(burst)
         other.send("api_versions", 0, {})
 
@@ -99,7 +99,7 @@ def test_a_client_that_sends_a_thousand_requests_at_once_lets_others_in_between(
 def test_a_client_has_so_many_waiting_requests_under_way_and_no_more(
     harness: Harness, client: RawClient
 ) -> None:
-    # Ten clients took all the places there were, of brokers that need one as well.
+    # Bug: ten clients took all places for waiting requests, which brokers need as well.
     harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)]))
     deletion = {
         "topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": -1}]}],
@@ -116,7 +116,7 @@ def test_a_client_has_so_many_waiting_requests_under_way_and_no_more(
     eventually(lambda: waiting.cold_requests == connections.COLD_REQUESTS_MAX, "they wait")
     assert not waiting._is_reading
     eventually(lambda: len(server._tasks) == connections.COLD_REQUESTS_MAX, "and no more of them")
-    # Its end is noticed though nobody reads, and with it they are over.
+    # The broker notices the end of the connection without reading from it, and ends its requests.
     client.close()
     eventually(lambda: waiting.has_hung_up, "it has hung up")
     harness.call(lambda: waiting.close("closed by the peer"))
@@ -125,7 +125,8 @@ def test_a_client_has_so_many_waiting_requests_under_way_and_no_more(
 
 
 def test_an_accept_that_fails_is_tried_again_after_a_pause(harness: Harness) -> None:
-    # The socket stays readable: without a pause a full table of files kept the loop busy.
+    # The listening socket stays readable: without a pause, a full file table would keep the loop
+    # busy.
     server = harness.cluster.brokers[1].server
     (listener,) = server._listeners
 
@@ -158,8 +159,8 @@ def test_an_accept_that_fails_is_tried_again_after_a_pause(harness: Harness) -> 
 
 
 def test_a_follower_takes_a_batch_that_is_larger_than_all_its_limits(harness: Harness) -> None:
-    # A frame above them was refused, and asked for again, for ever: nothing that it followed from
-    # that leader went on.
+    # Bug: the follower refused a frame above its limits and asked for it again, for ever. Nothing
+    # that it followed from that leader made progress.
     configs = {"max.message.bytes": "100000000"}
     harness.call(lambda: harness.cluster.controller.create("big", [(1, 2)], configs))
     client = RawClient(harness.cluster.ports[1])
@@ -189,7 +190,7 @@ def test_who_asks_an_offline_replica_for_the_end_of_an_epoch_hears_so(
 def test_what_a_client_sent_before_it_closed_is_read_when_its_pause_is_over(
     harness: Harness,
 ) -> None:
-    # With acks=0 no client learns of the loss: seven of ten batches were thrown away.
+    # Bug: seven of ten batches were thrown away; with acks=0 no client learns of the loss.
     harness.call(lambda: harness.cluster.controller.create("t", [(1,)]))
     client = RawClient(harness.cluster.ports[1])
     client.call("api_versions", 0, {})
@@ -207,7 +208,8 @@ def test_what_a_client_sent_before_it_closed_is_read_when_its_pause_is_over(
 
 
 def test_a_pause_that_ends_in_a_spent_turn_goes_on_until_the_next(harness: Harness) -> None:
-    # Neither reading nor paused, it was taken for one that nobody will read again.
+    # Bug: for a moment the connection was neither reading nor paused, and the broker took it for
+    # closed.
     server = harness.cluster.brokers[1].server
     client = RawClient(harness.cluster.ports[1])
     client.call("api_versions", 0, {})
@@ -267,8 +269,8 @@ def test_a_deletion_whose_connection_closed_before_it_began_waits_for_nobody(
 def test_after_a_long_request_the_loop_goes_round_before_another_connection(
     harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # 24 connections, each with a request that unpacks to 100 MB, held the loop for eight seconds in
-    # one turn: no heartbeat was sent meanwhile, and the broker was fenced.
+    # Bug: 24 connections, each with a request that unpacks to 100 MB, held the loop for eight
+    # seconds in one turn. The broker sent no heartbeat meanwhile, and was fenced.
     monkeypatch.setattr(connections, "TURN_MAX_S", -1.0)
     monkeypatch.setattr(connections, "LONG_TURN_S", 0.0)
     server = harness.cluster.brokers[1].server

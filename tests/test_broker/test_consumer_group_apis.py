@@ -180,7 +180,7 @@ def test_members_of_both_protocols_in_one_group(client, group_id):
     protocol = {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
     synced = client.call("sync_group", 5, me | protocol)
     assert (synced.error_code, synced.protocol_name) == (0, "range")
-    # Nothing is free yet: a version, no topics, no user data.
+    # The assignment is empty so far: a version, no topics, no user data.
     assert synced.assignment == b"\0\0" + bytes(4) + b"\xff" * 4
     assert beat(client, group_id, "a", 1, topic_partitions=[]).member_epoch == 2
     assert client.call("heartbeat", 4, me).error_code == ErrorCode.REBALANCE_IN_PROGRESS

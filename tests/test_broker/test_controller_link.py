@@ -1,4 +1,4 @@
-"""A broker's link to controllers that are gone, or that nobody leads."""
+"""A broker's link to controllers that are gone, or that have no leader."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def link_to(*ports: int) -> BrokerLifecycleManager:
 
 
 async def left(link: BrokerLifecycleManager, timeout_ms: int) -> str | None:
-    """Why a broker whose controlled shutdown has begun has not handed over leadership."""
+    """Begin a controlled shutdown; the reason why the broker could not hand over leadership, or
+    None."""
     heartbeats = asyncio.ensure_future(link.run_heartbeats())
     reason = await link.shut_down(timeout_ms)
     heartbeats.cancel()

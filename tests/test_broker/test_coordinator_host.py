@@ -1,4 +1,5 @@
-"""The host of coordinators' shards: loads, appends, waits for replication, ends with the lead."""
+"""The host of coordinators' shards: it loads them, appends, waits for replication, and ends them
+with the leadership."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_an_answer_waits_for_the_followers_and_the_lost_leadership_ends_the_wait
     for follower in (2, 3):
         kept.harness.run(kept.cluster.brokers[follower].manager.fetchers.stop())
     waiting = kept.begin(1, Put("b", "1"))
-    # The shard knows already, and says so to who asks for no more.
+    # The shard has the new state already, and answers a read with it.
     eventually(lambda: kept.ask(1, Get("b")) == "1", "the shard has stepped")
     assert not waiting.done()
     kept.lead(2, (2, 3))
@@ -115,7 +116,7 @@ def test_records_of_a_transaction_count_from_its_commit_marker_on(kept: Kept) ->
     end = TransactionEnd(*producer, is_commit=True)
     kept.harness.call(lambda: kept.hosts[1].transaction_ended(0, end))
     assert kept.ask(1, Get("f")) == "1"
-    # The marker itself never reached the log here, so for the next leader it is still open.
+    # The test wrote no marker to the log, so for the next leader the transaction is still open.
     kept.lead(2, (2, 3, 1))
     kept.wait_for_term(2)
     assert kept.ask(2, Get("f")) is None
@@ -130,8 +131,8 @@ def test_shards_hear_of_topics_that_are_gone(kept: Kept) -> None:
 
 
 def deleted_in_a_new_term(kept: Kept, *images: tuple[Record, ...]) -> list[str]:
-    """Deleted topics that the shard knows of when it begins to serve, if these images follow each
-    other while its log is loaded."""
+    """The deleted topics that the shard is told of before it serves, if these records are committed
+    while its log is loaded."""
 
     def publish() -> None:
         for records in images:
@@ -157,7 +158,7 @@ def test_a_shard_hears_of_topics_that_go_while_its_log_is_read(kept: Kept) -> No
 
 
 def test_what_was_made_anew_before_the_term_is_not_taken_for_gone(kept: Kept) -> None:
-    # Others may have led since, and taken what the log now says of the new one.
+    # Other brokers may have led since the deletion, and written state of the new topic to the log.
     controller = kept.cluster.controller
     ids = [kept.harness.call(lambda n=n: controller.create(n, [(2, 3)])) for n in ("one", "two")]
     again = (Topic("two", b"2" * 16), Partition(b"2" * 16, 0, (2, 3), (2, 3), 2))
@@ -220,7 +221,7 @@ def test_a_batch_that_cannot_be_written_is_forgotten_and_the_term_begins_anew(
 def test_a_log_that_became_shorter_is_not_taken_for_a_compacted_one(
     tmp_path: Path, kept: int
 ) -> None:
-    # Half a memory: offsets that were committed would be none.
+    # A shard with half of its state would answer that committed offsets do not exist.
     log = Log.new(OsDisk(), str(tmp_path / "kept-0"), LogConfig())
     for at in range(20):
         batch = build_batch([(b"k%d" % at, b"v")], timestamp_ms=1)

@@ -1,4 +1,4 @@
-"""The numbers that a broker counts while it works."""
+"""The counters behind the metrics of a broker."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ RECORDS = 30
 
 
 class GatedDisk(OsDisk):
-    """The log-start checkpoint is written when the test lets it."""
+    """A disk on which the test decides when the log-start checkpoint is written."""
 
     def __init__(self) -> None:
         self.is_asked, self.may_write = threading.Event(), threading.Event()
@@ -36,7 +36,7 @@ class GatedDisk(OsDisk):
 
 @pytest.fixture(scope="module")
 def gated() -> GatedDisk:
-    """Broker 3's."""
+    """The disk of broker 3."""
     return GatedDisk()
 
 

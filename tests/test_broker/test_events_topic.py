@@ -31,7 +31,8 @@ def registered(broker_id: int, epoch: int, *, is_fenced: bool = False) -> Regist
 def test_a_broker_asks_in_images_in_which_its_own_process_serves(
     epoch: int, is_fenced: bool, others: int, step: TopicStep
 ) -> None:
-    """The image shows the epoch 7; a log that is replayed shows the process before."""
+    """The image shows the broker with epoch 7. A process with another epoch makes no topic: while
+    the metadata log is replayed, the image still shows the registration of the process before."""
     records = [registered(1, 7, is_fenced=is_fenced)]
     records += [registered(broker_id, 3) for broker_id in range(2, 2 + others)]
     asked = partial(topic_step, broker_id=1, broker_epoch=epoch, replication_factor=3)

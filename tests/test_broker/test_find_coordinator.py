@@ -20,7 +20,7 @@ from tests.test_broker.raw_client import RawClient
 
 
 class Silent:
-    """A shard that is there and nothing else."""
+    """A shard that does nothing."""
 
     def replay(self, record: ReplayedRecord) -> None: ...
 

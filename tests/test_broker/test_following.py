@@ -1,5 +1,5 @@
-"""Followers of logs that begin within a batch, or that parted while throttled; leaders whose epoch
-or minimum rises."""
+"""Followers of logs that begin within a batch, or that diverged while throttled; leaders whose
+epoch or min.insync.replicas rises."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 def test_a_replica_that_is_added_follows_a_log_that_begins_within_a_batch(
     harness: Harness, client: RawClient, tmp_path: Path
 ) -> None:
-    # It was sent the batch around the start again and again, and took it for one that it has.
+    # Bug: the leader sent the batch around the log start again and again, and the follower took it
+    # for a batch that it has.
     controller = harness.cluster.controller
     topic_id = harness.call(lambda: controller.create("t", [(1,)]))
     for _ in range(3):
@@ -37,7 +38,8 @@ def test_a_replica_that_is_added_follows_a_log_that_begins_within_a_batch(
     eventually(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "it is in sync")
     log = harness.cluster.replica(2, "t").log
     assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (5, 30, [0])
-    # Known without the name of the first file before the records that lie below it came.
+    # The segment is named after the base offset of the batch, 0, so the log start must be in the
+    # checkpoint.
     assert "t 0 5\n" in (tmp_path / "broker-2" / LOG_START_OFFSET).read_text()
 
 
@@ -62,7 +64,8 @@ def test_a_replica_that_comes_back_follows_a_log_that_begins_within_a_batch(
 
 
 def test_a_throttled_follower_is_told_where_the_histories_part(harness: Harness) -> None:
-    # Its session was opened while nothing might be sent, and nothing looked at it again.
+    # Bug: the session was opened while the throttle let nothing through, and the leader never
+    # checked the partition again.
     controller = harness.cluster.controller
     topic_id = harness.call(
         lambda: controller.create("t", [(1, 2)], {"leader.replication.throttled.replicas": "*"})
@@ -91,7 +94,8 @@ def test_a_throttled_follower_is_told_where_the_histories_part(harness: Harness)
 def test_who_waits_goes_on_waiting_when_its_leader_goes_on_in_another_epoch(
     tmp_path: Path,
 ) -> None:
-    # As after a move that takes a replica away: a producer that is not idempotent wrote it twice.
+    # The epoch rises as at the end of a reassignment. Bug: the produce failed, and a producer that
+    # is not idempotent wrote its batch twice.
     harness = Harness(tmp_path, count=3, config=QUIET)
     try:
         controller = harness.cluster.controller
@@ -132,7 +136,7 @@ def test_a_new_leader_tells_of_what_is_surely_committed(
         assert produced(client, batch(1, 1000 + at)).error_code is KioError.none
     follower = harness.cluster.replica(2, "t")
     eventually(lambda: follower.core.high_watermark == 5, "it is committed everywhere")
-    # A record above, which the follower has, and no watermark that says so.
+    # The follower gets one more record, but no high watermark above it.
     harness.call(lambda: controller.lead(topic_id, 0, 1, (1,)))
     produced(client, batch(1, 1005), acks=1)
     eventually(lambda: follower.log.end_offset == 6, "it is replicated")
@@ -163,7 +167,8 @@ def test_a_repeated_batch_is_answered_with_the_time_of_its_append(
 def test_a_minimum_counts_before_the_isr_that_comes_with_it(
     harness: Harness, client: RawClient
 ) -> None:
-    # A replica that left the ISR is eligible by the new minimum, and lacks acknowledged records.
+    # Otherwise a replica that left the ISR is eligible by the new min.insync.replicas, but lacks
+    # acknowledged records.
     controller = harness.cluster.controller
     configs = {"min.insync.replicas": "1"}
     topic_id = harness.call(lambda: controller.create("t", [(1, 2)], configs))
@@ -179,7 +184,7 @@ def test_a_minimum_counts_before_the_isr_that_comes_with_it(
     assert leader.core.high_watermark == 0
     row = client.answer("produce", 9).responses[0].partition_responses[0]
     assert row.error_code is KioError.request_timed_out
-    # And lowered, it lets the watermark go on.
+    # A lower minimum lets the high watermark rise again.
     lowered = Config(RESOURCE_TOPIC, "t", "min.insync.replicas", "1")
     harness.call(lambda: controller.commit(lowered, PartitionChange(topic_id, 0, isr=(1,), elr=())))
     assert leader.core.high_watermark == 10

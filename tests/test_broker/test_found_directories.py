@@ -59,7 +59,7 @@ def pose(
     *topics: tuple[bytes, list[FetchPartition]],
     session: tuple[int, int] = (0, -1),
 ) -> ReplicaFetchAnswer:
-    """A Fetch v17 as brokers send it to each other."""
+    """Send a Fetch v17 as brokers send it to each other; its answer."""
     frame = pack_replica_fetch(
         correlation_id=7, client_id=b"broker-2-fetcher-1", replica_id=replica_id,
         replica_epoch=broker_epoch, max_wait_ms=0, min_bytes=0, bytes_max=1 << 20,
@@ -103,13 +103,13 @@ def test_a_fetch_in_a_brokers_name_commits_and_reads_nothing(
             asked = FetchPartition(0, -1, 1, -1, 0, 1 << 20)
             pose(client, broker_id, broker_epoch, (topic_id, [asked]))
     assert core.high_watermark == 0
-    # By the old field, which has no epoch beside it.
+    # With the old field replica_id, which has no broker epoch beside it.
     row = fetch_partition(0)
     values = {**fetch_values("t", 0, partitions=[row]), "replica_id": 2}
     (answer,) = client.call("fetch", 12, values).responses[0].partitions
     assert answer.error_code is KioError.not_leader_or_follower
     assert not answer.records
-    # The broker itself is believed.
+    # A fetch with the right broker epoch is served as a fetch of that broker.
     asked = FetchPartition(0, -1, 0, -1, 0, 1 << 20)
     answer = pose(client, 2, epoch_of(harness, 2), (topic_id, [asked]))
     assert [(p.error, p.length > 0) for p in answer.partitions] == [(0, True)]

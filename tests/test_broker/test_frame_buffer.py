@@ -82,7 +82,7 @@ def test_a_large_buffer_serves_a_row_of_large_frames_and_is_given_back_after_sma
     buffer = FrameBuffer(FRAME_BYTES_MAX)
     for _ in range(2):
         assert len(list(frames_of(buffer, frame(1, 2 * KEEP_BYTES_MAX)))) == 1
-        # A read that finds nothing is no sign of small frames.
+        # An empty read must not make the buffer shrink.
         assert list(frames_of(buffer, b"")) == []
         assert len(buffer.view) > KEEP_BYTES_MAX
     for _ in range(3):

@@ -1,8 +1,7 @@
-"""Replicas whose histories part, are deleted and begin anew, against what each of them should hold.
-
-Elections are unclean, deletions often reach to where another replica ends, starts and flushes may
-be lost with the power. Then all catch up: with few fetches, to the leader's very records, in files
-that hold no other history, not even below the log's start.
+"""Replicas whose histories diverge, are deleted and start again, against a model of what each must
+hold. Elections are unclean, deletions often reach the end of another replica, and a power cut may
+undo log starts and flushes. Then all replicas catch up, with few fetches, to exactly the leader's
+records. Their files hold no other history, not even below the log start.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ def in_files(node):
 
 
 class Histories(RuleBasedStateMachine):
-    """told: by node, offset -> (value, epoch): its whole history as its leaders sent it. deleted:
-    values that a leader was asked to delete."""
+    """The model. told: by node, offset -> (value, epoch): the node's whole history, as its leaders
+    sent it. deleted: values that a leader was asked to delete."""
 
     @initialize(seed=st.integers(0, 1000), count=st.integers(2, 3))
     def begin(self, seed, count):
@@ -62,7 +61,8 @@ class Histories(RuleBasedStateMachine):
         self.told[node.id] = {at: told[at] for at in told if at < end_offset}
 
     def fetch_once(self, node):
-        """The follower's answer. Once compared, its history is a prefix of the leader's."""
+        """One fetch; the answer that the follower got. After an answer without a truncation, its
+        history is a prefix of the leader's."""
         self.harness.lines = []
         self.harness.do_fetch(str(node.id))
         said = self.harness.lines[-1]
@@ -97,7 +97,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.leader)
     @rule(number=NODES, back=st.integers(0, 2))
     def delete(self, number, back):
-        """Up to where another replica ends, or near it."""
+        """Delete records up to the end of another replica, or up to two offsets below it."""
         log = self.leader.replica.log
         other = self.up(number) or self.leader
         core = self.leader.replica.core

@@ -140,7 +140,7 @@ def test_writers_and_readers_are_sent_away_until_a_controller_answers(
     send(client, b"never committed")
     eventually(lambda: replica.pending_acks, "it waits for 3")
     harness.call(lambda: harness.cluster.fence(1))
-    # Requests that wait are answered, and so are new ones.
+    # Waiting requests and new requests are both refused.
     assert code_of(client) is KioError.not_leader_or_follower
     row = reader.answer("fetch", 12).responses[0].partitions[0]
     assert row.error_code is KioError.not_leader_or_follower
@@ -154,7 +154,7 @@ def test_writers_and_readers_are_sent_away_until_a_controller_answers(
     assert answer.error_code is KioError.not_leader_or_follower
     assert told(harness) == (KioError.leader_not_available, -1)
     assert core_of(harness).is_leader, "roles and epochs are the metadata's"
-    # An answer that the session is over gives nothing back: others may lead.
+    # A heartbeat answer that calls the broker fenced does not end it: others may lead.
     heartbeat_answered(harness, is_fenced=True)
     assert told(harness) == (KioError.leader_not_available, -1)
     heartbeat_answered(harness)
@@ -163,7 +163,7 @@ def test_writers_and_readers_are_sent_away_until_a_controller_answers(
     send(other, b"b")
     assert code_of(other) is KioError.none
     other.close()
-    # The metadata reaches it again: it follows.
+    # The broker gets the metadata again, and follows the new leader.
     harness.cluster.controller.managers[1] = manager
     harness.call(lambda: manager.publish(None, harness.cluster.controller.image))
     harness.call(lambda: harness.cluster.brokers[3].manager.fetchers.pause(False))
@@ -236,7 +236,7 @@ def test_followers_that_come_back_end_it_as_well(harness: Harness, client: RawCl
 
 
 def test_a_broker_that_no_controller_ever_answered_waits(harness: Harness) -> None:
-    # It has just started; its first heartbeat is under way.
+    # The broker has just started, and its first heartbeat is on its way.
     assert harness.cluster.brokers[1].manager.isolation._timer is None
 
 
@@ -255,7 +255,7 @@ def test_it_names_another_broker_as_the_controller(harness: Harness, client: Raw
 
 
 def test_it_hangs_up_behind_what_it_cannot_answer(harness: Harness, client: RawClient) -> None:
-    # A client that is connected to it alone would ask it again and again.
+    # Otherwise a client that is connected to this broker alone would retry there for ever.
     manager = lose_the_controllers(harness)
     harness.call(lambda: harness.cluster.controller.create("other", [(2, 3)]))
     harness.call(lambda: manager.publish(None, harness.cluster.controller.image))
@@ -325,7 +325,7 @@ def test_a_coordinator_that_is_abandoned_sends_its_groups_away(
 
 
 def test_nothing_is_said_of_a_replica_that_is_closed(harness: Harness) -> None:
-    # Its topic may have been made anew, with a coordinator in the new replica.
+    # Its topic may have been created again, and the new replica may serve a coordinator.
     lose_the_controllers(harness)
     isolation = harness.cluster.brokers[1].manager.isolation
     fetchers = [harness.cluster.brokers[b].manager.fetchers for b in (2, 3)]

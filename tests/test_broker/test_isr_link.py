@@ -15,7 +15,7 @@ from tests.test_broker.led_partition import fetch, make
 
 
 class Refusing:
-    """Answers each request that its proposals are refused for good."""
+    """A controller that refuses each proposal for good."""
 
     broker_epoch = 10
 
@@ -31,7 +31,7 @@ class Refusing:
 
 
 class Controller:
-    """Takes requests and does not answer."""
+    """A controller that takes requests and does not answer."""
 
     broker_epoch = 10
 

@@ -104,14 +104,15 @@ def checkpoint(harness: Harness) -> None:
 def fetch(harness: Harness) -> None:
     client = RawClient(harness.cluster.ports[1])
     client.send("fetch", 11, fetch_values("t", 0))
-    # The answer was begun when the file failed: the connection ends, and the client asks anew.
+    # The file failed in the middle of the answer: the broker closes the connection.
     with contextlib.suppress(EOFError, ConnectionError):
         client.receive()
     client.close()
 
 
 def delete(harness: Harness) -> None:
-    # Two more in the directory of partition 0; one of them goes.
+    # The replica of this topic lies in the directory of partition 0. The deletion of the topic
+    # renames its folder.
     harness.call(lambda: harness.cluster.controller.create("gone", [(1, 2)]))
     assert produce(harness, 0, topic="gone") is KioError.none
     client = RawClient(harness.cluster.ports[1])
@@ -180,7 +181,8 @@ def test_a_file_that_fails_while_it_is_sent_takes_its_directory_down(
 def test_what_sendfile_says_is_the_files_if_that_cannot_be_read(
     harness: Harness, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch, is_of_file: bool
 ) -> None:
-    # Consumers asked for that offset again and again, and lost their connections each time.
+    # Bug: the directory stayed online; consumers asked for that offset again and again, and lost
+    # their connections each time.
     create_to_send(harness, monkeypatch)
     refused = threading.Event()
 
@@ -302,7 +304,8 @@ def test_a_log_that_cannot_be_opened_is_told_as_lost(
 
 
 def test_a_leader_whose_disk_failed_drops_no_follower(harness: Harness, disk: FaultyDisk) -> None:
-    # They hear only errors from it and fall behind: dropped, nobody were left to be elected.
+    # Its followers get only errors and fall behind. If it removed them from the ISR, no replica
+    # could be elected.
     create(harness)
     controller = harness.cluster.controller
     harness.call(lambda: setattr(controller, "is_answering", False))

@@ -55,7 +55,7 @@ def is_open(harness: Harness) -> bool:
 
 
 def stand_alone(harness: Harness) -> None:
-    """Broker 2 leaves the ISR of partition 0, and does not come back."""
+    """Stop broker 2, so that broker 1 is alone in the ISR of partition 0."""
     harness.run(harness.cluster.stop_broker(2))
     assert isr(harness, 0) == (1,)
 
@@ -96,10 +96,10 @@ def test_who_is_not_counted_on_begins_anew_and_fetches(
     assert harness.cluster.replica(1, "t", 0).log.end_offset == 3
 
 
-# The only directory of the harness has no id to come back with.
+# Two data directories: a single one has no id in this harness.
 @pytest.mark.parametrize("harness", [2], indirect=True)
 def test_one_of_two_in_sync_gives_up_its_place_and_then_begins_anew(harness: Harness) -> None:
-    """As after the death of all brokers at once: no leader shrank the ISR."""
+    """The ISR still names the stopped broker, as if all brokers had died at once."""
     folder = folder_of(harness)
     stop(harness, fence=False)
     shutil.rmtree(folder)
@@ -120,7 +120,8 @@ def test_an_eligible_leader_is_counted_on(
     harness.call(lambda: harness.cluster.controller.commit(PartitionChange(topic_id, 0, elr=(1,))))
     shutil.rmtree(folder)
     start(harness)
-    # Until the controller knows of it: then the replica is no longer eligible, and starts empty.
+    # The replica stays offline until the controller knows that it is lost. Then it is no longer
+    # eligible, and starts empty.
     said = [record.levelno for record in caplog.records if "t-0 is gone" in record.message]
     assert said[0] == logging.ERROR
 

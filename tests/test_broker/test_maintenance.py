@@ -27,7 +27,7 @@ from tests.test_broker.several_directories import QUIET, FaultyDisk, produce
 
 
 class Gate:
-    """Lets one thing go on, unless it was shut."""
+    """A gate in a background job: open at first, and closed by the test."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -44,7 +44,7 @@ class Gate:
             assert self._open.wait(15)
 
     def let_go_after(self, harness: Harness, job: Any, meanwhile: Callable[[], None]) -> None:
-        """Run `job`, and `meanwhile` once it has come to the gate."""
+        """Run `job`; when it waits at the gate, run `meanwhile` and open the gate."""
         self.shut()
         running = asyncio.run_coroutine_threadsafe(job, harness.loop)
         assert self._reached.wait(15)
@@ -54,7 +54,7 @@ class Gate:
 
 
 class GatedDisk(OsDisk):
-    """at: the part of a path whose checkpoints and fsyncs wait."""
+    """A disk whose checkpoints and fsyncs wait at the gate, for paths that contain `at`."""
 
     def __init__(self, gate: Gate, at: str) -> None:
         self.gate, self.at = gate, at
@@ -117,8 +117,9 @@ def is_flushed(harness: Harness, partition_id: int) -> bool:
 def test_a_topic_made_anew_while_another_directory_is_written_has_none_of_the_old_ones_offsets(
     tmp_path: Path, gate: Gate, checkpoint: str
 ) -> None:
-    # Seed 110027. With the old log's start above its end the new log was thrown away at the next
-    # start, and with its recovery point refused.
+    # Seed 110027: the new log's checkpoints held the offsets of the old one. A log start above its
+    # end discarded the new log at the next start; a recovery point above its end made the start
+    # refuse it.
     disk = GatedDisk(gate, "broker-1-1/")
     harness = Harness(tmp_path, count=1, config=QUIET, directory_count=2, disks={1: disk})
     cluster, controller = harness.cluster, harness.cluster.controller
@@ -202,7 +203,7 @@ def test_a_log_that_is_found_damaged_at_an_orderly_stop_keeps_no_other_from_bein
     def close(_: Any) -> None:
         raise CorruptData(log.directory, 7, "no batch header")
 
-    # The log_dir of partition 0 has another one after it.
+    # Another log in the directory of partition 0, to be closed after it.
     harness.call(lambda: cluster.controller.create("u", [(1,)] * 2))
     produce(harness, topic="u")
     other = cluster.replica(1, "u", 0).log
@@ -273,7 +274,8 @@ def test_a_disk_that_fails_while_the_cleaner_looks_for_work_ends_no_broker(
 def test_a_watermark_that_nobody_holds_back_any_more_rises_without_a_fetch(
     harness: Harness,
 ) -> None:
-    # Whoever was about to join fell silent: only time says so, and acks=all waited for its own end.
+    # A follower that was about to join fell silent, which only the clock shows. Bug: acks=all
+    # waited until its deadline.
     replica = harness.cluster.replica(1, "t", 0)
     end_offset = replica.log.end_offset
     heard: list[ErrorCode] = []
@@ -294,7 +296,8 @@ def test_a_watermark_that_nobody_holds_back_any_more_rises_without_a_fetch(
 
 
 def test_an_append_whose_disk_fails_before_it_waits_is_answered_at_once(harness: Harness) -> None:
-    # At another partition of the same request, which was answered only at the request's deadline.
+    # The disk fails at another partition of the same request. Bug: the request was answered only at
+    # its deadline.
     replica = harness.cluster.replica(1, "t", 0)
     pending: list[list[ProducedTopic]] = []
     waiting = PendingProduce(
@@ -334,7 +337,8 @@ def test_a_follower_tells_its_leader_of_a_start_that_its_own_retention_moved(
 def test_what_could_not_be_removed_is_removed_later(
     harness: Harness, faulty: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # An error that is not the disk's, as a full table of files: the space was never freed.
+    # Bug: after an error that is not the disk's, such as a full file table, the space was never
+    # freed.
     manager = harness.cluster.brokers[1].manager
     log_dir = harness.cluster.replica(1, "t", 0).log_dir
     topic_id = harness.cluster.replica(1, "t", 0).core.topic_id

@@ -54,7 +54,7 @@ Row = tuple[str, bytes | None]
 
 
 def history(seed: int) -> list[Record | Control]:
-    """The records of a controller and its quorum, whose cluster is worked on at random."""
+    """The metadata records and control records of a cluster with random changes."""
     rng = random.Random(seed)
     world = World(seed=seed)
     names = ("a", "b", "c")
@@ -86,7 +86,8 @@ class Topic:
         self.rows: list[Row] = []
 
     async def term(self, rng: random.Random, batches: int | None) -> None:
-        """A leader writes some batches and is gone; None: until nothing is left."""
+        """Run a leader that writes this many batches and dies; None: until it has written all
+        events."""
         shard = EventsShard("events-0")
         for offset, (key, value) in enumerate(self.rows):
             shard.replay(ReplayedRecord(offset, 0, key.encode(), value, -1, -1, False))
@@ -111,14 +112,15 @@ class Topic:
             self._change(rng)
 
     def _change(self, rng: random.Random) -> None:
-        """The metadata grows, and is perhaps trimmed."""
+        """Let the metadata log grow, and perhaps trim it."""
         self.source.publish(self.source.published + rng.randrange(6))
         if rng.randrange(8) == 0:
             self.source.trim(rng.randrange(self.source.published + 1))
 
 
 def check_order(rows: list[Row], told: dict[int, tuple[str, bytes]], end_offset: int) -> None:
-    """Every event of `told` once and in order, except those that a gap replaces."""
+    """Assert that the rows have every event of `told` once and in order, except those that a gap
+    replaces."""
     reached, index, count = 0, 0, 1
     for key, value in rows:
         if value is None:
@@ -143,7 +145,7 @@ def check_order(rows: list[Row], told: dict[int, tuple[str, bytes]], end_offset:
 
 
 def check_state(rows: list[Row], records: Sequence[Record | Control]) -> None:
-    """Compaction leaves the state that `records` make."""
+    """Assert that compaction of the rows leaves the state that `records` make."""
     kept: dict[str, dict[str, Any]] = {}
     for key, value in rows:
         if value is None:

@@ -40,7 +40,7 @@ Row = tuple[str, bytes | None]
 
 
 class ControllersLog:
-    """The log of the harness's controller, whose records are read off its deltas."""
+    """The metadata log of the harness's controller, whose records come from its deltas."""
 
     def __init__(self, harness: Harness) -> None:
         self.controller = harness.cluster.controller

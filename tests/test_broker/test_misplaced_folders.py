@@ -1,4 +1,4 @@
-"""Folders that are not what their names say: renamed, copied, or without the file that tells."""
+"""Folders that do not hold what their names say: renamed, copied, or without partition.metadata."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def restart(harness: Harness) -> None:
 def test_folders_that_somebody_exchanged_are_refused_and_not_removed(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Both were removed, and both partitions began empty.
+    # Bug: both folders were removed, and both partitions started empty.
     first, second = folder_of(harness, "t"), folder_of(harness, "u")
     harness.run(harness.cluster.stop_broker(1))
     aside = first.with_name("aside")
@@ -130,7 +130,8 @@ def test_replicas_of_an_offline_directory_are_counted_in_one_line(
 
 
 def test_a_batch_let_in_after_its_topic_was_deleted_makes_no_folder(harness: Harness) -> None:
-    # It waited for the coordinator of its transaction. No later replica of that name could open.
+    # The batch had waited for its transaction's verification. Bug: it made the folder again, and no
+    # later replica of that name could open.
     replica, folder = harness.cluster.replica(1, "t"), folder_of(harness, "t")
     controller = harness.cluster.controller
     harness.call(lambda: controller.commit(RemoveTopic(replica.core.topic_id)))
@@ -144,7 +145,8 @@ def test_a_batch_let_in_after_its_topic_was_deleted_makes_no_folder(harness: Har
 
 
 def test_a_folder_that_lost_its_name_while_the_machine_runs_is_not_taken_for_nobodys() -> None:
-    # No power cut can have removed the folder, so an operator has. Its records were committed.
+    # The machine did not lose power, so an operator removed the identity file. The records were
+    # committed.
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("data")
     log = Log.new(disk, "data/t-0", LogConfig())

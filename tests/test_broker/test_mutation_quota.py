@@ -25,7 +25,8 @@ STRICT, OLD = 7, 4
 def test_who_asks_only_while_nothing_is_owed_stays_at_the_rate(
     asked: list[tuple[int, int]],
 ) -> None:
-    """Over any time: no more than the bucket, what came in meanwhile, and one request above it."""
+    """Over any time, the client takes at most the full bucket, what flowed in meanwhile, and one
+    request more."""
     bucket, now_ms, taken, largest = TokenBucket(CAPACITY, 0), 0, 0, 0
     for tokens, pause_ms in asked:
         now_ms += pause_ms
@@ -46,7 +47,8 @@ def test_after_the_pause_that_was_told_nothing_is_owed(tokens: int) -> None:
 
 @contextmanager
 def bound(harness: Harness) -> Iterator[None]:
-    """A partition in a hundred seconds; the bucket holds eleven samples' worth, 0.11."""
+    """Inside the context the quota is 0.01 partitions a second; the bucket holds 0.11, eleven
+    samples' worth."""
     broker = harness.cluster.brokers[1]
     broker.server.services.mutations._buckets.clear()
     commit, entity = harness.cluster.controller.commit, (("client-id", None),)

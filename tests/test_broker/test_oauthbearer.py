@@ -132,7 +132,7 @@ def test_a_key_that_the_issuer_does_not_have_is_refused() -> None:
     assert "signature" in refused(ISSUED.token(key=stranger))
     with pytest.raises(KeyUnknown):
         judge(ISSUED.token(headers={"kid": "rsa-2"}))
-    # A key that the token brings along is nobody's.
+    # A key in the token's own header is ignored.
     mine = Issuer(NOW_S)
     headers = {"kid": "rsa-1", "jwk": mine.public("rsa-1")}
     assert "signature" in refused(mine.token(headers=headers))
@@ -506,7 +506,7 @@ def test_an_unknown_key_is_looked_for_once_in_a_while() -> None:
         with pytest.raises(TokenRefused):
             validate(newer)
         assert source._asked.is_set() is is_asked
-    # Only keys are looked for.
+    # No other refusal makes the broker fetch the keys.
     source._asked.clear()
     clock.now_ms += EXPEDITED_MS_MIN
     with pytest.raises(TokenRefused):

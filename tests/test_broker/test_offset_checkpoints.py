@@ -48,7 +48,7 @@ def replica(topic: str = "t", *, offset: int = 10, is_offline: bool = False) -> 
 
 
 class GatedOffsets(dict[TopicPartition, int]):
-    """Something else happens behind the first copy of it."""
+    """Offsets that call `then` after they were copied for the first time."""
 
     def __init__(self, offsets: dict[TopicPartition, int], then: Any) -> None:
         super().__init__(offsets)
@@ -93,7 +93,7 @@ def test_a_log_that_begins_while_its_predecessor_is_written_is_not_named() -> No
 
 
 def test_a_replica_that_failed_half_way_through_a_cut_does_not_bring_its_offsets_back() -> None:
-    # The next start missed what had been cut on purpose.
+    # Bug: the next start found records missing that had been truncated on purpose.
     disk = MemoryDisk(random.Random(1))
     for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET):
         disk.make_dirs("data")
@@ -110,7 +110,7 @@ def test_a_replica_that_failed_half_way_through_a_cut_does_not_bring_its_offsets
 
 
 def test_the_start_of_a_log_that_went_while_another_directory_was_written_is_not_noted() -> None:
-    # The next log of its name was thrown away up to that offset.
+    # Bug: the next log with that name was discarded up to the old log start.
     disk = MemoryDisk(random.Random(1))
     first, second = made(disk, "x"), made(disk, "y")
     going, staying = replica("t", offset=5), replica("a", offset=3)

@@ -1,4 +1,5 @@
-"""compression.type: batches are packed anew off the loop, in their order, and answered rightly."""
+"""compression.type: batches are compressed again in threads, appended in their order, and answered
+correctly."""
 
 from __future__ import annotations
 
@@ -108,7 +109,7 @@ def stored(harness: Harness, topic: str) -> list[tuple[Codec, list[Record]]]:
 
 
 class HeldThreads(RecompressionThreads):
-    """Packs when `free` is called, one batch at a time."""
+    """Compression threads that pack one batch each time `free` is called."""
 
     def __init__(self, harness: Harness) -> None:
         super().__init__()
@@ -176,7 +177,8 @@ def test_topics_that_ask_for_no_codec_have_no_packer(harness: Harness, client: R
 def test_batches_of_a_partition_stay_in_order_and_others_go_on(
     harness: Harness, client: RawClient, held: HeldThreads
 ) -> None:
-    """1. A is being packed, 2. B comes, which has the codec, 3. C, of another partition."""
+    """1. Batch A is being packed. 2. Batch B comes, which already has the codec. 3. Batch C comes
+    for another partition: C is appended at once, B only after A."""
     topic = make(harness, 2, compression_type="lz4")
     other = RawClient(harness.cluster.brokers[1].port)
     send(client, topic, batch_of(b"a"))

@@ -1,4 +1,4 @@
-"""The partition core, rule by rule (log.md section 7). Time and brokers are arguments."""
+"""The partition core, rule by rule. Time and brokers are arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def test_high_watermark_is_the_least_end_of_the_isr() -> None:
 
 
 def test_the_watermark_does_not_wait_for_a_follower_whose_directory_is_offline() -> None:
-    # It fetched a moment ago and would be let in again, but for its disk (KIP-858).
+    # The follower fetched a moment ago and would be let in again if its directory were online
+    # (KIP-858).
     partition = make()
     fetch(partition, 3, 0)
     partition.on_append(8, 0)
@@ -46,7 +47,8 @@ def test_the_watermark_does_not_wait_for_a_follower_whose_directory_is_offline()
 
 
 def test_whom_the_metadata_took_out_is_not_waited_for_until_it_is_heard_of() -> None:
-    # A dead broker leaves thousands of partitions one after the other, and is fenced in the end.
+    # The controller takes a dead broker out of thousands of partitions chunk by chunk, and fences
+    # it with the last chunk.
     partition = make()
     fetch(partition, 3, 0)
     partition.on_append(8, 10)
@@ -163,7 +165,8 @@ def test_an_expanding_replica_counts_before_the_controller_agrees() -> None:
     fetch(partition, 2, 9)
     assert partition.high_watermark == 5
     assert partition.propose_expand() is None, "one proposal in flight"
-    # Even once it lags too far to be waited for as a mere joiner: it may be in the ISR already.
+    # It counts even when it lags too far for a follower that merely catches up: the controller may
+    # have put it into the ISR already.
     fetch(partition, 2, 9, LAG_MS * 9)
     assert not partition.raise_high_watermark(LAG_MS * 9)
     assert partition.high_watermark == 5
@@ -186,7 +189,8 @@ def test_a_refused_expansion_lets_the_watermark_go_on() -> None:
 
 
 def test_a_leader_that_was_elected_uncleanly_tells_that_it_has_recovered() -> None:
-    # A leader alone in its ISR has no other proposal to make, and would be recovering for ever.
+    # A leader alone in its ISR makes no other proposal; without this one it would stay in recovery
+    # for ever.
     partition = make(isr=(1,))
     assert partition.propose_recovered() is None
     image = PartitionImage((1,), (1,), 1, 6, 8, leader_recovery_state=RECOVERING)
@@ -209,9 +213,10 @@ def test_a_shrinking_replica_counts_until_the_metadata_has_it_so() -> None:
     assert [r for r, _ in proposal.new_isr] == [1, 2]
     assert partition.isr_state == PendingShrink(frozenset({1, 2, 3}), frozenset({3}))
     assert partition.high_watermark == 0
-    # The controller agreed; but an earlier raise of the minimum, which this leader does not know
-    # yet, may have made the replica eligible. Records that the leader acknowledged alone were lost
-    # when that replica was elected. The metadata has both changes in order.
+    # The controller agreed, but an earlier raise of min.insync.replicas, which this leader does not
+    # know yet, may have made the replica eligible (ELR). Bad sequence: the leader acknowledges
+    # records alone, that replica is elected, and they are lost. The metadata log has both changes
+    # in order.
     told = partition.on_isr_answer(proposal, answer((1, 2), 8))
     assert told is Reaction.WAIT_FOR_METADATA
     assert not partition.raise_high_watermark(LAG_MS + 1)
@@ -231,7 +236,8 @@ def test_an_eligible_replica_that_has_what_is_committed_may_lead_cleanly() -> No
     partition.become_leader(PartitionImage((1, 2, 3), (1,), 1, 5, 8, elr=(2, 3)), 0)
     assert partition.may_lead_cleanly(3, 4)
     assert not partition.may_lead_cleanly(3, 3)
-    # An answer tells of the ISR alone: with it the watermark may go on, without those eligible.
+    # The answer of AlterPartition names the ISR alone. With the new ISR the high watermark may pass
+    # the eligible replicas, so they count no longer.
     fetch(partition, 2, 5)
     proposal = partition.propose_expand()
     assert proposal is not None
@@ -251,7 +257,7 @@ def test_an_append_after_an_idle_hour_is_not_an_hour_of_lag() -> None:
     fetch(partition, 2, 0)
     fetch(partition, 3, 0)
     hour_ms = 3_600_000
-    # Broker 2's session went on fetching other partitions, broker 3 died long ago.
+    # Broker 2 went on fetching other partitions; broker 3 died long ago.
     partition.peer_brokers.last_fetch_ms[2] = hour_ms - 1
     partition.on_append(1, hour_ms)
     proposal = partition.propose_shrink(hour_ms)
@@ -271,7 +277,8 @@ def test_keeping_up_with_where_the_leader_was_is_enough() -> None:
 
 
 def test_expansion_needs_the_start_of_the_leaders_epoch() -> None:
-    # 3 has not fetched from this leader, so the watermark stays below the epoch's start.
+    # Broker 3 has not fetched from this leader, so the high watermark stays below the epoch's
+    # start.
     partition = make(isr=(1, 3), end_offset=10)
     partition.high_watermark = 4
     fetch(partition, 2, 6)
@@ -282,8 +289,9 @@ def test_expansion_needs_the_start_of_the_leaders_epoch() -> None:
 
 
 def test_who_joins_has_told_where_the_log_begins() -> None:
-    # 1. Records are deleted while it is away, 2. it is in the ISR again, and has not written the
-    # new start to its disk yet, 3. the power fails: it leads, and they are back.
+    # Bad sequence: 1. Records are deleted while the follower is away. 2. It joins the ISR before it
+    # has written the new log start to its disk. 3. The power fails, and it is elected: the deleted
+    # records are back.
     partition = make(isr=(1,), end_offset=10)
     partition.deleted_records_offset = 4
     partition.on_follower_fetch(2, 10, 3, 10, 0)
@@ -346,7 +354,8 @@ def test_the_image_of_a_known_partition_epoch_does_not_cancel_a_proposal() -> No
 
 
 def test_a_proposal_is_sent_again_as_it_was_made() -> None:
-    # 3 lost its disk meanwhile, and registered anew: the controller refuses it by its old epoch.
+    # Broker 3 lost its disk meanwhile and registered again: the controller refuses the proposal
+    # because of its old broker epoch.
     partition = make(isr=(1, 2), end_offset=9)
     fetch(partition, 2, 9)
     fetch(partition, 3, 9)
@@ -444,7 +453,7 @@ def test_a_followers_watermark_is_bounded_by_its_log() -> None:
     assert partition.high_watermark == 5
     partition.on_follower_append(7, 6)
     assert partition.high_watermark == 6
-    partition.on_follower_append(8, 4)  # a new leader may know less
+    partition.on_follower_append(8, 4)  # a new leader may know a lower high watermark
     assert partition.high_watermark == 6
     partition.on_truncated(3)
     assert (partition.end_offset, partition.high_watermark) == (3, 3)

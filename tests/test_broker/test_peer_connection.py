@@ -1,4 +1,4 @@
-"""Connections of brokers among themselves: TLS, the login, and the traps of both."""
+"""Connections between brokers: TLS, the login, and the pitfalls of both."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_a_refusal_is_said_once_and_tried_again_later(
             told = [r for r in caplog.records if "no link to the broker" in r.getMessage()]
             assert len(told) == 1 and said in told[0].getMessage()
             assert "wrong" not in caplog.text
-            # Whatever was wrong is put right.
+            # The cause of the refusal is removed.
             mine.security = PeerSecurity(tls=tls, mechanism="PLAIN", user="node", password="secret")
             mine._tls = TlsCaller(tls)
             opened: list[PeerSocket] = []

@@ -1,4 +1,5 @@
-"""Idempotent producers while too few replicas are in sync: no duplicate, no gap of our making."""
+"""Idempotent producers while too few replicas are in sync: no duplicate, and no gap that the broker
+itself caused."""
 
 from __future__ import annotations
 
@@ -137,8 +138,9 @@ def test_another_leader_has_refused_nothing(harness: Harness, client: RawClient)
 
 
 def test_the_same_leader_remembers_in_a_new_epoch(harness: Harness, client: RawClient) -> None:
-    # 1. A batch is refused, 2. a reassignment ends: the new replica is in the ISR, and with that
-    # comes an epoch, 3. the next batch, sent before, was taken for the first, and acknowledged.
+    # Bad sequence: 1. A batch is refused. 2. A reassignment ends: the new replica is in the ISR,
+    # and the leader epoch rises. 3. The next batch, sent before, is taken for the first one and
+    # acknowledged.
     lose_the_follower(harness)
     assert produced(client, batch(0))[0] is KioError.not_enough_replicas
     bring_the_follower_back(harness)
@@ -149,7 +151,8 @@ def test_the_same_leader_remembers_in_a_new_epoch(harness: Harness, client: RawC
 
 
 def test_a_producer_that_gives_a_batch_up_goes_on(harness: Harness, client: RawClient) -> None:
-    # Its retries are over: it goes on in the same epoch, and was refused for ever.
+    # The retries of batch 0 are over, and the producer goes on in the same epoch. Bug: it was
+    # refused for ever.
     lose_the_follower(harness)
     assert produced(client, batch(0))[0] is KioError.not_enough_replicas
     bring_the_follower_back(harness)
@@ -166,7 +169,7 @@ def test_a_gap_that_stays_is_called_one(harness: Harness, client: RawClient) -> 
     bring_the_follower_back(harness)
     for sequence in (2, 3):
         assert produced(client, batch(sequence))[0] is KioError.not_enough_replicas
-    # On this one clients take a new epoch.
+    # At this error clients raise their producer epoch.
     assert produced(client, batch(2))[0] is KioError.out_of_order_sequence_number
     assert produced(client, batch(0, epoch=1)) == (KioError.none, 1)
 
@@ -185,7 +188,7 @@ def test_what_is_behind_waits_again_when_the_earlier_one_is_refused_again() -> N
 def test_a_producer_that_the_log_does_not_know_begins_with_what_was_refused(
     harness: Harness, client: RawClient
 ) -> None:
-    # The second batch was taken for the first, and that one was then out of order for ever.
+    # Bug: the second batch was accepted as the first one, which was then out of order for ever.
     lose_the_follower(harness)
     assert produced(client, batch(0))[0] is KioError.not_enough_replicas
     bring_the_follower_back(harness)

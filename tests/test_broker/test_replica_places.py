@@ -75,8 +75,9 @@ def test_of_two_copies_the_one_that_was_told_is_opened():
 
 
 def test_of_two_copies_none_is_opened_nor_removed_if_none_was_told():
-    # A broker with one directory does not report it; an older copy in another directory, first in
-    # log.dirs, was opened, and the complete one removed.
+    # A broker with one directory does not report it to the controller. Bad sequence: a second
+    # directory with an older copy is put first in log.dirs; the older copy is opened, and the
+    # complete one removed.
     disk = MemoryDisk(random.Random(1))
     for path in ("/x", "/y"):
         disk.make_dirs(f"{path}/t-0")
@@ -94,15 +95,16 @@ def test_of_two_copies_none_is_opened_nor_removed_if_none_was_told():
 
 @pytest.mark.parametrize("told", [Y, b"z" * 16], ids=["offline", "not configured"])
 def test_a_copy_does_not_lead_in_the_place_of_a_directory_that_cannot_be_read(told: bytes):
-    # A disk back from a repair had an older one, which led, and wrote over what was acknowledged.
+    # Bad sequence: a disk that comes back from a repair has an older copy, which is elected and
+    # overwrites acknowledged records.
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("/x/t-0")
     write_partition_metadata(disk, "/x/t-0", TOPIC_ID)
     failed = ("/y",) if told == Y else ()
     assert "/x may be older" in place(directories(*failed, disk=disk), told=told, is_in_sync=True)
-    # If others have all committed records, the replica catches up from there.
+    # If other replicas have all committed records, this one catches up from them.
     assert place(directories(*failed, disk=disk), told=told) == "/x"
-    # Moved by hand, from a directory that still exists.
+    # An operator moved the folder here from a directory that is still online.
     assert place(directories(disk=disk), told=Y, is_in_sync=True) == "/x"
 
 
@@ -123,7 +125,8 @@ def test_a_replica_that_is_new_to_the_broker_goes_into_a_directory_that_is_left(
 def test_a_replica_in_a_directory_that_is_not_configured_begins_anew_only_if_others_have_it():
     assert place(directories(), told=b"z" * 16) == "/x"
     said = place(directories(), told=b"z" * 16, is_in_sync=True)
-    # Not that log.dirs does not name it: its path may be there, and another disk at it.
+    # The message does not say that log.dirs lacks the directory: its path may be in log.dirs, with
+    # another disk mounted there.
     assert f"/x is {uuid_text(X)}" in said and "is its disk mounted?" in said
 
 

@@ -35,8 +35,8 @@ def test_a_session_is_opening_until_its_first_answer():
 
 
 def test_no_second_request_leaves_while_a_session_is_opened():
-    # Seed 227 of the world of partitions: the second opened another session, which was dropped
-    # with what it alone had listed.
+    # Seed 227 of the simulated partitions: the second request opened another session, which was
+    # dropped together with the partitions that only this request listed.
     sent = []
     fetcher = ReplicaFetcher(
         leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
@@ -61,7 +61,8 @@ def test_partitions_made_one_after_the_other_share_a_request():
     async def run():
         sent: list[list[int]] = []
         has_shared = asyncio.Event()
-        # It stands still, or a pause of this process would be the end of theirs.
+        # The clock stands still; otherwise a pause of the test process would end the partitions'
+        # wait.
         clock = SimpleNamespace(monotonic_ms=lambda: 1_000)
         fetcher = ReplicaFetcher(
             leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
@@ -94,7 +95,7 @@ def test_partitions_made_one_after_the_other_share_a_request():
 
 
 def test_nothing_is_asked_while_every_partition_pauses():
-    # The leader answers an empty fetch at once: follower and leader took half a core each.
+    # Bug: the leader answers an empty fetch at once, so follower and leader took half a core each.
     async def run():
         frames = []
         fetcher = ReplicaFetcher(
@@ -116,7 +117,7 @@ def test_nothing_is_asked_while_every_partition_pauses():
         ]
         session.take_answer(ReplicaFetchAnswer(1, 0, 7, refused), memoryview(b""))
         assert session.is_paused and not session.is_empty
-        fetcher._send_fetch()  # that they leave the session is said once
+        fetcher._send_fetch()  # one request removes them from the session
         fetcher._send_fetch()
         assert len(frames) == 2
         session.add((TOPIC_ID, 0), session._partitions[TOPIC_ID, 0].replica)
@@ -132,7 +133,7 @@ def test_nothing_is_asked_while_every_partition_pauses():
 
 
 def test_a_replica_whose_disk_failed_takes_no_more_records():
-    # Seed 52: it vouched with each fetch for what its disk may not have.
+    # Seed 52: with each fetch the replica vouched for records that its disk may not hold.
     session, replica = session_of(), replica_of()
     session.add((TOPIC_ID, 0), replica)
     session.next_request()
@@ -162,8 +163,8 @@ def test_two_jobs_flush_one_log_in_turn():
 
 
 def test_records_that_came_twice_bring_the_watermark_that_came_with_them():
-    # Seed 2308: two requests were under way, and the leader took the high watermark in the second
-    # answer as received, although the follower dropped that answer.
+    # Seed 2308: two requests were under way. The leader assumed that the follower got the high
+    # watermark of the second answer, although the follower dropped that answer.
     session, replica = session_of(), replica_of()
     replica.become_follower(PartitionImage((1, 2), (1, 2), 2, 0, 0))
     session.add((TOPIC_ID, 0), replica)
@@ -179,8 +180,8 @@ def test_records_that_came_twice_bring_the_watermark_that_came_with_them():
 
 
 def test_an_answer_for_the_replica_that_was_here_before_is_dropped():
-    # Seed 1127: the partition was moved away and back while a fetch was out, and what was asked
-    # for the old log was appended to the new, empty one.
+    # Seed 1127: the partition was moved away and back while a fetch was under way, and records
+    # fetched for the old log were appended to the new, empty one.
     session, old, new = session_of(), replica_of(), replica_of()
     session.add((TOPIC_ID, 0), old)
     session.next_request()
@@ -195,8 +196,9 @@ def test_an_answer_for_the_replica_that_was_here_before_is_dropped():
 
 
 def test_an_answer_to_what_was_asked_in_an_epoch_before_is_dropped():
-    # 1. A fetch of epoch 0 is out, 2. the leader is elected again, after another one: its log may
-    # have been cut meanwhile, 3. the answer of epoch 0 comes: its records may be gone by now.
+    # Bad sequence: 1. A fetch of epoch 0 is under way. 2. Another leader is elected, then the first
+    # one again, whose log may have been truncated meanwhile. 3. The answer of epoch 0 comes, with
+    # records that may no longer exist.
     session, replica = session_of(), replica_of()
     image = PartitionImage((1, 2), (1, 2), 2, 0, 0)
     replica.become_follower(image)
@@ -215,7 +217,8 @@ def test_an_answer_to_what_was_asked_in_an_epoch_before_is_dropped():
 
 
 def test_a_late_error_of_the_old_session_does_not_let_a_second_one_be_opened():
-    # Partitions that only the second request lists were never fetched: it waits for the first.
+    # Bug: partitions that only the second request listed were never fetched. It must wait for the
+    # first.
     session = session_of()
     session.add((TOPIC_ID, 0), replica_of())
     session.next_request()
@@ -236,7 +239,7 @@ def test_a_late_error_of_the_old_session_does_not_let_a_second_one_be_opened():
 
 
 def test_a_start_that_retention_has_moved_is_in_the_next_request():
-    # A DeleteRecords below it waited until its deadline, and so did the next.
+    # Bug: a DeleteRecords below this start waited until its deadline, and so did the next one.
     async def ask():
         session, replica = session_of(), replica_of()
         session.add((TOPIC_ID, 0), replica)
@@ -259,7 +262,8 @@ def test_a_start_that_retention_has_moved_is_in_the_next_request():
     [(0, False), (2, True), (3, True), (4, False)],
 )
 def test_a_batch_that_begins_below_the_end_and_ends_above_it_is_refused(base_offset, is_refused):
-    # Taken for one that came twice, it was asked for again at once: half a core on either side.
+    # Bug: the batch was taken for one that came twice, and fetched again at once: half a core on
+    # either side.
     async def run():
         session, replica = session_of(), replica_of()
         first = build_batch([(b"k", b"v")] * 4, timestamp_ms=0, leader_epoch=0)

@@ -52,7 +52,7 @@ OTHER_ID = bytes(range(1, 17))
 
 
 def test_checkpoints_of_a_topic_that_is_gone_are_nothing_to_a_new_one_of_its_name() -> None:
-    # Seed 30 of the world of partitions: the new log's watermark was the old one's.
+    # Seed 30 of the simulated partitions: the new log began with the old one's high watermark.
     disk = MemoryDisk(random.Random(1))
     with_log(disk)
     for name in CHECKPOINTS:
@@ -73,8 +73,8 @@ def test_an_unclean_start_fsyncs_whose_a_log_is() -> None:
 
 
 def test_a_power_cut_in_a_removal_does_not_keep_the_next_topic_of_that_name_out() -> None:
-    # Seed 60612: the folder had its old name again, some files were gone, and its recovery point
-    # said that there had been records.
+    # Seed 60612: after the power cut the folder had its old name again and some files were gone,
+    # but its recovery point said that records were flushed.
     for seed in range(60):
         disk = MemoryDisk(random.Random(seed))
         with_log(disk)
@@ -91,7 +91,7 @@ def test_a_power_cut_in_a_removal_does_not_keep_the_next_topic_of_that_name_out(
 
 
 def test_a_torn_identity_is_none() -> None:
-    # Seed 13: it stopped the broker's start.
+    # Seed 13: a torn partition.metadata made the broker's start fail.
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("data/t-0")
     write_partition_metadata(disk, "data/t-0", TOPIC_ID)
@@ -132,7 +132,7 @@ def test_records_that_were_flushed_do_not_go_with_the_file_that_says_whose_they_
     with pytest.raises(CorruptData, match="nothing says whose log this is"):
         made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
     assert disk.exists("data/t-0")
-    # Put back, all is there.
+    # With the identity file put back, all records are there.
     write_partition_metadata(disk, "data/t-0", TOPIC_ID)
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
     # A log that was never flushed may have lost its folder in the power cut; it starts empty.
@@ -164,11 +164,12 @@ def test_a_checkpoint_that_nothing_else_says_is_missed_when_it_is_damaged(checkp
 @pytest.mark.parametrize(
     "checkpoint",
     [
-        # Seed 671: after an unclean election the log was cut to 6, and at the next start thrown
-        # away, for its start was said to be 22.
+        # Seed 671: after an unclean election the log was truncated to 6. The next start discarded
+        # it, because its log-start checkpoint still said 22.
         LOG_START_OFFSET,
-        # Seed 184: a replica was cut from 11 to 7 after its leader had lost power, got four other
-        # records, was killed, and began with ten of them committed; its leader had none.
+        # Seed 184: a replica was truncated from 11 to 7 after its leader had lost power, got four
+        # other records, and was killed. It started with the old high watermark of 10, so three of
+        # the new records counted as committed; for its leader none were.
         HIGH_WATERMARK,
     ],
 )
@@ -188,8 +189,8 @@ def test_a_log_that_is_cut_takes_the_checkpoint_down(checkpoint: str) -> None:
 
 @pytest.mark.parametrize("checkpoint", [HIGH_WATERMARK, CLEANER_OFFSET])
 def test_a_log_that_lost_its_tail_takes_the_checkpoint_down(checkpoint: str) -> None:
-    # Seed 3786 of the world of partitions: after a second power cut, records that had come in
-    # place of the lost ones counted as committed.
+    # Seed 3786 of the simulated partitions: after a second power cut, the records that had replaced
+    # the lost ones counted as committed.
     disk = MemoryDisk(random.Random(1))
     with_log(disk)
     write_offsets(disk, f"data/{checkpoint}", {("t", 0): 22, ("u", 0): 5})
@@ -201,7 +202,8 @@ def test_a_log_that_lost_its_tail_takes_the_checkpoint_down(checkpoint: str) -> 
 
 @pytest.mark.parametrize("is_orderly", [False, True])
 def test_a_log_that_was_refused_is_refused_at_every_start(is_orderly: bool) -> None:
-    """The checkpoints alone tell lost records from a torn tail."""
+    """Only the checkpoints distinguish lost records from a torn tail, so a refusal must not change
+    them."""
     disk = MemoryDisk(random.Random(1))
     with_log(disk)
     write_partition_metadata(disk, "data/t-0", TOPIC_ID)
@@ -341,7 +343,7 @@ def test_a_topic_with_the_longest_name_goes_and_another_of_its_name_comes(tmp_pa
 
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_no_crash_in_a_removal_looks_like_a_folder_that_was_taken(is_dropped: bool) -> None:
-    """The topic is deleted while the broker runs, or while it sleeps."""
+    """The topic is deleted while the broker runs, or (is_dropped) while it is down."""
     for operations in range(12):
         for seed in range(8):
             disk = MemoryDisk(random.Random(seed))
@@ -373,7 +375,7 @@ def test_no_crash_in_a_removal_looks_like_a_folder_that_was_taken(is_dropped: bo
 
 
 def test_a_power_cut_in_a_removal_leaves_no_part_of_a_log_that_comes_back() -> None:
-    """The replica is moved away, and back after the power cut: its topic id is the same."""
+    """The replica is moved away, and back after the power cut, with the same topic id."""
     for operations in range(12):
         for seed in range(8):
             disk = MemoryDisk(random.Random(seed))

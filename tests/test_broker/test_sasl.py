@@ -74,7 +74,8 @@ def login(
     binding=None,
     nonce=None,
 ):
-    """Runs a client; returns the server's last step. binding, nonce: others than it should send."""
+    """Runs a client; returns the server's last step. binding, nonce: wrong values that the client
+    sends."""
     first = exchange.step(f"{header}{bare}".encode()).answer.decode()
     nonce = nonce or first.split(",")[0]
     bound = base64.b64encode((binding or header).encode()).decode()
@@ -93,7 +94,7 @@ def test_the_other_hash_the_escapes_and_the_extensions_of_clients():
 
 
 def test_a_proof_over_another_header_or_nonce_is_refused():
-    """Whoever stood between would have changed the first message, and not what the proof covers."""
+    """A man in the middle could change the first message, but not the proof, which covers it."""
     for changed in ({"header": "n,,", "binding": "y,,"}, {"nonce": "r=abc"}, {"nonce": "r=x"}):
         with pytest.raises(AuthenticationFailed):
             login(scram(), "pencil", **changed)
@@ -351,7 +352,7 @@ def test_a_token_needs_a_handshake_and_one_handshake_is_enough():
     made = authenticated()
     assert made.handshake("PLAIN", 1).error == ErrorCode.ILLEGAL_SASL_STATE
     assert made.token(GOOD, NOW_MS).error == ErrorCode.ILLEGAL_SASL_STATE
-    # The client is who it was.
+    # The client stays logged in as the same user.
     made.check(0, NOW_MS)
 
 

@@ -1,4 +1,4 @@
-"""Damage in old records of a leader, which no start reads: a follower comes upon it."""
+"""Damage in old records of a leader, which no start reads: the fetch of a follower finds it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def lead_with_damage(harness: Harness) -> Path:
 
 
 def begin_anew(harness: Harness, broker_id: int) -> None:
-    """A follower whose disk was replaced."""
+    """Start a follower on an empty disk, as after a replacement."""
     shutil.rmtree(harness.cluster.directory / f"broker-{broker_id}")
     harness.run(harness.cluster.start_broker(broker_id))
 
@@ -99,7 +99,7 @@ def test_a_leader_that_serves_damage_gives_its_lead_to_a_replica_in_sync(
 
 
 def test_damage_that_was_found_once_is_not_forgotten_by_a_restart(harness: Harness) -> None:
-    # Its recovery point is above the damage, and so the start would find nothing.
+    # The recovery point is above the damage, so recovery at the start would not find it.
     filled(harness, (1, 2, 3))
     harness.run(harness.cluster.stop_broker(3))
     lead_with_damage(harness)
@@ -184,8 +184,8 @@ def test_a_follower_pauses_longer_and_longer_and_says_once_who_sent_what(
 
 
 def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness) -> None:
-    # Truncated at the end of a batch: the rest is sound, and its followers waited for the missing
-    # batches for ever.
+    # The file is truncated at the end of a batch, so the rest is sound. Bug: the followers waited
+    # for the missing batches for ever.
     cluster = harness.cluster
     filled(harness, (1, 2))
     eventually(lambda: cluster.replica(2, "t").log.end_offset == RECORDS, "it is replicated")
@@ -204,7 +204,8 @@ def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness
 def test_damage_behind_what_a_fetch_was_given_costs_the_replica_and_no_more(
     harness: Harness,
 ) -> None:
-    # The headers behind tell if more than that lies below the high watermark.
+    # To know how much lies below the high watermark, the leader also reads the headers of batches
+    # behind those that it sends; one of them is damaged.
     cluster = harness.cluster
     configs = {"segment.bytes": "110000"}
     harness.call(lambda: cluster.controller.create("t", [(1, 2)], configs))

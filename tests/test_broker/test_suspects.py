@@ -1,4 +1,4 @@
-"""Metadata of what a broker leads that has just hung up."""
+"""Metadata answers about partitions whose leader has just closed its connections."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_who_asks_when_a_leader_died_is_told_who_leads_then(harness: Harness) ->
 
 
 class Story:
-    """Suspects of 1, and somebody who waits for what becomes of it."""
+    """Broker 1 is suspected dead, and a request waits until that is decided."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000

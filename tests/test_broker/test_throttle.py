@@ -1,4 +1,4 @@
-"""Replication quotas: the bucket against its bound, and who is held back."""
+"""Replication quotas: the token bucket against its bound, and which followers are throttled."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_over_any_time_no_more_goes_than_the_rate_a_second_worth_and_one_answer(
             assert total <= rate * ((at_ms - begin_ms) / 1000 + 1) + largest + 1
 
 
-# Some examples take many steps, and longer on a busy machine.
+# Some examples take many steps, which take long on a busy machine.
 @settings(deadline=None)
 @given(rate=st.integers(1_000, 10_000_000), size=st.integers(1, 1_000))
 def test_who_always_has_something_to_send_gets_the_rate_within_a_tenth(rate, size):
@@ -164,7 +164,7 @@ def test_follower_leaves_a_partition_alone_once_its_quota_is_used_up(harness):
     client = follower_out_of_sync(harness)
     set_configs(harness, "follower", 2, 0)
     brokers = harness.cluster.brokers
-    # Three batches at most in the answer that it may take before it knows how large it is.
+    # Before the follower knows how large an answer is, it takes one with at most three batches.
     quota = brokers[2].manager.fetchers.quota
     harness.call(lambda: brokers[2].manager.fetchers.pause(False))
     fetcher = brokers[2].manager.fetchers._by_leader[1]

@@ -235,7 +235,7 @@ def test_a_token_of_another_user_needs_create_tokens_on_that_user(secured) -> No
     assert made.error_code is KioError.none
     (record,) = secured.controller.image.delegation_tokens.values()
     assert (record.owner, record.requester) == ("User:bob", "User:alice")
-    # One's own needs no right.
+    # A user needs no right for a token of its own.
     assert create(client).error_code is KioError.none
     itself = create(client, owner_principal_type="User", owner_principal_name="alice")
     assert itself.error_code is KioError.none

@@ -135,7 +135,7 @@ def test_what_is_kept_is_bounded(image: ClusterImage, monkeypatch: pytest.Monkey
     again = ask(packed, image)
     assert again == first
     assert again is not first
-    # A topic that is packed anew takes the place of its old bytes.
+    # The new bytes of a topic replace its old ones.
     for leader in (2, 1, 2):
         image = after(image, PartitionChange(topic_id=FIRST, partition_id=0, leader=leader))
         kept = ask(packed, image)

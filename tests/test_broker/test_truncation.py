@@ -1,4 +1,5 @@
-"""KIP-101 and KIP-279 stories on real logs and the rules of both sides; no sockets."""
+"""The scenarios of KIP-101 and KIP-279, on real logs, with the leader's and follower's rules; no
+sockets."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ class Node:
         self.starts.append(start_offset)
 
     def restart(self) -> None:
-        """The process ends and comes back with the watermark it last knew."""
+        """Restart the process with the high watermark that it last knew."""
         high_watermark = self.replica.core.high_watermark
         self.replica.log.close()
         self.open(high_watermark=high_watermark)
@@ -107,7 +108,8 @@ class Node:
 
 
 def diverging(leader: Node, follower: Node) -> tuple[int, int] | None:
-    """The leader's look at the follower's fetch (the rule of fetching._objection)."""
+    """The (epoch, end offset) that the leader answers to the follower's fetch if their logs differ,
+    else None (the rule of fetching._objection)."""
     log, asked = leader.replica.log, follower.replica.log
     last = asked.last_epoch
     if last < 0:
@@ -227,7 +229,8 @@ def test_a_follower_below_the_leaders_start_begins_there(nodes: tuple[Node, Node
 
 @pytest.mark.parametrize("has_identity", [False, True])
 def test_a_replica_that_begins_anew_outlives_the_power_with_its_name(has_identity: bool) -> None:
-    # Seed 51028: its recovery point stood above 0, so without a name it counted as damaged.
+    # Seed 51028: its recovery point was above 0, so without partition.metadata it counted as
+    # damaged.
     for seed in range(20):
         disk = MemoryDisk(random.Random(seed))
         b = Node(Path("data"), 2, disk)
@@ -255,7 +258,8 @@ def test_old_metadata_does_not_make_a_leader(nodes: tuple[Node, Node, Node]) -> 
 
 
 def test_checkpoints_are_lowered_to_the_end_that_a_cut_into_a_gap_leaves(tmp_path: Path) -> None:
-    # Seed 106525: the recovery point stayed above the end, and spoke for what came there later.
+    # Seed 106525: the recovery point stayed above the end, and vouched for records that came there
+    # later.
     node = Node(tmp_path, 2)
     node.follow(1, 1, 0)
     log = node.replica.log
@@ -267,7 +271,7 @@ def test_checkpoints_are_lowered_to_the_end_that_a_cut_into_a_gap_leaves(tmp_pat
 
 
 def test_a_log_start_falls_in_its_checkpoint_once_all_below_it_is_gone(tmp_path: Path) -> None:
-    # Seed 200908: it fell first, the power failed, and deleted records were back.
+    # Seed 200908: the checkpoint fell first, the power failed, and deleted records were back.
     node = Node(tmp_path, 2)
     node.follow(1, 1, 0)
     log = node.replica.log
@@ -277,7 +281,7 @@ def test_a_log_start_falls_in_its_checkpoint_once_all_below_it_is_gone(tmp_path:
     log.advance_start_offset(4)
     node.replica.restart_at(9, 5)  # the leader's log begins above
     assert (node.lowered, node.starts) == ([0], [9])
-    node.replica.restart_at(2, 5)  # or below: it has lost what we had
+    node.replica.restart_at(2, 5)  # or below: it has lost records that the follower had
     assert (node.lowered, node.starts) == ([0, 0, 0], [9, 9, 2])
 
 
@@ -295,8 +299,8 @@ def test_a_batch_that_begins_below_the_log_start_comes_when_that_is_durable(tmp_
 def test_a_cut_down_to_the_log_start_leaves_nothing_below_it_either(
     nodes: tuple[Node, Node, Node],
 ) -> None:
-    # Seed 271406: records of epoch 3 stayed below the start, those of epoch 2 came behind them in
-    # the same file, and the next start, after a kill, refused to open it.
+    # Seed 271406: records of epoch 3 stayed below the log start, and records of epoch 2 followed
+    # them in the same file. The next start, after a kill, refused to open it.
     a, b, _ = nodes
     a.lead(2, 2)
     a.append(b"a", b"b", b"c")
@@ -319,7 +323,8 @@ def test_a_cut_down_to_the_log_start_leaves_nothing_below_it_either(
 def test_what_nobody_can_be_asked_about_goes_with_a_cut_to_the_start(
     tmp_path: Path, is_retired: bool
 ) -> None:
-    # After a clean start the epochs begin at the log's start. is_retired: nothing lies below it.
+    # After a clean start the epoch history begins at the log start. is_retired: no file holds
+    # records below it.
     node = Node(tmp_path, 2)
     node.follow(1, 1, 0)
     log = node.replica.log

@@ -79,7 +79,7 @@ def test_whoever_names_no_directory_removes_nobody() -> None:
     code, _ = handled(remove_raft_voter, voters, voter_directory_id=None)
     assert code is ErrorCode.INVALID_REQUEST
     assert [request.is_dry_run for request, _ in voters.asked] == [True]
-    # Other errors come first: in a static quorum no directory would help.
+    # Other errors come first: in a static quorum no directory id would help.
     static = Rejected(ErrorCode.UNSUPPORTED_VERSION, "the voter set is static")
     code, message = handled(remove_raft_voter, Voters(static), voter_directory_id=None)
     assert (code, message) == (static.code, static.message)

@@ -1,4 +1,5 @@
-"""Voter changes that a client asks a broker for: the leader is asked until they are made or not."""
+"""Voter changes that a client asks a broker for: the broker asks the leader until the change is
+made or refused."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ GONE = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata(),
 
 
 class Quorum:
-    """Stands in for the client: its leaders' answers, one after the other."""
+    """A fake client of the quorum, which returns the leaders' answers one after the other."""
 
     def __init__(self, *answers: VoterChangeResponse | Exception, leaders: tuple[int, ...] = (1,)):
         self.answers = list(answers)

@@ -73,7 +73,8 @@ def test_deadlines_expire_in_order_and_never_early() -> None:
 def expired_by(
     first: Callable[[Deadlines, Item], None],
 ) -> tuple[list[str], Deadlines]:
-    """Items that expire after `first`, which acts on another item of the same deadline."""
+    """Names of expired items in order. `first` runs at the expiry of the first item, and acts on
+    another item of the same deadline."""
 
     async def story() -> tuple[list[str], Deadlines]:
         now_ms = 0
@@ -203,8 +204,9 @@ def test_only_an_empty_follower_is_known_to_know_nothing(
 
 
 def test_an_answer_that_says_where_histories_part_tells_no_watermark() -> None:
-    # Seed 2385 of the partitions' world: the follower uses only the truncation of such an answer,
-    # and got the high watermark again only with the next record.
+    # Seed 2385 of the simulated partitions: a follower uses only the diverging epoch of such an
+    # answer. The leader counted its high watermark as sent, and sent it again only with the next
+    # record.
     asked = FetchPartition(0, 0, 98, 13, 0, 100)
     request = fetch_request(2)._replace(topics=[FetchTopic("t", bytes(16), [asked])])
     state = FetchState(request, is_by_id=False, now_ms=0)
@@ -231,7 +233,8 @@ def test_an_answer_that_says_where_histories_part_tells_no_watermark() -> None:
 def test_what_a_follower_was_told_counts_while_it_goes_on_from_there(
     again: dict[str, int], known: int
 ) -> None:
-    # Seed 2582 of the world of partitions: the answer to an epoch before was dropped.
+    # Seed 2582 of the simulated partitions: the follower drops the answer to a fetch of an earlier
+    # epoch, so that answer does not count as received.
     asked = FetchPartition(0, 2, 5, 2, 0, 100)
     request = fetch_request(2)._replace(topics=[FetchTopic("t", bytes(16), [asked])])
     state = FetchState(request, is_by_id=False, now_ms=0)

@@ -1,4 +1,5 @@
-"""APIs that have nothing behind them say so: ACLs, delegation tokens, credentials."""
+"""APIs without their configuration say so: ACLs without an authorizer, delegation tokens without a
+key, SCRAM without credentials."""
 
 from __future__ import annotations
 

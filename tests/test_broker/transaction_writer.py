@@ -19,7 +19,7 @@ class Writer:
         self.replica: Replica = harness.cluster.replica(1, topic)
 
     def append(self, batch: bytearray) -> int:
-        """Its base offset. The high watermark follows as after a Produce request."""
+        """Append a batch; its base offset. The high watermark rises as after a Produce request."""
 
         def work() -> int:
             replica = self.replica
@@ -51,7 +51,7 @@ class Writer:
         )
 
     def wait_replicated(self) -> None:
-        """Return when both brokers know that all of it is committed."""
+        """Return when the high watermark of both brokers has reached the end of the log."""
         end_offset = self.replica.log.end_offset
         for broker_id in (1, 2):
             core = self.harness.cluster.replica(broker_id, self.replica.core.topic).core

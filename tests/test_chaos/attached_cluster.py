@@ -1,4 +1,5 @@
-"""A cluster under a test as an attached one: its file, an experiment on it, what is left there."""
+"""A running cluster that tests attach to: its cluster file, an experiment on it, and checks of what
+a run left there."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ TOPIC = "orders"
 
 
 class HistoryBuilder:
-    """Numbers events; one millisecond passes with each unless a time is given."""
+    """Builds a history event by event. It numbers the events, and one millisecond passes with each
+    unless a time is given."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -60,7 +61,7 @@ class HistoryBuilder:
         process: str = "producer-1",
         **fields: Any,
     ) -> None:
-        """One event of one record."""
+        """Add one event of type `type` about one record."""
         ops = (Send(TOPIC, partition, value, offset),)
         self.add(process, type, "send", ops=ops, **fields)
 
@@ -134,7 +135,7 @@ class HistoryBuilder:
         self.add("topics-1", type, function, topic=topic, latency_ms=1.0, **fields)
 
     def write(self, path: str) -> None:
-        """The history as a file."""
+        """Write the history to a file."""
         header = Header(
             history=HISTORY_VERSION, run_id="r", system="kvorum 1", wall_start_ms=1_700_000_000_000
         )
@@ -150,7 +151,8 @@ class HistoryBuilder:
         start_offset: int = 0,
         topic: str = TOPIC,
     ) -> None:
-        """The final read, complete unless end_offset lies beyond it."""
+        """Add the final read of a partition. It is incomplete if end_offset lies above the last
+        pair."""
         offsets, values = tuple(at for _, at in pairs), tuple(value for value, _ in pairs)
         ops = (Poll(topic, partition, offsets, values),)
         self.add("final-read", "ok", "poll", ops=ops)
@@ -223,8 +225,8 @@ def pipelined(
     silent: dict[int, tuple[int, int]] | None = None,
     latency_ms: int = 5,
 ) -> None:
-    """One record every 10 ms to each partition, acknowledged after latency_ms; what falls into a
-    partition's silence is acknowledged at its end, in order."""
+    """One record every 10 ms to each partition, acknowledged after latency_ms. Records sent in a
+    partition's silence are acknowledged at the end of the silence, in order."""
     events: list[tuple[int, int, int, str, int]] = []
     for value in range((end_ms - begin_ms) // 10):
         for partition in partitions:

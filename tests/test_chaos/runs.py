@@ -1,4 +1,4 @@
-"""Folders of runs, and what their pages refer to."""
+"""Folders of runs, and the references in their pages."""
 
 from __future__ import annotations
 

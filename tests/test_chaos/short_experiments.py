@@ -18,7 +18,8 @@ from kvorum.chaos.live.systems.opening import choose_system
 
 from .warm_cluster import Shape, WarmCluster, shape_of
 
-#: A cluster that is warm needs no time to settle, and no promise counts the time before or after.
+#: A warm cluster needs no time to settle, and no promise is about the time before or after the
+#: faults.
 QUICK = {"warm_up_ms": 500, "cool_down_ms": 500}
 
 
@@ -68,7 +69,7 @@ class WarmClusters:
                 self._open.await_whole()
                 return self._open
             except NotReached:
-                # A run that failed has left it so, and has said so.
+                # A failed run left the cluster in this state; its own test has reported that.
                 self._open.__exit__(None, None, None)
                 self._open = None
         self.close()

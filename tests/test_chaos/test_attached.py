@@ -136,7 +136,8 @@ def test_a_run_breaks_within_its_limit_and_deletes_its_topics(dev, tmp_path, mon
         progress=lines.append,
     )
     assert any("fault: kill leader:orders/0" in line for line in lines), lines
-    # Both brokers at once would be two: the step is skipped, and the verdict cannot be "passed".
+    # The step would take both brokers down at once. It is skipped, and so the verdict cannot be
+    # "passed".
     assert any("max_nodes_down is 1" in line for line in lines), lines
     assert result.verdict == "inconclusive", result
     record = json.loads((run_dir / "run.json").read_text())
@@ -145,7 +146,7 @@ def test_a_run_breaks_within_its_limit_and_deletes_its_topics(dev, tmp_path, mon
     assert record["is_final_read_complete"]
     history = (run_dir / "history.jsonl").read_text()
     assert "chaos-orders-side-0" in history
-    # The consumers made one more, which is the cluster's own.
+    # The consumers made the cluster create one more topic, which is internal.
     assert set(dev.topics()) <= {"__consumer_offsets"}
     assert not (run_dir / "attached" / HEARTBEAT).exists()
 
@@ -189,7 +190,7 @@ def test_the_dead_man_timer_heals_when_the_runner_is_killed_outright(dev, tmp_pa
         "system.start(); system.kill('broker-102'); "
         "(folder / 'killed').touch(); sys.stdin.read()"
     )
-    # Its input ends with this process, and so does the runner.
+    # The runner waits at its standard input, so it ends with this process at the latest.
     command = [sys.executable, "-c", code, str(tmp_path)]
     runner = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
     try:

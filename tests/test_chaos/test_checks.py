@@ -200,7 +200,8 @@ def test_new_quorum_leader_that_moves_below_an_older_epoch_is_found_but_a_depose
     history.observed(what="quorum", leader_id=1, leader_epoch=1, high_watermark=41)
     assert broken(history) == set()
     history.observed(what="quorum", leader_id=3, leader_epoch=3, high_watermark=42)
-    # Its mark as a follower: nothing of its own epoch is committed yet.
+    # 42 is the high watermark that it had as a follower: no record of its own epoch is committed
+    # yet.
     assert broken(history) == set()
     history.observed(what="quorum", leader_id=3, leader_epoch=3, high_watermark=43)
     assert broken(history) == {"high-watermark-back"}
@@ -258,7 +259,7 @@ def test_without_a_final_read_the_polls_tell_what_is_lost():
         history.written(0, value, value)
     history.consumed(0, [(0, 0), (2, 2)])
     lost = outcome(history, "lost-write")
-    # Value 3 is above everything that was read.
+    # Value 3 is above all values that were read, so it may be unread instead of lost.
     assert [finding.value for finding in lost.findings] == [1]
 
 
@@ -300,7 +301,7 @@ def test_a_group_sees_what_one_of_its_members_sees():
     history.final(0, [(value, value) for value in range(4)])
     history.polled("member-1", 0, [(0, 0)])
     history.polled("member-2", 0, [(1, 1), (2, 2)])
-    # The group was stopped before it came to value 3.
+    # The group may have been stopped before it reached value 3.
     assert broken(history) == set()
     history.polled("member-2", 0, [(3, 3)])
     assert broken(history) == set()

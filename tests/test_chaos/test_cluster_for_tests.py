@@ -101,7 +101,7 @@ def test_a_cluster_that_is_not_started_says_so():
     ],
 )
 def test_a_fault_of_a_test_needs_no_duration(name, arguments):
-    # Nothing is started: a fault that can be built gets as far as the cluster.
+    # The cluster is not started. A fault with valid arguments gets as far as this refusal.
     with pytest.raises(KvorumError, match="not started"), Cluster().fault(name, **arguments):
         pass
 
@@ -275,7 +275,7 @@ def test_a_failed_test_has_the_report_and_leaves_a_whole_cluster_to_the_next(tmp
     done = run_pytest(tmp_path)
     assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
     assert "- kvorum -" in done.stdout and "kill leader:orders/0 [broker-101], in" in done.stdout
-    # The fault of the test before is over, and none of this test's.
+    # The fault of the test before is over, and does not belong to this test.
     assert "pause broker-101" not in done.stdout
 
 

@@ -42,7 +42,7 @@ STEP = StepClock(target=BROKER, step_ms=-60_000)
 
 
 class BoardedSystem:
-    """A controller and two brokers that are fault boards and nothing more."""
+    """A controller and two brokers that consist of their fault boards alone."""
 
     max_nodes_down = None
 
@@ -70,7 +70,7 @@ class BoardedSystem:
         self.boards.allow_death(name, is_allowed=False)
 
     def die(self, name: str) -> None:
-        """As a node does whose disk call failed."""
+        """Make a node end as one does after a failed disk call."""
         self.fault_boards[name].words[Word.FAILED_CALLS] += 1
         self.dead.add(name)
 
@@ -245,7 +245,7 @@ def test_restart_leaves_a_node_that_died_of_its_disk_to_the_fault(system, inject
 def test_a_node_that_ends_only_after_its_fault_is_started_all_the_same(
     system, injector, monkeypatch
 ):
-    """1. A write fails. 2. The fault ends. 3. The node ends."""
+    """1. A write of the node fails. 2. The fault ends. 3. The node ends because of that write."""
 
     def end_while_waiting(condition, **_):
         assert not condition()

@@ -27,7 +27,7 @@ method:
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Takes the place of real runs; collects (system, seed, folder)."""
+    """Replaces real runs by written ones; collects their (system, seed, folder)."""
     calls = []
 
     def run(path, *, output_dir, seed, system, progress, kafka_libs, is_owned):

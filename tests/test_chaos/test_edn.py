@@ -1,4 +1,4 @@
-"""Histories as Jepsen's: the golden file, and what an EDN reader makes of it."""
+"""Histories in Jepsen's form: the golden file, and what an EDN reader makes of it."""
 
 from __future__ import annotations
 

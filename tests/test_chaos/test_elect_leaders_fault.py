@@ -44,8 +44,8 @@ def test_only_partitions_move_whose_preferred_replica_is_in_sync_and_does_not_le
 
 
 class System:
-    """A broker to which nobody connects. Its proxies must not be asked: an operator's requests go
-    past them."""
+    """A system with one broker that does not run. An election must not go through its proxies: an
+    operator's requests go past them."""
 
     topic_prefix = "run."
     plan = SimpleNamespace(brokers=(FIRST,))

@@ -47,7 +47,7 @@ def cut_off_from_the_controllers(broker_id: int, plan: Any, server: ToxiproxySer
 
 
 class Administrator:
-    """Knows one broker alone at first, and takes it for the controller."""
+    """An admin client that at first knows one broker alone, and takes it for the controller."""
 
     def __init__(self, plan: Any, broker_id: int) -> None:
         address = plan.link(CLIENTS, f"broker-{broker_id}").listen
@@ -111,7 +111,7 @@ def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> 
             sent = 1
 
             def is_deposed() -> bool:
-                # Records are under way to the old leader all the time.
+                # The producer keeps sending records to the old leader.
                 nonlocal sent
                 write()
                 sent += 1
@@ -124,7 +124,7 @@ def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> 
             eventually(lambda: len(written) == sent + 1, "all are written", meanwhile=poll)
             assert written == [None] * (sent + 1)
             eventually(administrator.creates_a_topic, "it asks another while the cut lasts")
-            # librdkafka asks for the metadata only once in five minutes.
+            # By itself, librdkafka refreshes its metadata only every five minutes.
             eventually(
                 lambda: [read_on(), len(read) == sent + 1][1], "all are read, from the new leader"
             )

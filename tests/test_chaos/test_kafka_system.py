@@ -107,8 +107,8 @@ def test_an_experiment_runs_against_kafka_with_links_between_controllers_cut(don
         for event in done.events
         if event.f == "observe" and event.details["what"] == "quorum" and event.error is None
     ]
-    # The cut elected another controller: no connection between controllers passes the proxies by.
-    # The first election may need more than one epoch.
+    # The cut caused an election of another controller, so no connection between controllers
+    # bypasses the proxies. The first election may need more than one epoch.
     assert len({status["leader_epoch"] for status in quorum} - {0}) >= 2, quorum
     assert max(status["high_watermark"] for status in quorum) > 0
     assert list((run_dir / "metadata" / "__cluster_metadata-0").glob("*.log"))

@@ -47,7 +47,7 @@ from .histories import HistoryBuilder
 from .runs import write_run
 
 NOW_MS = 5_000
-#: Of `HistoryBuilder.write`.
+#: The wall-clock start of the runs that `HistoryBuilder.write` writes.
 WALL_START_MS = 1_700_000_000_000
 
 

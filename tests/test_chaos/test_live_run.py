@@ -91,7 +91,8 @@ def test_run_passes_and_leaves_nothing_running(tmp_path):
     result = run(str(experiment), output_dir=str(tmp_path / "run"), progress=said.append, seed=5)
     report = json.loads(Path(result.report_json).read_text())
     assert result.verdict == "passed", (report["reasons"], said)
-    # One that asks for metadata later could make a topic anew that the run has deleted.
+    # No client of the run may be left: its next metadata request could create a deleted topic
+    # again.
     assert clients_of_this_process() <= clients
     assert report["lost"] == report["duplicated"] == report["reordered"] == 0
     assert report["load"]["acknowledged"] > 500
@@ -137,7 +138,7 @@ def test_clients_never_leave_the_proxies_after_bootstrap(tmp_path):
         server.api.populate(plan.links)
         try:
             cluster.start()
-            # Asked past the proxy, the broker still sends the client to the proxies.
+            # A client that bootstraps without a proxy is still sent to the proxies by the broker.
             for listener in (f"127.0.0.1:{first}", plan.bootstrap()):
                 admin = AdminClient({"bootstrap.servers": listener, "log_level": 0})
                 brokers = admin.list_topics(timeout=10).brokers.values()
@@ -163,7 +164,8 @@ method:
 def run_under_faults(
     folder: Path, code: str, *, cut_ms: int = 60_000
 ) -> Iterator[subprocess.Popen[str]]:
-    """A runner in a process of its own, once a cut and a kill are in force. Its folder is `run`."""
+    """Start a runner as a process, and yield it once a cut and a kill are in force. Its folder is
+    `run`."""
     experiment = folder / "long.yaml"
     experiment.write_text(IN_FORCE.replace("CUT_MS", str(cut_ms)))
     # The data folder's path must be the run's own, see is_anything_left.
@@ -217,7 +219,7 @@ def test_a_run_whose_output_is_closed_is_judged_and_the_reason_says_so(tmp_path)
     run_dir = tmp_path / "run"
     with run_under_faults(tmp_path, RUN_COMMAND, cut_ms=3_000) as runner:
         assert runner.stderr is not None
-        # The next line of progress tells that the cut is undone.
+        # The first line of progress that it cannot write is the one about the end of the cut.
         runner.stderr.close()
         assert runner.wait(120) == EXIT_VERDICT_FAILED
     assert not is_anything_left(run_dir)

@@ -16,7 +16,8 @@ def outages(
     milestones: tuple[Milestone, ...] = (),
     end_ms: int = 20_000,
 ) -> list[Outage]:
-    """The outages of partition 0 that is silent once; partition 1 goes on."""
+    """The outages of a run in which partition 0 is silent for the time `silent` (begin and end in
+    ms) and partition 1 is not. faults: (name, begin, end) in ms."""
     history = HistoryBuilder()
     pipelined(history, 0, end_ms, silent={0: silent})
     for number, (name, begin_ms, ended_ms) in enumerate(faults):

@@ -36,7 +36,8 @@ LOSS = PacketLoss(
     source=parse_target("broker-101"), destination=parse_target("broker-102"), loss_percent=30
 )
 
-#: Linux's struct tcp_info: where the number of packets that were sent again stands.
+#: Offset in bytes of `tcpi_total_retrans`, the number of packets sent again, in Linux's struct
+#: tcp_info.
 _TOTAL_RETRANS = 100
 
 

@@ -215,7 +215,8 @@ def test_a_move_that_ended_before_its_cancellation_is_not_cancelled(monkeypatch)
 
 
 class Rates:
-    """A throttle of which one broker is down for the first calls."""
+    """A throttle that cannot be removed from broker 104 by the first `calls_down` calls of `clear`,
+    as if that broker were down. left: the brokers that still have it."""
 
     def __init__(self, calls_down: int) -> None:
         self.calls_down = calls_down

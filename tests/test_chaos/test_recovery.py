@@ -42,7 +42,7 @@ def of(timeline: Timeline, partition: int) -> Recovery:
 
 
 def test_a_follower_that_is_paused_silences_partitions_after_their_first_acknowledgement():
-    # The leaders go on for 133 ms, until min.insync.replicas is no longer met.
+    # The leaders acknowledge for 133 ms more, until min.insync.replicas is no longer met.
     history = faulty({0: (2_133, 6_193), 1: (2_133, 6_193)}, 2_000, 7_000, kind="pause")
     timeline = timeline_of(history)
     for partition in (0, 1):
@@ -186,8 +186,8 @@ def test_an_outage_of_an_earlier_fault_is_continued_and_not_blamed():
 
 
 def cut_and(*nodes: str) -> Timeline:
-    """Clients that are cut off, an outage that goes on, and in it a fault of these nodes and the
-    fencing of broker 101."""
+    """A cut of the clients begins an outage, which goes on after it. Meanwhile a fault hits these
+    nodes, and broker 101 is fenced."""
     history = faulty({0: (1_000, 8_000)}, 1_000, 2_000, kind="cut", nodes=["clients"])
     history.fault(1, 5_000, 7_000, held=[0], nodes=list(nodes))
     history.events.sort(key=lambda event: event.time_ms)
@@ -230,7 +230,7 @@ def test_parts_of_one_outage_belong_to_the_fault_that_began_the_first():
 
 
 def test_the_first_acknowledgement_and_the_end_of_the_longest_silence_are_two_things():
-    # Records go through for 133 ms after the fault, and partition 2 is never silent.
+    # Partition 0 acknowledges for 133 ms after the fault began; partition 2 is never silent.
     history = faulty({0: (2_133, 6_193)}, 2_000, 7_000, kind="pause")
     timeline = timeline_of(history)
     silenced, untouched = of(timeline, 0), of(timeline, 2)

@@ -59,7 +59,7 @@ def test_a_run_that_ended_before_its_first_event_does_not_refuse_the_next(
     for _ in range(2):
         with pytest.raises(KvorumError, match="the cluster does not start"):
             run(experiment, output_dir=str(tmp_path / "run"))
-    # The folder of the cluster that did not start is there to look at until the next attempt.
+    # The folder of the cluster that did not start stays for inspection until the next attempt.
     assert (tmp_path / "run" / "cluster").is_dir()
     assert "cluster" not in found[1]
 

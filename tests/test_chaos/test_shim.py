@@ -21,7 +21,8 @@ from tests.polling import eventually
 HOUR_MS = 3_600_000
 HOUR_US = HOUR_MS * 1_000
 
-#: Runs the lines that it is sent in one namespace, and answers with the value or the errno.
+#: A program that evaluates the lines of its input in one namespace, and answers with the value or
+#: the errno.
 VICTIM = """
 import errno, json, os, sys, time
 names = {"os": os, "time": time}
@@ -88,7 +89,8 @@ def victim(library, board, tmp_path):
     """A process with the descriptors `inside` and `outside` of its data directory, and `folder`."""
     data = tmp_path / "data"
     data.mkdir()
-    # As /tmp is on macOS: the kernel names files without symbolic links.
+    # The data directory is given by a symbolic link, as /tmp is on macOS; the kernel resolves links
+    # in file names.
     link = tmp_path / "link"
     link.symlink_to(data)
     victim = Victim(library, board, link)

@@ -73,7 +73,7 @@ def test_every_fault_of_an_experiment_is_within_the_capabilities_of_kvorum_and_k
         for key in fields:
             object.__setattr__(fault, key, ends.get(key, 1))
         assert needs_of(fault) <= KVORUM_CAPABILITIES, name
-        # The command that restarts every node is of Kvorum alone.
+        # Only Kvorum has a command that restarts every node.
         assert needs_of(fault) - {Capability.ROLL} <= KAFKA_CAPABILITIES, name
 
 

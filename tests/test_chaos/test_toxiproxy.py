@@ -123,7 +123,7 @@ class Lab:
         )
 
     def open(self, source: str, destination: str) -> socket.socket:
-        """A connection that passed bytes in both directions already."""
+        """Open a connection, and pass bytes through it in both directions."""
         link = self.plan.link(source, destination)
         node = self.nodes[destination]
         before = node.received
@@ -142,13 +142,13 @@ class Lab:
         return peer
 
     def connect(self, address: str) -> socket.socket:
-        """A connection that the lab closes in the end."""
+        """Open a connection; the lab closes it at the end."""
         peer = connect(address)
         self.peers.append(peer)
         return peer
 
     def start_process(self, name: str) -> subprocess.Popen[bytes]:
-        """A process that stands for a node, in cluster.json."""
+        """Start a process in the place of a node, and enter it into cluster.json."""
         child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
         self.children.append(child)
         entry = {
@@ -256,7 +256,8 @@ def test_one_way_cut_swallows_one_direction_and_keeps_the_connection(lab):
     assert is_open(back)
     assert b"lost" not in lab.nodes["broker-102"].received
     lab.injector.end(cut)
-    # Bytes are missing from both streams, so both must end, never go on with a hole.
+    # Bytes are missing from both streams, so both connections must be closed; none may go on with a
+    # hole.
     eventually(lambda: not is_open(peer) and not is_open(back), "holed connections are closed")
     assert b"lost" not in lab.nodes["broker-102"].received
     assert rest_of(back) == b""
@@ -380,7 +381,7 @@ def test_a_toxicity_of_half_resets_half_of_the_connections_and_spares_the_others
     def spared() -> int:
         return sum(is_open(peer) for peer in peers)
 
-    # Every connection is settled: it was reset, or its byte came through.
+    # Wait until each connection was reset or its byte came through.
     eventually(lambda: spared() == len(node.received) == 100 - node.closed, "all are settled")
     # Five standard deviations on each side of 50.
     assert 25 <= spared() <= 75

@@ -79,7 +79,7 @@ class StubbornFilter:
     stopped: tuple[str, ...] = ()
 
     def lose(self, name, streams, *, loss_percent) -> None:
-        """Nothing is lost."""
+        """Does nothing."""
 
     def lost(self, name) -> int:
         raise PacketFilterFailed(f"the rules of {name} are gone")

@@ -134,12 +134,13 @@ class WarmCluster:
         return opened
 
     def note_compacted(self, topics: tuple[str, ...]) -> None:
-        """Topics of a run of which two replicas may lack different records."""
+        """Note topics of a run whose replicas may lack different records, because they are
+        compacted."""
         self._compacted.update(topics)
 
     def await_whole(self) -> None:
         """Return when nothing is left of the last run's faults. Raises NotReached, which names what
-        is."""
+        is left."""
         try:
             wait_until(
                 lambda: not self.why_not_whole(),
@@ -183,7 +184,8 @@ class WarmCluster:
         )
 
     def _why_behind(self) -> str:
-        """The quorum: one leader, and every controller with what it has committed."""
+        """Why the quorum is not whole: it needs one leader, and all controllers with its committed
+        records. Empty if it is."""
         system = required(self._opened, "checked by the caller").system
         try:
             newest = newest_status(system)

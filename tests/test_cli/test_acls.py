@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
 
 @pytest.fixture(params=[pytest.param(way, marks=live) for way in ("broker", "controller")])
 def acls(request: Any, cluster: HandMade) -> Iterator[Run]:
-    """Runs `kvorum acls` one way. No test leaves an ACL."""
+    """Runs `kvorum acls` through a broker or a controller. No test leaves an ACL behind."""
     options = {
         "broker": ["-b", cluster.bootstrap],
         "controller": ["--bootstrap-controller", cluster.bootstrap_controller],
@@ -84,7 +84,7 @@ def test_acls_are_created_listed_and_deleted(acls: Run) -> None:
         "resource_name": "orders", "pattern_type": "LITERAL", "operation": "READ",
         "permission": "ALLOW",
     }  # fmt: skip
-    # Once more: nothing is wrong with it, and nothing changes.
+    # Creating the same ACLs again succeeds and changes nothing.
     assert brief(rows_of(acls, *create)) == both
     assert len(rows_of(acls, "list")) == 2
     gone = rows_of(acls, "delete", "--operation", "read", "--yes")

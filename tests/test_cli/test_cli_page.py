@@ -1,4 +1,4 @@
-"""Every command of Kvorum in docs/cli.md is one: its options and arguments are parsed."""
+"""Every Kvorum command line in docs/cli.md is valid: its options and arguments are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--command-config: Kafka's client properties, and what is wrong with a file."""
+"""--command-config: Kafka's client properties, and the errors of bad files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kvorum completion` asks the cluster for names that the command itself would ask."""
+"""`kvorum completion` takes names from the cluster that the command itself would ask."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_topics_come_from_the_cluster_of_the_command(asked, monkeypatch):
     assert names("topics", "describe", "-b", THREE) == ["a1"]
     assert names("topics", "describe", "--bootstrap-controller", THREE) == ["a1"]
     monkeypatch.setenv("KVORUM_BOOTSTRAP_SERVER", THREE)
-    # No option: `open_backend` reads the variable, which counts more than the current profile.
+    # No option is passed on: `open_backend` reads the variable, which wins over the current
+    # profile.
     assert names("topics", "describe") == ["a1"]
     assert [(server, controller) for server, controller, _ in asked] == [
         (ONE, None), (TWO, None), (TWO, None), (THREE, None), (None, THREE), (None, None),

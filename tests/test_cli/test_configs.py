@@ -26,7 +26,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(params=[pytest.param(w, marks=live) for w in ("broker", "controller")])
 def via(request, cluster, monkeypatch, capsys):
-    """Runs `kvorum configs` one way: (exit code, stdout, stderr)."""
+    """Runs `kvorum configs` through a broker or a controller: (exit code, stdout, stderr)."""
     options = {
         "broker": ["-b", cluster.bootstrap],
         "controller": ["--bootstrap-controller", cluster.bootstrap_controller],

@@ -16,7 +16,7 @@ PARTITION = ("t", 0)
 
 
 class NoLeader:
-    """Brokers that know the topic, and no leader of its partition."""
+    """Brokers that know the topic but no leader of its partition."""
 
     timeout_s = 1.0
 
@@ -46,7 +46,7 @@ def test_a_partition_without_a_leader_for_too_long_ends_the_command(consumer):
 
 
 def test_an_outage_ends_with_the_assignment(consumer):
-    # Another member has the partition meanwhile, and reads it without trouble.
+    # Meanwhile another member owns the partition and reads it without errors.
     reader, later = consumer
     reader.assign({PARTITION: Range(first=0)})
     assert list(reader.poll(0)) == []

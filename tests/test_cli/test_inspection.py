@@ -1,4 +1,4 @@
-"""`kvorum metadata` over files: every command, what it says on stderr, and its exit codes."""
+"""`kvorum metadata` over files: every command, its messages on stderr, and its exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that no field of a protocol holds are refused in words."""
+"""Numbers too large for their field of the protocol are refused with a sentence."""
 
 from __future__ import annotations
 

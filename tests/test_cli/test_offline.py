@@ -1,4 +1,4 @@
-"""The command line without a cluster: help, addresses, exit codes, forms of output."""
+"""The command line without a cluster: help, addresses, exit codes, output formats."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_failed_verdict_exits_with_6(monkeypatch):
 
 
 def test_a_command_leaves_nothing_where_it_was_called(tmp_path):
-    # kio makes itself known to hypothesis where that is installed, and that makes a folder.
+    # Where hypothesis is installed, kio registers itself with it, and hypothesis makes a folder.
     script = (
         "import contextlib, importlib, sys\n"
         "sys.argv[1:] = ['--version']\n"

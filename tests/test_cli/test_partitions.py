@@ -1,4 +1,5 @@
-"""`kvorum partitions`: its files, and each action through a broker and through a controller."""
+"""`kvorum partitions`: its input files, and each action through a broker and through a
+controller."""
 
 from __future__ import annotations
 

@@ -482,7 +482,7 @@ def test_a_member_that_is_told_to_stop_leaves_its_group(cluster, topic, tmp_path
         assert member.wait() == 130, member.errors()
     finally:
         member.close()
-    # It would be a member until its session ends, had it not left.
+    # Without a LeaveGroup it would stay a member until its session ends.
     assert described(cluster, group)["state"] == "Empty"
     assert member.errors().split("\n")[0] == "2 records"
 

@@ -54,7 +54,7 @@ def test_records_without_a_key_stay_until_a_batch_is_full_and_avoid_dead_partiti
     assert all(a == b for a, b in pairs)
     assert all(one != two for one, two in itertools.pairwise(pairs))
     assert set(chosen) == {0, 2}
-    # A key goes to its partition all the same.
+    # A record with a key still goes to the key's partition, though it is dead.
     assert partitioner.partition(b"foobar", 1) == (-790332482 & 0x7FFFFFFF) % 3
 
 
@@ -333,7 +333,8 @@ def test_a_damaged_batch_is_named():
 
 
 def test_a_question_before_the_answer_to_the_last_one_is_a_bug():
-    # The answer to a fetch would be read as the one to a heartbeat.
+    # Otherwise the client would read the answer to the fetch as the answer to its next request, a
+    # heartbeat.
     topics = {"topics": [], "allow_auto_topic_creation": False,
               "include_topic_authorized_operations": False}  # fmt: skip
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -1,4 +1,4 @@
-"""Secrets in every output: a marker stands in each place for a secret, and no output has it."""
+"""Secrets in every output: a marker is the value of each secret, and no output may show it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def found_in(text: str | bytes) -> list[str]:
     forms = {
         "text": BYTES,
         "hex": BYTES.hex().encode(),
-        # Without the last letters, which depend on what comes behind.
+        # Without the last letters, which depend on the bytes that follow.
         "base64": base64.b64encode(BYTES)[:16],
         "escaped": json.dumps(MARKER)[1:-1].encode(),
     }
@@ -99,7 +99,7 @@ def outputs_of_metadata(node: Path, out: Path) -> dict[str, list[list[object]]]:
 
 def test_no_command_of_the_metadata_shows_a_secret(node: Path, tmp_path: Path) -> None:
     lines = outputs_of_metadata(node, tmp_path)
-    # A snapshot is for nodes; it has the secrets, and only its owner may read it.
+    # A snapshot is made for nodes: it holds the secrets, and only its owner may read the file.
     assert set(lines) == set(metadata.commands) - {"shell", "snapshot"}
     for of_command in lines.values():
         for arguments in of_command:
@@ -193,8 +193,8 @@ def test_text_of_a_record_or_of_an_image_has_no_secret(node: Path) -> None:
 
 
 def test_each_kind_of_record_says_what_it_hides() -> None:
-    # Of a new record with bytes that are no uuid, or with text that may be a password, somebody
-    # must have thought.
+    # Whoever adds a record with bytes that are no uuid, or with text that may be a password, must
+    # decide here if it is a secret.
     secret = {cls.__name__: getattr(cls, "SECRETS", ()) for cls in RECORD_CLASSES}
     assert {name for name, fields in secret.items() if fields} >= {"ScramCredential"}
     for record in RECORDS[1:]:

@@ -71,11 +71,11 @@ def test_rates_are_those_between_two_samples():
 
 
 def test_only_what_both_samples_have_has_a_rate():
-    # Partition 1 has a leader only now: its records are no traffic of these seconds.
+    # Partition 1 has a leader only in the second sample: its records do not count as traffic.
     view = view_of(sample(0, {0: 100}), sample(2, {0: 110, 1: 5000}))
     assert (view.topics[0]["end_offsets"], view.topics[0]["records_per_s"]) == (5110, 5.0)
     assert view_of(sample(0, {}), sample(2, {0: 110})).topics[0]["records_per_s"] is None
-    # A topic that was made anew.
+    # A topic that was deleted and created again.
     assert view_of(sample(0, {0: 100}), sample(2, {0: 10})).topics[0]["records_per_s"] == 0
     shrunk = view_of(sample(0, {}, sizes={1: 900}), sample(3, {}, sizes={1: 600}))
     assert shrunk.brokers[0]["bytes_per_s"] == -100

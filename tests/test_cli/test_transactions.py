@@ -98,7 +98,7 @@ def test_a_transaction_with_a_coordinator_does_not_hang(cluster):
 
 def leave_hanging(cluster: Cluster, topic: str) -> None:
     """An open transaction in partition 0 that no coordinator knows: written into the log of a
-    killed broker, as a bug or a lost coordinator would leave it."""
+    killed broker. A bug or a lost coordinator would leave such a one."""
     Topics(cluster.bootstrap).create(topic, replicas=1)
     sent(cluster, topic, "before")
     name = f"broker-{Topics(cluster.bootstrap).leader(topic)}"
@@ -122,7 +122,7 @@ def leave_hanging(cluster: Cluster, topic: str) -> None:
 @pytest.mark.live
 def test_a_hanging_transaction_is_found_and_aborted(cluster):
     leave_hanging(cluster, "stuck")
-    # Consumers that read committed records wait in front of it.
+    # Read-committed consumers stop at the last stable offset, before the transaction.
     assert printed(cluster, "stuck") == [b"before"]
     assert cluster.cli_json("transactions", "find-hanging") == []
     (found,) = cluster.cli_json(
@@ -213,7 +213,8 @@ def test_only_what_no_coordinator_will_end_hangs():
         held(3, "CompleteCommit"),
         held(4, "Ongoing", "t-1"),
         held(5, "Ongoing", "t-0", epoch=2),
-        # The epoch is raised with the decision; the partition learns it from the marker.
+        # The coordinator raised the epoch with its decision; the partition learns of it from the
+        # marker.
         held(7, "PrepareCommit", "t-0", epoch=2),
         held(8, "PrepareCommit", "t-0", epoch=0),
     ]

@@ -52,7 +52,7 @@ def test_records_in_front_of_an_offset_or_a_time_are_deleted(cluster):
     assert starts(cluster) == [0, 0]
     assert trimmed(cluster, "--offset", 3, "-p", 1) == [(1, "NONE", 3)]
     assert starts(cluster) == [0, 3]
-    # What begins behind the offset stays.
+    # Partition 1 already begins at 3, behind the offset: it stays as it is.
     assert trimmed(cluster, "--offset", 2) == [(0, "NONE", 2), (1, "NONE", 3)]
     assert trimmed(cluster, "--offset", "@1700000005") == [(0, "NONE", 5), (1, "NONE", 5)]
     assert trimmed(cluster, "--offset", "-1") == [(0, "NONE", 9), (1, "NONE", 9)]

@@ -57,7 +57,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
 
 @pytest.fixture(params=[pytest.param(way, marks=live) for way in ("broker", "controller")])
 def users(request: Any, cluster: HandMade) -> Iterator[Callable[..., tuple[int, str, str]]]:
-    """Runs `kvorum users` one way. No test leaves alice."""
+    """Runs `kvorum users` through a broker or a controller. No test leaves the user alice
+    behind."""
     options = {
         "broker": ["-b", cluster.bootstrap],
         "controller": ["--bootstrap-controller", cluster.bootstrap_controller],
@@ -79,7 +80,7 @@ def password_file(tmp_path: Path) -> str:
 
 
 def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Standard input is a pipe with this text."""
+    """Make standard input a pipe with this text."""
     pipe = SimpleNamespace(isatty=lambda: False, buffer=io.BytesIO(text.encode()))
     monkeypatch.setattr(sys, "stdin", pipe)
 

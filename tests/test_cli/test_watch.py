@@ -14,8 +14,8 @@ from kvorum.cli.watch import watchable
 
 
 def watched(monkeypatch, answers, *arguments):
-    """Runs a command with --watch for these answers; an exception among them, or behind one, is
-    raised."""
+    """Runs a command with --watch that gets these answers. An exception in place of an answer, or
+    after its rows, is raised."""
     left = list(answers)
     closed = []
 
@@ -73,7 +73,7 @@ def test_wide_has_every_key_and_table_the_chosen_ones(capsys):
 
 
 def test_an_answer_that_fails_after_its_rows_keeps_its_form(monkeypatch, capsys):
-    # As `kvorum health` of an ill cluster.
+    # As `kvorum health` does if a check fails.
     ill = ({"is_healthy": False}, CommandFailed("not healthy: brokers"))
     watched(monkeypatch, [ill], "-o", "json")
     printed = capsys.readouterr()

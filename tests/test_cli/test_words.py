@@ -1,4 +1,4 @@
-"""The words of commands for a result, a wrong name, or a package that is not there."""
+"""What commands print for a result, a wrong name, or a missing package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters as samples and images, made without a cluster; and a source that has them."""
+"""Samples and images made without a cluster, and a source that serves them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def facts_with(sample=None, **changes) -> Facts:
 
 
 class StandingSource:
-    """A cluster that always is as its `sample` says; an error is raised in its place."""
+    """A source that always returns `sample`, or raises it if it is an error."""
 
     def __init__(self, sample=None, error=None, history=None):
         self.sample = sample_with() if sample is None else sample

@@ -21,7 +21,8 @@ REFUSED = CommandFailed("CLUSTER_AUTHORIZATION_FAILED", EXIT_NOT_AUTHORIZED)
 
 
 class FakeBackend:
-    """A broker; quorum: raised, if it is an error. opened: connections so far."""
+    """A broker. quorum: its answer about the quorum; an error is raised. opened: connections so
+    far."""
 
     opened = 0
     quorum_error: CommandFailed = REFUSED
@@ -83,7 +84,7 @@ def test_a_broker_that_goes_away_is_an_error_and_the_next_look_connects_again(ba
 
 
 class Followed(StandingSource):
-    """The metadata log; refuses if it is told to."""
+    """The metadata log; it refuses reads when the test says so."""
 
     is_refusing = False
 

@@ -1,4 +1,4 @@
-"""Which requests are answered at all."""
+"""Which requests the console answers: host names, tokens, origins."""
 
 from __future__ import annotations
 

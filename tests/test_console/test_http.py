@@ -1,4 +1,4 @@
-"""The console over HTTP, on a cluster that stands still."""
+"""The console over HTTP, on a cluster that never changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OWN = "http://127.0.0.1:9900"
 
 
 class FakeLab:
-    """Remembers what it was told; a node named `stone` cannot be killed."""
+    """Remembers its orders; a node named `stone` cannot be killed."""
 
     data_dir = "lab"
     links = None
@@ -194,7 +194,7 @@ def test_topic_that_is_younger_than_the_sample_is_found():
         assert client.get("/api/view/quorum").json()["totals"]["topics"] == 0
         source.sample = sample_with()
         answer = client.get("/api/messages?topic=orders")
-    # Its leader is not there in this test; the topic is.
+    # The topic was found. The error is about its leader, which this test does not run.
     assert answer.status_code == 503
     assert "no broker reachable" in answer.json()["error"]
 

@@ -66,7 +66,7 @@ def test_node_is_paused_resumed_and_killed(tmp_path, process):
 
 
 def test_process_of_a_stranger_is_never_struck(tmp_path, process):
-    """The pid of a node that ended may belong to anybody by now."""
+    """The pid of a node that ended may belong to another process by now."""
     lab = write_lab(tmp_path, process.pid, launcher_pid=1)
     for action in ("kill", "pause", "resume"):
         with pytest.raises(ConfigError, match="is not running"):

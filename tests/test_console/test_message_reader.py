@@ -1,4 +1,4 @@
-"""A reading of messages, from a leader that a test plays."""
+"""Reading messages, page by page, from a fake leader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.test_console.samples import cluster_records, image_with
 
 
 def batch(base, keys, end):
-    """A batch up to `end`, whose records behind the keys' were compacted away."""
+    """A batch that ends at `end` and holds one record for each key; the records after them were
+    compacted away."""
     records = [(key, b"v") for key in keys]
     data = build_batch(records, timestamp_ms=1_000, base_offset=base)
     struct.pack_into(">i", data, CRC_START + 2, end - 1 - base)

@@ -29,7 +29,7 @@ def folder(tmp_path):
 def test_runs_and_duels_are_listed_with_the_newest_first(folder):
     listed = Runs(str(folder)).listed()
     rows = {row["name"]: row for row in listed["rows"]}
-    # The duel has the time of its file.
+    # A duel's time is that of its file.
     assert list(rows)[:3] == ["d", "b", "a"]
     assert (rows["b"]["verdict"], rows["b"]["page"]) == ("failed", "report.html")
     assert (rows["d"]["kind"], rows["d"]["verdict"]) == ("duel", "passed / passed")

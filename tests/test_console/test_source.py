@@ -1,4 +1,4 @@
-"""Following the metadata of a cluster, look by look, against controllers that a test plays."""
+"""Following the metadata of a cluster, read by read, from fake controllers."""
 
 from __future__ import annotations
 

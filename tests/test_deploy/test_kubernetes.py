@@ -81,7 +81,8 @@ def test_kubernetes_schemas_take_what_the_chart_makes(values, version, tmp_path)
     if not schemas.is_dir():
         pytest.skip("no schemas of Kubernetes; make deploy-check fetches them")
     made = run(tool("helm"), "template", *RELEASE, *values)
-    # The package's schemas refer to their definitions by a path of a server: take these in.
+    # The package's schemas refer to their definitions by the path of a server: inline the
+    # definitions.
     folder = schemas / f"v{version}-local-strict"
     definitions = (folder / "_definitions.json").read_text(encoding="utf-8")
     for name in KINDS:

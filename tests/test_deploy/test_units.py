@@ -27,7 +27,7 @@ def unit(role):
 
 @pytest.mark.parametrize("role", ROLES)
 def test_systemd_takes_the_unit(role, tmp_path):
-    # The tool looks for the program; here it is that of this checkout.
+    # The tool checks that the program exists; name that of this checkout.
     text = (UNITS / f"kvorum-{role}@.service").read_text(encoding="utf-8")
     assert text.count("/usr/bin/kvorum ") == 1
     copy = tmp_path / f"kvorum-{role}@.service"

@@ -18,7 +18,7 @@ TOOLS = ROOT / ".tools" / "deploy"
 
 
 def tool(name: str) -> str:
-    """Path of a tool; skips the test where it cannot be had."""
+    """Path of a tool; skips the test where the tool is not installed."""
     own = [
         path for path in (TOOLS / "bin" / name, TOOLS / "hadolint" / "bin" / name) if path.exists()
     ]

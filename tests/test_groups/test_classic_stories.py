@@ -80,7 +80,8 @@ def test_a_third_member_makes_the_others_join_again():
 
 
 def test_a_cooperative_rebalance_takes_two_generations():
-    """KIP-429: the first takes from the owner what the second gives to the newcomer."""
+    """KIP-429: the first generation takes partitions from their owner, the second gives them to the
+    new member."""
     world = World()
     names = ("cooperative-sticky",)
     (owner,), generation_id = world.stable(1, names=names)
@@ -142,7 +143,8 @@ def test_a_leader_that_dies_before_it_assigns_is_replaced():
 
 
 def test_a_member_that_never_syncs_is_out_after_the_rebalance_timeout():
-    """KIP-800: it joined, and sends heartbeats, and does not ask for its assignment."""
+    """The member joined and sends heartbeats, but does not ask for its assignment with
+    SyncGroup."""
     world = World()
     first, token = world.enter(rebalance_ms=SESSION_MS)
     second, _ = world.enter(rebalance_ms=SESSION_MS)
@@ -190,7 +192,7 @@ def test_heartbeats_keep_a_member_and_need_one_timer_a_session():
 
 
 def test_a_new_member_that_waits_too_long_is_dropped():
-    """Its client may be gone: nothing else says so while the request is parked."""
+    """Its client may be gone, which nothing else shows while the JoinGroup is parked."""
     world = World()
     (first,), generation_id = world.stable(1, rebalance_ms=NEW_MEMBER_JOIN_TIMEOUT_MS * 2)
     newcomer, token = world.enter()
@@ -288,7 +290,7 @@ def test_a_join_repeated_before_the_assignment_gets_the_same_answer():
 
 
 def test_a_member_that_asks_twice_is_answered_twice():
-    """The client of the first request has given up; it must not stay parked for ever."""
+    """The client gave up waiting for the first request, which must not stay parked for ever."""
     world = World()
     (first, second), generation_id = world.stable(2)
     one = world.join(first)

@@ -204,7 +204,8 @@ def test_a_transactions_records_are_part_of_it_in_the_log():
 
 
 def test_an_older_process_of_a_producer_is_fenced():
-    """No marker would end the transaction: readers of stable offsets would wait for ever."""
+    """Otherwise its offsets would stay pending, because no marker ends its transaction; readers of
+    stable offsets would wait for ever."""
     world = World()
     world.call(transaction_commit_body(("orders", 0, 5), producer_id=9, producer_epoch=1))
     old = transaction_commit_body(("orders", 0, 6), producer_id=9, producer_epoch=0)
@@ -225,7 +226,7 @@ def test_a_member_of_another_generation_cannot_commit_in_a_transaction():
     assert world.call(body) == ErrorCode.ILLEGAL_GENERATION
     body = transaction_commit_body(("orders", 0, 5), producer_id=9, member_id="x", generation_id=1)
     assert world.call(body) == ErrorCode.UNKNOWN_MEMBER_ID
-    # Clients that do not know of member ids (v0-2) are taken at their word.
+    # Requests of versions 0-2 have no member id: the coordinator does not check the membership.
     body = transaction_commit_body(("orders", 0, 5), producer_id=9)
     assert world.call(body).errors == (ErrorCode.NONE,)
 

@@ -160,7 +160,7 @@ def test_values_cut_off_or_of_an_unknown_version_are_corrupt(decode, data):
 
 
 def test_what_a_newer_kafka_wrote_is_refused_and_not_guessed_at():
-    """Its first fields may mean something else, though they parse."""
+    """The first fields of a newer version may parse, but mean something else."""
     with pytest.raises(CorruptData, match="version 5"):
         decode_offset(b"\x00\x05" + OFFSET_VALUE[2:])
     with pytest.raises(CorruptData, match="version 5"):

@@ -1,7 +1,7 @@
-"""Random lives of a group, with fail-overs, held against what must be true of every one.
+"""Random lives of a classic group, with fail-overs, checked against rules that hold in each:
 
-- a generation has one assignment: whoever is told of it is told its own part of the same one, so
-  no partition is owned twice in it, also when its number is used again after a fail-over;
+- a generation has one assignment: each member is told its own part of it, so no partition is owned
+twice. This also holds when the number is used again after a fail-over;
 - offsets are what a dictionary would hold, minus what was not replicated at a fail-over;
 - every request is answered once, or is parked in a member and a timer will end it;
 - timers belong to members, ids and phases that are there;
@@ -95,7 +95,7 @@ class GroupLife(RuleBasedStateMachine):
     # --- answers -----------------------------------------------------------------------------
 
     def hear(self) -> None:
-        """Take in what has been answered."""
+        """Process the answers that have come."""
         for token in [token for token in self.asked if token in self.world.answers]:
             kind, who, generation = self.asked.pop(token)
             answer = self.world.answers[token]
@@ -111,7 +111,7 @@ class GroupLife(RuleBasedStateMachine):
         self.history.append((len(self.world.log), copy.deepcopy(self.offsets)))
 
     def outcome(self, token: int):
-        """The answer as it was decided, sent or not."""
+        """The answer that the shard decided, even if it waits for replication."""
         if token in self.world.answers:
             return self.world.answers[token]
         return next(a.response for _, a in self.world.parked if a.token == token)
@@ -310,7 +310,8 @@ class GroupLife(RuleBasedStateMachine):
             for member_id in group.pending_members:
                 assert PendingMemberTimer(GROUP, member_id) in self.world.timers
             if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
-                # Those that were away made room; only static ones are kept all the same.
+                # Only static members count beyond the limit: they keep their place while they are
+                # away.
                 dynamic = [m for m in group.members.values() if not m.is_static]
                 assert len(dynamic) <= CONFIG.group_max_size
             assert group.leader_id is None or group.leader_id in group.members
@@ -335,7 +336,7 @@ class GroupLife(RuleBasedStateMachine):
 
 
 def offsets_of(shard: GroupShard):
-    """Values only: which place in the log they have differs."""
+    """The offsets of all groups, without their places in the log, which may differ."""
     return {
         group_id: (
             {(t, p): stored.value for t, rows in b.committed.items() for p, stored in rows.items()},

@@ -95,7 +95,8 @@ def test_a_member_that_comes_back_with_other_topics_starts_a_rebalance():
 
 
 def test_partitions_it_no_longer_owns_are_no_other_subscription():
-    """A cooperative member lists what it owns; after a restart that is nothing."""
+    """A cooperative member lists its owned partitions in its subscription; after a restart it has
+    none."""
     world = World()
     owned = subscription("orders")[:-4] + bytes.fromhex("ffffffff 00000001 0001 78 00000000")
     offers = (protocols("cooperative-sticky")[0]._replace(metadata=owned),)

@@ -139,7 +139,7 @@ class World:
         self.give(TransactionEnded(end=end))
 
     def advance(self, by_ms: int) -> None:
-        """Time goes on; every timer fires when it is due."""
+        """Advance the clock; every timer fires when it is due."""
         until_ms = self.now_ms + by_ms
         while True:
             due = [(at, str(name), name) for name, at in self.timers.items() if at <= until_ms]
@@ -152,7 +152,7 @@ class World:
         self.now_ms = until_ms
 
     def until(self, token: int) -> Any:
-        """Time goes on until that request is answered: its answer."""
+        """Advance the clock until that request is answered; its answer."""
         while token not in self.answers:
             self.advance(min(self.timers.values()) - self.now_ms)
         return self.answers[token]
@@ -180,7 +180,7 @@ class World:
     # --- clients -----------------------------------------------------------------------------
 
     def ask(self, body: Any, client_id: str = "client") -> int:
-        """Send; the answer, once there, is in `answers` under the token that comes back."""
+        """Send a request; returns the token under which `answers` has its answer later."""
         self._token += 1
         self.waiting.add(self._token)
         self.give(
@@ -193,7 +193,7 @@ class World:
         return self._token
 
     def call(self, body: Any, client_id: str = "client") -> Any:
-        """Send, and the answer, which must come at once."""
+        """Send a request; returns its answer, which must come at once."""
         return self.answers[self.ask(body, client_id)]
 
     def join(self, member_id: str = "", **more: Any) -> int:
@@ -235,7 +235,8 @@ class World:
         return self.call(LeaveGroup(group_id=GROUP, members=rows)).members
 
     def stable(self, count: int, **more: Any) -> tuple[list[str], int]:
-        """A group of so many members, each with its number for an assignment."""
+        """A stable group of so many members; the assignment of each is its number. (member ids,
+        generation)"""
         entered = [self.enter(**more) for _ in range(count)]
         generation_id = self.until(entered[0][1]).generation_id
         members = [member_id for member_id, _ in entered]

@@ -26,7 +26,7 @@ BROKER = {
 def known_cluster(
     data_dir: Path, *, controllers: int = 3, brokers: int = 3, voters: int = 0
 ) -> str:
-    """Leave the cluster file of a stopped cluster; its id."""
+    """Write the cluster file of a stopped cluster; the cluster id."""
     data_dir.mkdir(exist_ok=True)
     plan = plan_cluster(
         controllers=controllers, brokers=brokers, data_dir=str(data_dir), port=31_000

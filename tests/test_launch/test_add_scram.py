@@ -158,7 +158,7 @@ def test_init_says_nothing_of_passwords_in_files(tmp_path: Path) -> None:
     scram = ("--add-scram", f"SCRAM-SHA-512=[name=alice,password-file={file}]")
     code, _, error = kvorum("init", folder, *scram)
     assert (code, error) == (0, "")
-    # Nobody who could type a password.
+    # Without a terminal nobody can type the password.
     code, _, error = kvorum("init", tmp_path / "other", "--add-scram", "SCRAM-SHA-512=[name=a]")
     assert code == 2
     assert "give password-file=FILE" in error
@@ -195,7 +195,7 @@ def test_the_first_decision_of_a_new_cluster_has_its_first_users_and_no_later_on
     world = World(brokers=())
     controller = world.controller
     controller.first_records = credentials
-    # The world has feature levels: a cluster that has metadata gets nothing.
+    # This world has metadata already (feature levels), so its first users are not written.
     assert controller.begin() == ()
     assert "alice" not in world.image.scram_credentials
 

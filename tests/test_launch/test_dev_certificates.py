@@ -22,7 +22,7 @@ DAY = datetime.timedelta(days=1)
 
 
 def made(folder: Path, *nodes: str, now: datetime.datetime = NOW, **more: object) -> dict[str, str]:
-    """The state of each file of a call."""
+    """By file name: whether this call made or kept the file."""
     request = Request(nodes=nodes, **more)  # type: ignore[arg-type]
     return {each.name: each.state for each in make_certificates(str(folder), request, now)}
 
@@ -197,7 +197,7 @@ def test_the_command_makes_private_files_and_warns_of_the_key(tmp_path: Path) ->
 
 
 def test_the_command_line_starts_without_the_library() -> None:
-    # Its import takes longer than all of kvorum --help may.
+    # Importing `cryptography` takes longer than `kvorum --help` may take in all.
     program = (
         "import sys; import kvorum.cli.main, kvorum.cli.certs; "
         "sys.exit('cryptography' in sys.modules)"

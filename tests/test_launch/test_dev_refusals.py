@@ -48,7 +48,7 @@ def test_directory_that_cannot_be_made_is_refused(monkeypatch, capsys, tmp_path)
 
 
 def test_read_only_directory_is_refused(monkeypatch, capsys, tmp_path):
-    # Not by mode: a superuser may write anyway.
+    # Not made read-only by its mode, because a superuser could still write.
     monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
     said = refusal(monkeypatch, capsys, "--data-dir", tmp_path)
     assert f"cannot write to data directory {tmp_path}: permission denied" in said
@@ -181,6 +181,6 @@ def test_restart_without_a_cluster_is_refused(monkeypatch, capsys, tmp_path):
     said = refusal(monkeypatch, capsys, "restart", "broker-101", "--data-dir", tmp_path)
     assert f"there is no cluster in {tmp_path}" in said
     assert read_cluster_file(str(tmp_path)) is None
-    # The option may as well stand where the cluster was started with it.
+    # --data-dir may also stand in front of `restart`, as in `kvorum dev --data-dir`.
     said = refusal(monkeypatch, capsys, "--data-dir", tmp_path, "restart", "broker-101")
     assert f"there is no cluster in {tmp_path}" in said

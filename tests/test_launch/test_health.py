@@ -30,9 +30,9 @@ def failed(facts: Facts) -> list[str]:
         (FOLLOWER._replace(leader_age_ms=LEADER_SILENCE_MS_MAX + 1), ["quorum"]),
         (FOLLOWER._replace(leader_age_ms=None), ["quorum"]),
         (FOLLOWER._replace(role="candidate", leader_id=-1, leader_age_ms=6_000), ["quorum"]),
-        # An election shortly after the last word of a leader.
+        # An election shortly after the last contact with a leader.
         (FOLLOWER._replace(role="candidate", leader_id=-1, leader_age_ms=200), []),
-        # A node that has just started knows of no leader, for 0 ms.
+        # A node that has just started has been without a leader for 0 ms.
         (FOLLOWER._replace(leader_id=-1, leader_age_ms=0, applied_offset=0, high_watermark=-1),
          ["metadata"]),
         (FOLLOWER._replace(applied_offset=40, stuck_ms=STUCK_MS_MAX), []),

@@ -180,7 +180,7 @@ def test_a_copied_directory_is_refused(paths: tuple[Path, Path]) -> None:
 
 def test_a_further_directory_that_a_process_uses_stops_the_start(paths: tuple[Path, Path]) -> None:
     take(*paths).release()
-    # Locks are a process's: another one has to hold it.
+    # A lock belongs to a process, so another process has to hold it.
     script = (
         "import sys; from kvorum.launch.identity import DirectoryLock; "
         "DirectoryLock(sys.argv[1]); print('locked', flush=True); sys.stdin.read()"
@@ -256,7 +256,7 @@ def test_a_directory_that_is_added_does_not_make_the_shutdown_before_unclean(
 def test_a_start_that_is_refused_leaves_the_markers_to_the_next(paths: tuple[Path, Path]) -> None:
     take(*paths).release()
     clean((paths[0], 7), (paths[1], 7))
-    take(*paths).release()  # and then its port was taken
+    take(*paths).release()  # then the start ended, because its port was taken
     own = take(*paths)
     own.release()
     assert own.epoch_before == 7
@@ -305,7 +305,8 @@ def test_the_folder_is_put_aside_and_an_empty_one_has_its_place(paths: tuple[Pat
 
 
 def test_the_next_start_does_not_vouch_for_what_it_held(paths: tuple[Path, Path]) -> None:
-    # Clean, it would stay an eligible leader replica, and be elected with nothing.
+    # With a clean-shutdown marker, the replica would stay an eligible leader replica, and could be
+    # elected with an empty log.
     with_replica(*paths)
     begin_anew(*paths)
     assert not (paths[1] / CLEAN_SHUTDOWN).exists()
@@ -347,7 +348,7 @@ def test_a_lock_is_released_after_all(paths: tuple[Path, Path]) -> None:
         DirectoryLock(str(path)).release()
 
 
-# A failure that is reported to no controller.
+# A failure of a directory that no controller hears of.
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -399,7 +400,8 @@ def test_a_broker_whose_last_directory_fails_ends_at_once(paths: tuple[Path, Pat
 def test_a_further_directory_whose_identity_is_damaged_is_passed_over(
     paths: tuple[Path, Path], content: bytes
 ) -> None:
-    # The remains of a broken file system stopped the broker with a screenful of output.
+    # Bug: a damaged meta.properties, left by a broken file system, ended the broker with a
+    # traceback.
     take(*paths).release()
     (paths[1] / "meta.properties").write_bytes(content)
     own = take(*paths)

@@ -146,10 +146,10 @@ def test_no_slice_of_a_hundred_thousand_partitions_has_more_than_its_steps() -> 
         return found
 
     found = asyncio.run(run())
-    # A histogram's last step has two lines more, and a head has two.
+    # Two lines more in the last step of a histogram, and two lines in a family's head.
     assert max(found) <= 2 * SLICE_STEPS_MAX
     assert sum(found) > 9 * MANY
-    # The sums, and each family by partition, walk over all partitions.
+    # The sums and each per-partition family iterate over all partitions, with pauses.
     assert turns >= 11 * MANY / SLICE_STEPS_MAX
 
 

@@ -63,7 +63,7 @@ def test_a_page_over_tls_has_the_certificate_of_now(tmp_path) -> None:
             authority.server("node.pem")
             tls.refresh()
             assert (await asyncio.to_thread(scraped, port))[1] != first
-            # Clear text on a port of TLS gets nothing, and harms nobody.
+            # Clear text on a TLS port gets no answer, and disturbs no other scrape.
             with contextlib.suppress(ConnectionResetError):
                 said = await asyncio.to_thread(ask, port, b"GET /metrics HTTP/1.1\r\n\r\n")
                 assert b"page" not in said

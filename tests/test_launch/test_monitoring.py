@@ -46,7 +46,7 @@ def test_promtool_finds_nothing(arguments: tuple[str, ...]) -> None:
 
 
 def expressions() -> list[str]:
-    """Of the alerts and of the dashboard."""
+    """The expressions of the alerts and of the dashboard."""
     rules = yaml.safe_load((MONITORING / "rules.yml").read_text(encoding="utf-8"))
     board = json.loads((MONITORING / "kvorum.json").read_text(encoding="utf-8"))
     found = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]

@@ -90,7 +90,7 @@ def test_a_listeners_properties_come_from_the_environment_and_the_command_line(w
 
 
 def test_a_listeners_variable_that_nothing_reads_is_refused():
-    """Ignored, a mistyped one would leave the listener open."""
+    """If a mistyped variable were ignored, the listener would be open."""
     with pytest.raises(ConfigError, match=r"LISTENER_NAME_CLIENTS_SSL_AUTH .*ssl\.client\.auth"):
         node_properties(None, [], {"KVORUM_LISTENER_NAME_CLIENTS_SSL_AUTH": "required"})
     with pytest.raises(ConfigError, match=r"ssl\.auth is no property of a listener"):
@@ -104,7 +104,8 @@ def test_a_listeners_variable_that_nothing_reads_is_refused():
 
 
 def test_other_variables_are_no_properties():
-    """Kubernetes sets some after services; the command line has its own."""
+    """Kubernetes sets variables named after services, and the command line has variables of its
+    own."""
     variables = {
         "KVORUM_BROKER_PORT_9092_TCP": "tcp://10.0.0.1:9092",
         "KVORUM_CONTROLLER_SERVICE_HOST": "10.0.0.1",

@@ -41,7 +41,7 @@ listeners = "PLAINTEXT://127.0.0.1:{port}"
 
 
 class Hand:
-    """Files of a cluster of two nodes, and what is started from them."""
+    """The files of a cluster of two nodes, and the processes started from them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -29,7 +29,8 @@ BASE = {
 
 
 def settings(**changes: Any) -> OAuthBearerSettings:
-    """Of the listener CLIENTS. changes: `__` for the listener's prefix, `_` for dots."""
+    """The settings of the listener CLIENTS. changes: names with `_` for dots; `own_` at the
+    beginning stands for the prefix of this listener and mechanism."""
     given = {
         name.replace("own_", OWN, 1).replace("_", "."): value for name, value in changes.items()
     }

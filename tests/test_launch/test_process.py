@@ -35,7 +35,7 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 
 
 def test_a_node_may_open_as_many_files_as_the_system_lets_it() -> None:
-    # A shell's 1,024 are soon gone: each segment that was read has a file open.
+    # The usual limit of 1,024 is soon reached: each segment that was read has an open file.
     limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (256, 512))
     command = [sys.executable, "-c", SAID]
     ended = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=True)

@@ -28,11 +28,11 @@ BEFORE, REGISTERED = 7, 9
 
 
 class Opened(Exception):
-    """The first image reached the replicas."""
+    """Raised when the first image reaches the replicas, just before logs are opened."""
 
 
 class FailingDisk(OsDisk):
-    """It removes nothing below one folder."""
+    """A disk that fails to remove files below one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ def marks(*paths: Path) -> list[int | None]:
 
 
 def registering(process: BrokerProcess, sees: Callable[[], Awaitable[bool]]) -> None:
-    """The controller takes it; `sees` waits until that shows in the image."""
+    """Let the controller accept the registration; `sees` waits until the image shows it."""
 
     async def register() -> None:
         process._lifecycle.broker_epoch = REGISTERED
@@ -169,7 +169,7 @@ def test_an_unclean_start_that_ends_makes_no_clean_one(
 
 
 def found_at_the_first_image(process: BrokerProcess, *paths: Path) -> list[int | None]:
-    """The markers as logs are about to be opened."""
+    """The clean-shutdown markers at the moment when logs would be opened."""
     registering(process, shown)
     found: list[int | None] = []
 

@@ -31,7 +31,7 @@ def test_a_node_refuses_a_password_on_its_command_line(name: str) -> None:
     assert "--config FILE" in str(refused.value)
     assert variable in str(refused.value)
     assert SECRET not in str(refused.value)
-    # The way out works.
+    # The way out that the refusal names works.
     assert node_properties(None, ["node.id=1"], {variable: SECRET})[name] == SECRET
 
 

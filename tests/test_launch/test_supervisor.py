@@ -23,7 +23,7 @@ from tests.polling import eventually
 
 
 class Sleepers:
-    """In place of `spawn`: children that sleep; the test says READY for them."""
+    """Replaces `spawn`: children that sleep, and whose READY the test sends."""
 
     def __init__(self) -> None:
         self.writers: dict[str, int] = {}
@@ -56,7 +56,8 @@ class Sleepers:
 def supervising(
     directory: Path, monkeypatch: pytest.MonkeyPatch, *, brokers: int, port: int
 ) -> Iterator[tuple[Supervisor, Sleepers, list[str]]]:
-    """A supervisor of one controller and some brokers, all of them sleepers, and what it says."""
+    """A supervisor of one controller and some brokers, all of them sleepers, and the lines that it
+    prints."""
     sleepers = Sleepers()
     monkeypatch.setattr("kvorum.launch.supervisor.spawn", sleepers.spawn)
     plan = plan_cluster(controllers=1, brokers=brokers, data_dir=str(directory), port=port)
@@ -80,7 +81,8 @@ def turn_until(supervisor: Supervisor, condition: Callable[[], bool], what: str)
 def test_the_death_of_a_node_leaves_the_start_of_another_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pipe of a node that is ready is closed, and its number goes to the next node's pipe."""
+    """The supervisor closes the pipe of a ready node, and the system reuses its descriptor for the
+    next node's pipe."""
     with supervising(tmp_path, monkeypatch, brokers=2, port=31_100) as (supervisor, sleepers, _):
         first, second = (supervisor._processes[f"broker-{i}"] for i in (101, 102))
         supervisor._spawn(first)
@@ -191,7 +193,7 @@ def test_a_node_that_is_gone_is_no_running_one_whatever_a_stale_file_says(
         eventually(lambda: is_zombie(sleepers.processes["broker-101"].pid), "it has ended")
         (asked,) = request_restart(str(tmp_path), ["broker-101"])
         assert (asked.state, asked.starts, signals) == ("running", 1, [signal.SIGUSR1])
-        # A stranger that has the number now.
+        # An entry whose pid now belongs to a foreign process.
         stranger = dataclasses.replace(asked, pid=1)
         rewrite(tmp_path, stranger)
         assert request_restart(str(tmp_path), ["broker-101"]) == [stranger]
@@ -202,7 +204,7 @@ def is_zombie(pid: int) -> bool:
 
 
 def rewrite(directory: Path, entry: NodeEntry) -> None:
-    """The cluster file, with this in the place of the node's entry."""
+    """Write the cluster file with this entry of the node."""
     cluster = read_cluster_file(str(directory))
     assert cluster is not None
     nodes = tuple(entry if node.name == entry.name else node for node in cluster.nodes)

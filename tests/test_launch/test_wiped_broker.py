@@ -75,7 +75,7 @@ def test_a_broker_that_registers_asks_the_cluster_for_its_replicas(
         process._publisher.image = seen
 
     class Asked(Exception):
-        """The start came to the question."""
+        """Raised when the start asks the image for its replicas."""
 
     async def placed(own: OwnDirectories) -> None:
         pass

@@ -48,7 +48,8 @@ KRAFT_VERSION_1 = Control(type="KRaftVersion", fields={"kRaftVersion": 1})
 
 
 def entries_of(records: Sequence[Record | Control], first: int = 0) -> list[LogEntry]:
-    """Each record at its place in a log; its timestamp tells its offset."""
+    """The records as entries of a log that begins at `first`. The timestamp of an entry is
+    1,000,000 ms plus its offset."""
     return [
         LogEntry(
             offset=offset,
@@ -115,7 +116,7 @@ class MemorySource:
 
 
 def told_by(records: Sequence[Record | Control]) -> dict[int, tuple[str, bytes]]:
-    """Key and value of the event of each offset that has one."""
+    """By offset: (key, value) of its event, for each offset that has one."""
     feed = record_feed(EMPTY_IMAGE, entries_of(records))
     events = [event for _, event in feed if event is not None]
     return {event.origin.offset: (event.key, event.value()) for event in events}

@@ -28,7 +28,7 @@ SEGMENT_BYTES = 2_000
 
 
 class ReadOnly:
-    """A disk that can be read and nothing else: any other call fails for want of the method."""
+    """A disk that can only be read: it lacks the methods of all other calls."""
 
     def __init__(self, disk):
         self._disk = disk
@@ -41,12 +41,12 @@ class ReadOnly:
 
 
 def records_of_seed(seed):
-    """Records that fit each other, one an offset; offset 0 is the leader's own (None)."""
+    """A valid sequence of records, one an offset; offset 0 is the LeaderChange record (None)."""
     return [None, *busy_world(seed).records]
 
 
 def replayed(records, end_offset, *, epoch=1):
-    """The image by the slow obvious way: every record below end_offset, from nothing."""
+    """The image made the slow way: replay every record below end_offset from the empty image."""
     delta = Delta(EMPTY_IMAGE)
     delta.replay_all(record for record in records[:end_offset] if record is not None)
     return delta.apply(end_offset=end_offset, epoch=epoch if end_offset else 0)

@@ -1,4 +1,4 @@
-"""A broker that dies with many partitions leaves them in chunks, what it leads first."""
+"""A dead broker with many partitions is taken out of them in chunks, first those that it leads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG_AGO_MS = 10_000
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Chunks of two partitions."""
+    """A world whose controller fences in chunks of two partitions."""
     plain = Controller.__init__
 
     def with_chunk(self, *arguments, **options):
@@ -37,7 +37,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def chunk(world: World):
-    """One chunk, committed; its records."""
+    """Decide and commit one chunk; its records."""
     found = world.controller.fence_next_broker(LONG_AGO_MS)
     assert found is not None
     assert found[0] == DEAD

@@ -38,7 +38,8 @@ def test_a_restarted_process_takes_over_at_once_when_the_old_stream_broke():
     assert taken.broker_epoch > world.epochs[leader]
     assert leader not in world.partition().isr
     assert world.image.brokers[leader].is_fenced
-    # The epoch is the offset of the record itself, behind the changes it caused.
+    # The epoch is the offset of the registration record itself, which follows the changes that it
+    # caused.
     assert world.records[taken.broker_epoch].broker_id == leader
 
 
@@ -144,7 +145,7 @@ def test_the_last_in_sync_replica_stays_in_the_isr_and_leads_again_when_it_retur
     for at_ms, broker_id in enumerate(order, start=1):
         world.controller.sessions.stream_broke(broker_id, world.epochs[broker_id], 0)
         world.expire(100 * at_ms)
-    # All three at once: the last one to be fenced holds everything acknowledged.
+    # All three died at once: the last one to be fenced holds all acknowledged records.
     partition = world.partition()
     assert partition.leader == NO_LEADER
     assert len(partition.isr) == 1
@@ -175,8 +176,9 @@ def test_a_broker_that_shuts_down_gets_no_new_replicas():
 
 
 def test_brokers_that_expire_together_are_fenced_one_after_the_other():
-    # Bad sequence: both were decided before the first one's records were in the log, and the
-    # speculative image was ahead of it: every new leader of a restarted cluster died of that.
+    # Bad sequence: 1. Both fencings are decided before the records of the first are appended. 2.
+    # The speculative image is ahead of the log. 3. The check of that ended every new active
+    # controller of a restarted cluster.
     world = World()
     before = world.controller.speculative.end_offset
     broker_id, _, records = world.controller.fence_next_broker(2_000)
@@ -217,7 +219,7 @@ def test_a_dead_broker_is_forgotten_and_its_replicas_stay_assigned():
     assert leader not in world.partition().isr
     refused = world.heartbeat(leader)
     assert refused.code is ErrorCode.BROKER_ID_NOT_REGISTERED
-    # Its id may be used anew.
+    # Its id may be registered again.
     assert not world.join(leader, incarnation=3).is_fenced
 
 

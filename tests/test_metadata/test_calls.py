@@ -1,4 +1,4 @@
-"""Each call to the active controller comes out of protobuf as it went in, and is served."""
+"""Each call to the active controller survives its encoding in protobuf, and is served."""
 
 import asyncio
 import dataclasses

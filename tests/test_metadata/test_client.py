@@ -107,8 +107,8 @@ def gone():
 
 
 def test_a_request_that_two_controllers_were_lost_with_is_not_sent_to_the_third():
-    """1. The leader ends over a request. 2. The next one leads, is sent it and ends as well. 3. So
-    does the last."""
+    """Bad sequence: 1. A request ends the process of the active controller. 2. The client sends it
+    to the next active controller, which ends as well. 3. So does the last one."""
     client = Probed([described(2, leader_id=2)])
     client.note_active(1)
     asked = []
@@ -158,7 +158,7 @@ def test_a_request_that_no_controller_ended_over_goes_to_the_third(error):
 
 
 class Probed(ControllerClient):
-    """A client whose controllers describe themselves as a test says, round by round."""
+    """A client with fake controllers. rounds: their descriptions of the quorum, round by round."""
 
     def __init__(self, *rounds):
         super().__init__({1: "one:1", 2: "two:2", 3: "three:3"})
@@ -274,8 +274,8 @@ def test_controllers_that_refuse_the_connection_are_all_missing():
 
 
 def test_late_word_of_a_bootstrap_server_is_not_followed():
-    # 1. A bootstrap server is asked under its stand-in id, 2. the voter set takes the place of the
-    # stand-ins, 3. its answer comes: nobody has a channel to -2 any more.
+    # Bad sequence: 1. A bootstrap server is asked under its stand-in id, -2. 2. The voter set
+    # replaces the stand-ins. 3. The answer comes, but no channel to -2 exists any more.
     client = ControllerClient({-2: "127.0.0.1:1", -3: "127.0.0.1:2"})
     client.note_active(-2)
     client.update_addresses({1: "127.0.0.1:1", 2: "127.0.0.1:2"})

@@ -284,8 +284,8 @@ LONG = "9" * 5_000
 
 
 def test_a_number_of_too_many_digits_is_a_refusal():
-    """1. The active controller raises, and ends. 2. The broker asks the next one, which does the
-    same. 3. There is no quorum."""
+    """Bad sequence: 1. int() raises in the active controller, which ends. 2. The broker sends the
+    request to the next one, which ends too. 3. The quorum has no majority."""
     world = world_with_topic()
     (result,) = alter(world, change(op("retention.ms", SET, LONG)))
     assert result.error == ErrorCode.INVALID_CONFIG

@@ -36,7 +36,7 @@ CREATE = CreateTopics(topics=(NewTopic(name="t", num_partitions=1, replication_f
 
 
 class Port:
-    """A node that appends at once; nothing is committed before somebody says so."""
+    """A node that appends at once; records are committed only when the test says so."""
 
     node_id = 1
     leader_id = 1
@@ -218,7 +218,7 @@ def test_a_request_that_is_not_committed_in_time_is_told_so_once():
     story.commit()
     assert len(soon) == 1
     assert late == [()]
-    assert story.controller.committed.topic("t") is not None  # it came true all the same
+    assert story.controller.committed.topic("t") is not None  # the topic was created nevertheless
 
 
 def test_answered_requests_leave_no_deadlines_behind():
@@ -232,7 +232,8 @@ def test_answered_requests_leave_no_deadlines_behind():
 
 
 def test_a_bug_in_a_decision_costs_the_request_and_changes_nothing(monkeypatch):
-    """1. The active controller ends over a request. 2. The next one is asked and ends as well."""
+    """Bad sequence: 1. A request ends the active controller. 2. The next one gets it, and ends as
+    well."""
     story = Story()
     story.join(1)
     before = story.controller.speculative
@@ -314,9 +315,10 @@ def test_a_log_is_applied_chunk_by_chunk_and_claimed_at_its_end():
 
 
 def test_a_change_of_the_voters_before_the_claim_is_no_obstacle():
-    # The simulator found it: 1. a leader's first record is committed, 2. its controller is still
-    # applying the log, 3. an operator adds a voter, whose record the quorum appends, 4. the
-    # controller has caught up with what is committed and claims: the log ends beyond that.
+    # Bad sequence, found by the simulator: 1. The first record of a leader's epoch is committed. 2.
+    # The controller is still applying the log. 3. An operator adds a voter, and the quorum appends
+    # its record. 4. The controller has applied all committed records and claims, though the log
+    # ends above them.
     story = Story()
     story.join(1)
     other = Story(is_active=False)
@@ -405,7 +407,7 @@ def test_expired_tokens_are_removed_every_interval_while_active(monkeypatch):
         story.commit()
         return len(story.controller.committed.delegation_tokens)
 
-    # The check at the claim has been made. The three expire, and go in two batches.
+    # The check at the claim is over. All three tokens expire, and are removed in two batches.
     story.port.wall_ms = 11
     story.at(CHUNK_PAUSE_MS + 699)
     assert left() == 3

@@ -185,7 +185,7 @@ def test_below_the_minimum_it_stays_eligible():
     assign(world, X)
     world.heartbeat(A, offline_log_dirs=(X,))
     assert state(world) == (B, (B, C), (A,))
-    # Eligible, and not to be elected while its directory is offline.
+    # The replica is in the ELR, but may not be elected while its directory is offline.
     world.fence(B)
     world.fence(C)
     assert world.partition().leader == NO_LEADER
@@ -268,7 +268,8 @@ def test_a_replica_that_turns_up_again_may_join_but_is_not_eligible():
 
 
 def test_a_replica_that_turns_up_in_another_directory_is_not_eligible_any_more():
-    # Its directory was taken out of the configuration, and it began anew in the other one.
+    # An operator removed its directory from log.dirs, and the replica started empty in the other
+    # one.
     world = world_with(min_isr=3)
     assign(world, X)
     world.heartbeat(A, offline_log_dirs=(X,))
@@ -340,7 +341,7 @@ def test_at_the_lowest_level_a_damaged_replica_gives_up_its_lead_all_the_same():
 
 
 def test_a_replica_that_is_told_while_its_move_completes():
-    # Seed 23 of the world of partitions: the record named a directory too many.
+    # Seed 23 of the simulated partitions: the record named one directory more than replicas.
     world = world_with(replicas=(A, B))
     world.fence(B)
     assign(world, LOST_DIRECTORY)

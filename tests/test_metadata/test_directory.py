@@ -214,7 +214,8 @@ def test_any_flipped_bit_is_judged_as_a_start_judges_it(seed, where, bit):
 
 
 class Moving(ReadOnly):
-    """A folder whose node does something between listing and reading, once."""
+    """A folder whose node changes it once (`happen`), between the reader's listing and its read of
+    `path`."""
 
     def __init__(self, disk, path, happen):
         super().__init__(disk)

@@ -99,7 +99,7 @@ def test_an_eligible_replica_leads_when_the_isr_is_fenced():
     world.fence(B)
     world.fence(A)
     assert state(world) == (NO_LEADER, (A,), (B,))
-    world.heartbeat(C)  # left while the ISR still had the minimum: others may have moved on
+    world.heartbeat(C)  # left while the ISR still had its minimum, so it is not in the ELR
     assert state(world) == (NO_LEADER, (A,), (B,))
     world.heartbeat(B)
     assert state(world) == (B, (B,), (A,))
@@ -234,7 +234,8 @@ def test_a_brokers_own_lower_minimum_holds_for_all_where_the_topic_has_none():
 
 
 def offline(world):
-    """B, C out of sync and then gone; A, all that is in sync, gone as well; B back."""
+    """B and C leave the ISR and are fenced; A, alone in the ISR, is fenced too; then B comes
+    back."""
     world.propose([A])
     for broker_id in (B, C, A):
         world.fence(broker_id)
@@ -279,7 +280,8 @@ def test_an_unclean_election_prefers_the_last_leader():
     world.propose([A, B])
     for broker_id in (B, C, A):
         world.fence(broker_id)
-    # A, the last leader, comes back having lost what it was not able to write: B is eligible.
+    # A, the last leader, comes back after an unclean stop and may lack records; B is in the ELR,
+    # but down.
     world.restart(A, is_clean=False)
     world.heartbeat(C)
     (elected,) = elect(world, ElectionType.UNCLEAN)
@@ -335,7 +337,7 @@ def unbalanced(partitions, **config):
 
 
 def sweep(world):
-    """One whole walk; the number of elections in each chunk."""
+    """One whole sweep; the number of elections in each chunk."""
     sizes, at = [], None
     while True:
         decision = world.controller.sweep_leaders(at)
@@ -385,7 +387,7 @@ def test_the_check_holds_unclean_elections_that_have_become_allowed():
     assert world.partition().leader == B
 
 
-# The short way for a dead broker.
+# The shortcut for a dead broker.
 
 members = st.lists(st.integers(1, 5), unique=True)
 

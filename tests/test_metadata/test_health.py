@@ -96,7 +96,7 @@ def test_a_controller_may_not_stop_if_the_rest_is_no_majority():
     assert restart_hazards(view(behind=(late, 0)), 3) == [
         "without controller 3 1 voter of 3 would be level with the leader, and 2 are needed"
     ]
-    # The one that is behind may be restarted: it counts for nothing now.
+    # The voter that lags may be restarted, because the majority does not need it now.
     assert restart_hazards(view(behind=(late, 0)), 2) == []
 
 

@@ -75,7 +75,7 @@ def test_no_name_has_two_places():
 
 @pytest.mark.parametrize("name", sorted((CONTROLLER_NAMES | BROKER_NAMES) - DYNAMIC))
 def test_properties_read_at_the_start_cannot_be_set_at_run_time(name: str):
-    """Taken as a name that nobody knows, it would be kept and never read."""
+    """As an unknown name it would be stored, but never read."""
     problem = broker_config_problem(name, "1", "101")
     assert problem is not None
     assert f"{name} is read-only" in problem.message

@@ -38,7 +38,8 @@ def small(*, supported=None, unclean="false"):
 
 
 def eventful(world):
-    """Below the minimum, without a leader, an unclean election, and all back."""
+    """Take a partition below its minimum and leave it without a leader; hold an unclean election;
+    bring all brokers back."""
     world.propose([A])
     for broker_id in (B, C, A):
         world.fence(broker_id)

@@ -1,8 +1,8 @@
 """Everything that may happen to partitions, in any order, against a slow obvious model of logs.
 
 The model keeps, for each replica, the records it holds, and what was committed: a record counts
-as committed once every member of an ISR of at least min.insync.replicas has it. Whoever leads
-must hold all of that, unless an unclean election was allowed or ordered.
+as committed once every member of an ISR of at least min.insync.replicas has it. The leader must
+hold all committed records, unless an unclean election was allowed or ordered.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ class PartitionMachine(RuleBasedStateMachine):
         self.world.restart(broker_id, is_clean=is_clean)
 
     def lose(self, broker_id):
-        """Records that were not on disk are lost: one failure, so another replica holds them."""
+        """A replica loses its records that were not on disk. Only one replica does so at a time, so
+        another one holds them."""
         for name, topic_id, partition_id in self.keys():
             partition = self.world.partition(name, partition_id)
             others = {*partition.isr, *partition.elr} - {broker_id}
@@ -178,7 +179,8 @@ class PartitionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.keys())
     @rule(number=picks)
     def write(self, number):
-        """A record that all in sync get: committed, if they are enough."""
+        """Write a record that all members of the ISR get. It is committed if they are at least
+        min.insync.replicas."""
         name, partition_id, key, partition = self.pick(number)
         if partition.has_leader:
             self.log(key, partition.leader).append(next(self.records))
@@ -206,8 +208,8 @@ class PartitionMachine(RuleBasedStateMachine):
     def commit(self, name, key, partition):
         if not partition.has_leader or len(partition.isr) < self.min_isr(name, partition):
             return
-        # Of a member only the records that it has in common with the leader count: it truncates
-        # another leader's records before it fetches.
+        # Of a member, only the records that its log shares with the leader's count: it truncates
+        # the others before it fetches.
         held = self.log(key, partition.leader)
         end = min(_agreed(held, self.log(key, member)) for member in partition.isr)
         if end > len(self.committed.get(key, ())):
@@ -244,7 +246,9 @@ class PartitionMachine(RuleBasedStateMachine):
             == (partition.leader_epoch, partition.partition_epoch)
         )
         if is_current:
-            # The leader would have counted who is joining all the while.
+            # A proposal that is still current but would add a broker without all records cannot be
+            # in the network: the leader counts a joining broker for the high watermark until the
+            # proposal is answered.
             key = (proposal.topic_id, proposal.partition_id)
             members = {member for member, _ in proposal.new_isr}
             if members - set(partition.isr) - self.holders(key, partition):

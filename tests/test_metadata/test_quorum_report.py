@@ -1,4 +1,4 @@
-"""The report on a quorum without a leader, from any set of answers."""
+"""The report on a quorum without a leader, made from the answers of any nodes."""
 
 from kvorum.metadata.inspect import quorum_report as report
 from kvorum.rpc import admin_pb2 as pb

@@ -229,8 +229,8 @@ def test_an_unclean_election_takes_a_replica_that_is_only_being_added_last(world
 
 
 def test_an_unclean_election_of_the_only_target_completes_the_reassignment(world):
-    # The move was never checked again: it stood still until the dead source returned, and could not
-    # be cancelled.
+    # Bug: the move was never checked again. It made no progress until the dead source returned, and
+    # could not be cancelled.
     world.propose([A])
     world.fence(A)
     world.reassign([D])

@@ -106,8 +106,8 @@ def test_heartbeats_over_a_whole_stream_double_nothing():
 
 
 def test_the_late_end_of_an_older_connection_is_no_end_of_the_newer_one():
-    # The link went silent, the broker came back over a new connection, and only then the death of
-    # the old one is noticed. The next heartbeat is a heartbeat interval away, beyond the grace.
+    # Bad sequence: 1. The link goes silent. 2. The broker comes back over a new connection. 3. Only
+    # then the controller notices the end of the old one. The next heartbeat comes after the grace.
     sessions = sessions_of(1)
     old = sessions.stream_began(1, 10)
     new = sessions.stream_began(1, 10)
@@ -128,7 +128,8 @@ def test_a_stall_of_the_controller_moves_the_grace_too():
 
 
 def test_after_a_stall_there_is_time_to_read_what_came_meanwhile():
-    # The stall began right after the timer was set: its heartbeats since lie unread.
+    # The stall began right after the timer was set, so the broker's heartbeats since then are not
+    # read yet.
     sessions = sessions_of(1, at_ms=0)
     sessions.on_timer(TIMEOUT_MS, 7_000)
     assert sessions.expired(7_000) == []

@@ -205,7 +205,7 @@ def test_a_token_that_has_expired_is_not_renewed() -> None:
     assert not isinstance(world.renew(made.token_id, period_ms=1), Rejected)
     world.wall_ms += 2
     assert code(world.renew(made.token_id)) is ErrorCode.DELEGATION_TOKEN_EXPIRED
-    # Even for those who may not renew it, as in Kafka.
+    # As in Kafka, users who may not renew the token get the same error.
     reply = world.renew(made.token_id, "User:mallory")
     assert code(reply) is ErrorCode.DELEGATION_TOKEN_EXPIRED
 

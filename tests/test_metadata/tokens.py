@@ -21,7 +21,7 @@ NOW_MS = 1_800_000_000_000
 
 
 def token(token_id: str = "id-1", **changed: Any) -> DelegationToken:
-    """Alice's own token, a day from NOW_MS on, unless changed."""
+    """Alice's own token, valid for a day from NOW_MS on, unless changed."""
     fields = {
         "owner": "User:alice",
         "requester": "User:alice",

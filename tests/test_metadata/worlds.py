@@ -93,11 +93,11 @@ class World:
         return self.image.topic(topic).partitions[partition_id]
 
     def fence(self, broker_id):
-        """Fence the broker as if it had requested it itself."""
+        """Fence the broker by a heartbeat in which it asks for that (want_fence)."""
         return self.heartbeat(broker_id, want_fence=True)
 
     def restart(self, broker_id, *, is_clean):
-        """The process of a fenced broker comes back as another one, and catches up."""
+        """Restart a fenced broker: a new process registers and catches up."""
         before = self.epochs[broker_id] if is_clean else -1
         incarnation = 2 + self.image.end_offset % 250
         reply = self.register(broker_id, incarnation, broker_epoch_before=before)
@@ -105,7 +105,7 @@ class World:
         return self.heartbeat(broker_id)
 
     def proposal(self, isr, topic="t", partition_id=0, **changes):
-        """The leader's proposal of an ISR, from what the image says now."""
+        """The leader's proposal of an ISR, with the epochs of the present image."""
         partition = self.partition(topic, partition_id)
         fields = {
             "topic_id": self.image.topic(topic).topic_id,
@@ -138,7 +138,7 @@ class World:
         return self.ask(DeleteTopics(topics=(TopicReference(name=name),)))[0]
 
     def commit(self, *records):
-        """Records that no request leads to."""
+        """Commit records without a decision about a request."""
         delta = Delta(self.image)
         delta.replay_all(records)
         image = delta.apply(end_offset=self.image.end_offset + len(records), epoch=1)

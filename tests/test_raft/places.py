@@ -85,7 +85,7 @@ class Place:
         return f"{FOLDER}/{file_name(snapshot.offset, snapshot.epoch)}"
 
     def trim(self, start_offset):
-        """Drop segments; durable, as it is some time after."""
+        """Trim the log, and make that durable."""
         self.replica_log.trim(start_offset, wall_ms=0)
         self.disk.sync_dir(FOLDER)
 
@@ -94,7 +94,8 @@ class Place:
         return self.open()
 
     def check(self):
-        """The snapshots and the log make one history, and nothing acknowledged is gone."""
+        """Assert that snapshots and log form one history, and that no acknowledged record is
+        lost."""
         tail = self.replica_log.tail()
         assert tail.start_offset == (tail.snapshots[0].offset if tail.snapshots else 0)
         for snapshot in tail.snapshots:
@@ -116,7 +117,8 @@ def with_ten_records(seed=0, **options):
 
 
 def crash_everywhere(prepare, act):
-    """Each operation of `act` in turn is where the power fails, over several fates of the rest."""
+    """Run `act` once for each of its disk operations, and cut the power there; with several seeds,
+    which decide what survives of unsynced bytes."""
     for seed in range(8):
         for operations in range(1000):
             place = prepare(seed)

@@ -122,7 +122,8 @@ def test_a_restarted_follower_grants_a_pre_vote_once_it_has_tried_to_reach_its_l
 
 
 def asked_when_it_stands(node):
-    """Let time pass until a follower stands; correlation ids of its questions by voter."""
+    """Let time pass until a follower asks for pre-votes; the correlation ids of its requests by
+    voter."""
     while node.role == "Follower":
         node.take()
         node.pass_deadline()
@@ -131,7 +132,8 @@ def asked_when_it_stands(node):
 
 
 def standing_without_its_leader(**more):
-    """A follower of 2 whose stream broke, in its pre-vote; correlation ids of it by voter."""
+    """A follower of node 2 whose stream broke, which asks for pre-votes; and the correlation ids of
+    its requests by voter."""
     node = Driven(**more).follow(leader=2)
     node.fetched()
     node.step(RequestFailed(2, node.core.role.correlation_id))
@@ -139,8 +141,7 @@ def standing_without_its_leader(**more):
 
 
 def test_the_leaders_own_word_ends_a_pre_vote_whoever_else_grants():
-    # The stream to the leader broke for one more voter, which grants; but the leader itself
-    # answers.
+    # Another voter lost its stream to the leader too, and grants; but the leader itself answers.
     node, asked = standing_without_its_leader(voters=(1, 2, 3, 4, 5))
     node.step(ResponseReceived(3, asked[3], VoteResponse(epoch=1, leader_id=2, is_granted=True)))
     node.step(ResponseReceived(2, asked[2], VoteResponse(epoch=1, leader_id=2, reason="leads")))
@@ -351,8 +352,8 @@ def test_an_observer_never_stands():
 
 
 def test_an_observer_does_not_go_back_to_a_leader_it_just_lost_on_others_word():
-    # Bad sequence: the leader hangs, an observer gives it up, asks a voter that has not noticed
-    # yet, goes back, and waits a whole fetch timeout more.
+    # Bad sequence: 1. The leader hangs, and an observer gives it up. 2. The observer asks a voter
+    # that has not noticed yet, and goes back to the leader. 3. It waits a whole fetch timeout more.
     node = Driven(node_id=9).follow(leader=2)
     node.now_ms = node.core.role.fetch_deadline_ms
     node.wait(0)
@@ -398,7 +399,7 @@ def test_a_split_vote_with_the_third_voter_dead_is_tried_again_soon():
 
 
 def test_a_restarted_follower_names_its_leader_once_that_has_answered():
-    # It knows from its vote state whom to ask; that this one still leads it does not know.
+    # Its vote state names the leader to ask, but not whether that node still leads.
     node = Driven(vote=VoteState(4, 2))
     assert (node.role, node.core.leader_id) == ("Follower", -1)
     node.wait(0)

@@ -79,7 +79,7 @@ class Model:
         return OffsetAndEpoch(offset, self.epoch_before(offset))
 
     def can_compare(self, offset, epoch):
-        """True if it still holds what a log ending there is to be compared with."""
+        """True if the log still holds the entries with which a log that ends there is compared."""
         return offset >= self.start_offset and epoch >= self.epoch_before(self.start_offset)
 
     def holds(self, epoch):
@@ -110,7 +110,8 @@ commands = st.lists(
 
 
 def act(tail, model, name, number):
-    """One valid change to both: records in a snapshot are committed."""
+    """Make one valid change to tail and model. Records in a snapshot are committed, so they are not
+    truncated."""
     committed = model.snapshots[-1] if model.snapshots else 0
     end_offset = len(model.epochs)
     if name == "append":
@@ -132,7 +133,7 @@ def act(tail, model, name, number):
         tail.drop_snapshots(count)
         del model.snapshots[:count]
     elif name == "replace":
-        # A leader that shares what is committed here and has gone on from there.
+        # The snapshot is of a leader that shares the committed entries and has appended others.
         epoch = max(model.epoch_before(committed) + number % 2, 1)
         model.epochs[committed:] = [epoch] * (number % 5 + 1)
         model.snapshots = [len(model.epochs)]

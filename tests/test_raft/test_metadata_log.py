@@ -131,8 +131,9 @@ def test_a_received_snapshot_replaces_log_and_older_snapshots():
 
 
 def test_retention_leaves_a_snapshot_alone_that_the_log_does_not_rest_on():
-    # 1. A snapshot comes from the leader, 2. it is not wanted any more and waits to be removed,
-    # 3. taken for one of ours, it would make retention drop the last that the log has.
+    # Bad sequence: 1. A snapshot comes from the leader. 2. The core gives the transfer up, and the
+    # file waits for its removal. 3. Retention counts it as one of the log's, and drops the last
+    # snapshot on which the log rests.
     place = with_ten_records()
     ours = [place.take(offset) for offset in (2, 3, 4)]
     data = bytes_of_sent()
@@ -174,7 +175,7 @@ def test_a_log_goes_on_behind_a_received_snapshot_and_comes_back():
 
 def test_a_second_crash_in_the_recovery_of_the_first_harms_nothing():
     def prepare(seed):
-        # 1. The snapshot has its name, 2. crash before the log was replaced.
+        # 1. The snapshot gets its final name. 2. The node crashes before the log is replaced.
         place = with_ten_records(seed)
         for position, data in ((0, bytes_of_sent()),):
             run_now(place.files.write_chunk(WriteSnapshotChunk(SENT, position, data)))
@@ -249,7 +250,8 @@ def test_a_snapshot_below_where_the_log_begins_serves_nobody():
 
 
 def without_second_segment(place):
-    """Take it away with its indexes, as by hand; names of the segments there were."""
+    """Remove the second segment with its indexes, as an operator might; the names of all segments
+    before."""
     bases = sorted(name[:20] for name in place.disk.list_dir(FOLDER) if name.endswith(".log"))
     for suffix in ("log", "index", "timeindex"):
         place.disk.remove(f"{FOLDER}/{bases[1]}.{suffix}")
@@ -275,7 +277,8 @@ def test_a_segment_missing_below_the_oldest_snapshot_is_missed_by_nobody():
 
 @pytest.mark.parametrize("how", ["removed", "emptied"])
 def test_a_log_whose_files_are_gone_is_refused(how):
-    """Even if the files beside them, which would say so at once, are gone too."""
+    """It is refused even if the index files beside them, by which the loss shows at once, are gone
+    too."""
     place = with_ten_records()
     for name in list(place.disk.list_dir(FOLDER)):
         if name.endswith(".log"):
@@ -291,7 +294,8 @@ def test_a_log_whose_files_are_gone_is_refused(how):
 
 
 def ahead_of_its_fsync(seed):
-    """Epochs 3 and 4 are in the page cache only; a snapshot of committed records covers epoch 3."""
+    """A log whose epochs 3 and 4 are in the page cache only; a snapshot of committed records covers
+    epoch 3."""
     place = with_ten_records(seed)
     place.append("k", "l", "m", "n", epoch=3)
     place.append("o", "p", epoch=4)
@@ -319,7 +323,8 @@ def test_a_log_changed_ahead_of_its_fsync_does_not_count_as_one_that_lost_files(
     for place in crash_everywhere(ahead_of_its_fsync, change):
         place.restart()
         place.check()
-    # The file is written before the first record: without it the node has forgotten its votes.
+    # quorum-state is written before the first record, so a log without it means that the node has
+    # lost its votes.
     place = with_ten_records()
     place.disk.remove(f"{FOLDER}/quorum-state")
     with pytest.raises(CorruptData, match="what this node voted"):

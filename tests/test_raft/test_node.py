@@ -1,4 +1,4 @@
-"""Three nodes on real files and sockets in one loop: in which order their drivers do things."""
+"""Three nodes on real files and sockets in one loop: the order in which their drivers do things."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Heard:
         self.told.append((change.epoch, change.leader_id))
 
     def on_voters_changed(self, voters: VoterSet) -> None:
-        """Static."""
+        """The voters of this quorum are static, so nothing to record."""
 
     def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         raise AssertionError("nobody takes a snapshot")
@@ -167,7 +167,7 @@ def test_on_a_quick_disk_the_records_leave_before_the_leader_waits_for_its_own_f
             done.clear()
             leader.propose(build_batch([(None, b"v")], timestamp_ms=1), 1)
             leader._append_proposals()
-            # Within one call, with no turn of the loop: nobody else can have been at work.
+            # All within one call, without a turn of the loop, so no other task can have run.
             assert done == ["answer", "answer", "fsync"]
             assert leader.log.durable_end_offset == leader.log.end_offset
 
@@ -202,7 +202,7 @@ def test_a_follower_asks_for_more_before_its_state_machine_hears_what_is_committ
             order.clear()
             await made.commit(1)
             await until(lambda: "committed" in order, "the follower heard")
-            # The answer with the next record also says that the previous ones are committed.
+            # The answer with the next record also brings the high watermark of the previous ones.
             told = [what for what in order if what != "fsync"]
             at = told.index("committed")
             assert told[max(at - 1, 0)] == "fetch"

@@ -369,8 +369,9 @@ def test_a_piece_that_reaches_beyond_the_file_is_not_written(position, size):
 
 
 def checked_while_a_fetch_was_in_flight():
-    """1. All pieces are written, the check is under way, 2. leader 3 of a new epoch is asked for
-    what follows offset 1, 3. the check ends: the log begins anew at 10. The fetch of step 2."""
+    """1. All pieces are written, and the check is under way. 2. Leader 3 of a new epoch is asked
+    for the records after offset 1. 3. The check ends, and the log begins again at 10. Returns the
+    fetch of step 2."""
     node = fetching()
     all_pieces(node)
     node.begin_epoch(2, 3)
@@ -406,8 +407,9 @@ def test_no_answer_to_a_fetch_of_the_old_log_is_taken(answer):
 
 
 def test_the_same_leader_may_be_asked_while_a_slow_disk_checks():
-    # The check outlasts the fetch timeout: 1. the node stands, 2. the others have their leader, 3.
-    # it goes back and fetches, 4. the check ends, 5. the leader's answer offers the same snapshot.
+    # The check outlasts the fetch timeout. 1. The node asks for pre-votes. 2. The other voters have
+    # their leader and refuse. 3. The node goes back to the leader and fetches. 4. The check ends.
+    # 5. The leader's answer offers the same snapshot.
     node = fetching()
     all_pieces(node)
     node.take()
@@ -447,8 +449,8 @@ def test_a_round_given_up_for_a_snapshot_does_not_forget_the_leader_of_the_epoch
 
 
 def test_a_truncation_that_gains_nothing_is_a_bug():
-    # A leader without the epoch of a committed snapshot: not to be, but if it is, this node would
-    # ask and truncate as fast as it can instead of saying so.
+    # No leader can lack the epoch of a committed snapshot. If one did, this node would fetch and
+    # truncate in a busy loop instead of reporting it.
     node = Driven(snapshots=(OffsetAndEpoch(10, 3),)).follow(epoch=4)
     with pytest.raises(InvariantViolated):
         node.fetched(diverging=OffsetAndEpoch(5, 1))

@@ -65,7 +65,7 @@ class Leader:
         await self._server.stop(0)
 
     def hears_no_more(self) -> bool:
-        """Every caller has sent all its messages, and is still connected."""
+        """True if every caller has ended its half of the stream and is still connected."""
         connections = self._server._server.connections
         streams = [stream for connection in connections for stream in connection.streams.values()]
         return bool(streams) and all(stream.is_remote_done for stream in streams)
@@ -128,7 +128,7 @@ async def nodes() -> AsyncIterator[tuple[Leader, Follower]]:
 
 @asynccontextmanager
 async def raw_fetches(leader: Leader) -> AsyncIterator[Any]:
-    """A stream to the leader that keeps to no order."""
+    """A stream to the leader on which a test may send fetches without waiting for answers."""
     channel = open_channel("{}:{}".format(*leader.address))
     call = raft_grpc.RaftStub(channel).Fetch()
     try:

@@ -378,8 +378,9 @@ def test_a_replica_that_never_caught_up_is_refused_also_just_after_the_clock_beg
 
 
 def test_a_new_leader_that_knows_no_high_watermark_takes_nobody_for_caught_up():
-    # 1. The leader restarts with 1,000 records and knows no high watermark, 2. an empty observer
-    # fetches from 0 and has all that it may see, 3. the leader commits, 4. the observer is added.
+    # Bad sequence: 1. The leader restarts with 1,000 records and knows no high watermark. 2. An
+    # empty observer fetches from 0, and holds all that it may see. 3. The leader commits. 4. The
+    # observer is added as a voter.
     node = Driven(1, (1, 2, 3), is_dynamic=True, epochs=[1] * 1000, now_ms=LATER_MS)
     node.become_leader()
     node.flush()
@@ -428,8 +429,9 @@ def grant(node, sender):
 
 
 def test_votes_of_those_who_are_no_voters_any_more_do_not_elect():
-    # 1. Node 1 stands in {1,2,3} and 2 votes for it, 2. a snapshot arrives with {1,4,5}, of whom 4
-    # and 5 may have elected 4 in the same epoch, 3. the vote of 2 is counted as one of three.
+    # Bad sequence: 1. Node 1 is a candidate in {1,2,3}, and node 2 votes for it. 2. A snapshot
+    # arrives with voters {1,4,5}, of which 4 and 5 may have elected 4 in the same epoch. 3. The
+    # vote of node 2 counts as one of three.
     node, snapshot = standing_while_a_snapshot_is_checked()
     grant(node, 2)
     assert node.role == "Candidate"

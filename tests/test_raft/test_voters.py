@@ -1,4 +1,4 @@
-"""Voter sets, and which is in force where, against a slow obvious model."""
+"""Voter sets, and which of them is in force at which offset, against a slow obvious model."""
 
 import pytest
 from hypothesis import given

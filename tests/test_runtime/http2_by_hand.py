@@ -56,7 +56,8 @@ class ByHand:
         self.writer.write(b"".join(parts))
 
     def settings(self, **values: int) -> None:
-        """By the names of the constants in `frames`, in small."""
+        """Send SETTINGS. values: by the lower-case names of the constants `SETTINGS_...` in
+        `frames`."""
         numbers = {getattr(frames, f"SETTINGS_{k.upper()}"): v for k, v in values.items()}
         self.send(frames.settings(numbers))
 
@@ -87,7 +88,7 @@ class ByHand:
         return Frame(kind, flags, stream_id, payload)
 
     async def until(self, kind: int, *, flags: int = 0) -> Frame:
-        """The next frame of a kind, with these flags among its own."""
+        """The next frame of this kind that has these flags set."""
         while (frame := await self.next()) is not None:
             if frame.kind == kind and frame.flags & flags == flags:
                 return frame
@@ -95,7 +96,7 @@ class ByHand:
         raise AssertionError(f"the connection ended before a frame of kind {kind}")
 
     async def until_over(self) -> list[Frame]:
-        """All that still comes."""
+        """All frames until the connection ends."""
         came = []
         while (frame := await self.next()) is not None:
             came.append(frame)
@@ -112,7 +113,7 @@ class ByHand:
 
 @asynccontextmanager
 async def client_by_hand(address: str) -> AsyncIterator[ByHand]:
-    """A client of one of our servers that has said its preface and settings."""
+    """A client of one of our servers that has sent the preface and its settings."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:

@@ -115,7 +115,7 @@ class Service:
             self.ended += 1
 
     async def deaf(self, _: Any, __: Any) -> None:
-        """A conversation that reads nothing."""
+        """A bidirectional stream whose handler reads nothing."""
         self.begun += 1
         try:
             await asyncio.Event().wait()
@@ -123,7 +123,7 @@ class Service:
             self.ended += 1
 
     async def brief(self, _: Any, context: Any) -> None:
-        """A conversation that ends after one message, whatever the caller still has to say."""
+        """A bidirectional stream that its handler ends after one message."""
         await context.write(await context.read())
         await context.abort(grpc.StatusCode.OUT_OF_RANGE, "enough")
 
@@ -157,7 +157,7 @@ class OurServer:
         await self._rpc.stop(grace_s)
 
     def is_empty(self) -> bool:
-        """No call and no stream is left."""
+        """True if no call and no stream is left."""
         return not self.server._calls and not any(c.streams for c in self.server.connections)
 
 

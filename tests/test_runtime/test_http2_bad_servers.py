@@ -47,7 +47,7 @@ def expect(
 
 
 def answering(*parts: tuple[bytes, int, int]) -> Callable[[ByHand], Awaitable[None]]:
-    """Frames on the call's stream: (payload, kind, flags)."""
+    """A script that sends these frames on the call's stream: (payload, kind, flags)."""
 
     async def script(peer: ByHand) -> None:
         await receive(peer)
@@ -160,7 +160,7 @@ def test_a_server_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def closings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Why callers closed their connections."""
+    """The reasons for which callers closed their connections."""
     reasons: list[str] = []
 
     def close(self: ClientConnection, reason: str) -> None:
@@ -272,7 +272,7 @@ def test_waiting_calls_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ["unary_unary", "unary_stream"])
 def test_a_status_that_comes_before_the_request_has_gone_ends_the_call(kind: str) -> None:
-    """No window for the rest of the request will ever come."""
+    """The flow-control window for the rest of the request never comes."""
 
     async def script(peer: ByHand) -> None:
         peer.settings()

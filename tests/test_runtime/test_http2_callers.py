@@ -1,4 +1,5 @@
-"""Callers that give up, write too much or too soon, or close: none waits, nothing stays."""
+"""Callers that give up, write too much or too soon, or close: no caller hangs, and nothing is left
+behind."""
 
 from __future__ import annotations
 

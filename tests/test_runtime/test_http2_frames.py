@@ -82,7 +82,8 @@ def test_blocks_of_an_encoder_with_tables_and_huffman_are_read(
     for pairs, is_huffman in blocks:
         raw = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in pairs]
         assert decoder.decode(encoder.encode(raw, huffman=is_huffman)) == dict(pairs)
-        # A plain block in between leaves the table alone.
+        # A block of our encoder in between, which uses no table, leaves the dynamic table
+        # unchanged.
         assert decoder.decode(headers.encode(pairs)) == dict(pairs)
 
 

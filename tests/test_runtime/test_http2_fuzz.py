@@ -1,6 +1,6 @@
 """Valid sessions of both roles, broken at any place and split at any boundary.
 
-What may come of it is an answer, a status or a closed connection. No exception leaves
+The result must be an answer, a status or a closed connection. No exception escapes from
 data_received, nothing is left over, and another connection of the server is served as before.
 """
 

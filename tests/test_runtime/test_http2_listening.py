@@ -1,4 +1,5 @@
-"""Messages handed over the moment they come, with no turn of the loop and no task in between."""
+"""Messages that are passed to a callback as soon as they arrive, without a task or another turn of
+the loop."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def test_both_ends_talk_from_within_their_callbacks() -> None:
 
             def on_message(message: bytes) -> None:
                 heard.append(message)
-                # No task runs while a callback does: the next question leaves from here.
+                # The callback runs outside of any task, and sends the next request itself.
                 assert asyncio.current_task() is None
                 if len(heard) < 50:
                     assert call.try_write(b"%d" % len(heard))

@@ -85,7 +85,7 @@ def test_a_handler_that_does_not_read_slows_the_caller_and_others_go_on() -> Non
 
 @pytest.mark.parametrize("name", ["flood", "echo"])
 def test_a_socket_that_takes_no_more_bounds_what_waits_for_it(name: str) -> None:
-    """Whatever windows the peer opens."""
+    """The bound holds however large a window the peer opens."""
     calls = 60
 
     async def case() -> None:
@@ -139,7 +139,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def keep(clock: Clock, *steps: tuple[str, int]) -> list[str]:
-    """Actions of keep-alive: a step "wait" lets time pass, at "hear" the peer says something."""
+    """The actions of the keep-alive. Steps: "wait" lets time pass, "hear" is a frame from the
+    peer."""
     did: list[str] = []
 
     async def case() -> None:

@@ -56,7 +56,7 @@ def test_a_window_forgets():
     window.note(8.0, 1.0)
     assert window.mean(1.0) == 6.0
     assert window.maximum(1.0) == 8.0
-    # The first seconds do not count as the mean of the window.
+    # The rate is over at least one sample, 5 s: the first second does not count five times.
     assert window.rate(1.0) == pytest.approx(12 / 5)
     window.note(2.0, 6.0)
     assert window.maximum(6.0) == 8.0

@@ -1,4 +1,4 @@
-"""A host of several addresses: all are listened on, and all are tried."""
+"""A host with several addresses: a server listens on all, and a client tries all."""
 
 from __future__ import annotations
 

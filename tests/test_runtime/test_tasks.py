@@ -1,4 +1,4 @@
-"""TaskGroup tells of failures; Worker runs calls in order in its thread."""
+"""TaskGroup reports failures to its owner; Worker runs calls in order in its thread."""
 
 from __future__ import annotations
 

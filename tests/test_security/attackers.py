@@ -59,7 +59,7 @@ class TlsClient(RawClient):
 
 
 def ends_without_an_answer(client: RawClient) -> bool:
-    """True if the broker hangs up and has answered nothing; also by an alert of TLS."""
+    """True if the broker closes the connection without an answer, be it with a TLS alert."""
     try:
         return client.is_closed_by_peer()
     except ssl.SSLError:
@@ -93,7 +93,7 @@ METHODS = {
 
 
 def harmful(descriptor: Any, known: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a message of this type, all of them set. known: values by the field's name."""
+    """A value for every field of a message of this type. known: values by field name."""
     return {field.name: _value(field, known) for field in descriptor.fields if not _is_map(field)}
 
 

@@ -25,7 +25,7 @@ class Door:
     def __init__(
         self, folder: Path, *, image: Callable[[], ClusterImage] = lambda: EMPTY_IMAGE, **more: Any
     ) -> None:
-        """image: with the credentials of SCRAM. more: see Harness."""
+        """image: the image with the SCRAM credentials. more: see Harness."""
         self.harness = Harness(folder / "broker", count=1, **more)
         self.authority = Authority(folder / "ca")
         settings = TlsSettings(what="the door", keystore=str(self.authority.server("door.pem")))

@@ -45,8 +45,9 @@ def serves(door: Door) -> bool:
 
 @pytest.mark.parametrize("data", [b"x", b"\x16\x03\x01", b""])
 def test_a_client_that_is_gone_before_it_is_accepted_ends_nothing(door: Door, data: bytes) -> None:
-    """Bad sequence: 1. It connects while the loop is busy, sends and resets. 2. Accepted, its
-    socket has an error, by which ssl fails to wrap it. 3. The exception ended the process."""
+    """Bad sequence: 1. A client connects while the loop is busy, sends data and resets the
+    connection. 2. The broker accepts it, and ssl fails to wrap the broken socket. 3. The exception
+    ends the process."""
     go_on = threading.Event()
     door.harness.loop.call_soon_threadsafe(go_on.wait, DEADLINE_S)
     for _ in range(20):
@@ -110,7 +111,7 @@ def test_buffers_grow_by_what_is_shared_and_give_it_back() -> None:
     memory = LoginMemory(STRANGERS_BYTES)
 
     class Sender:
-        """Has always more."""
+        """A socket that always has more bytes of a large request."""
 
         def recv_into(self, buffer: memoryview) -> int:
             buffer[:4] = struct.pack(">i", LARGEST - 4)
@@ -182,7 +183,7 @@ def test_who_does_not_log_in_is_disconnected_and_who_did_is_not(
         known = TlsClient(door.tls)
         assert known.log_in("alice", PASSWORDS["alice"], "PLAIN") == 0
         stranger = RawClient(door.plain)
-        # It keeps the connection busy, which does not help.
+        # The stranger keeps its connection busy, which does not help.
         stranger.call("api_versions", 0, {})
         assert ends_without_an_answer(stranger)
         assert known.call("api_versions", 0, {}).error_code == 0

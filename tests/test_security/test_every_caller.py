@@ -1,5 +1,6 @@
 """A secure cluster and its callers: each kind of caller, at each listener, with each gRPC method
-and each Kafka API. Everybody is refused as the tables say, and nothing has changed afterwards."""
+and each Kafka API. Each caller is refused as the tables of access say, and nothing has changed
+afterwards."""
 
 from __future__ import annotations
 
@@ -112,8 +113,8 @@ class Attacked:
         }
         admin = self.as_admin()
         admin.call("produce", 9, produce_values(TOPIC, batch(3)))
-        # So that what users may do on their own changes no metadata later: both internal topics are
-        # there, and each broker has a block of producer ids.
+        # Make both internal topics, and a block of producer ids for each broker, now: otherwise a
+        # permitted request of a user would change the metadata later.
         for key_type in (0, 1):
             values = {"key_type": key_type, "coordinator_keys": [MINE]}
             eventually(
@@ -145,7 +146,7 @@ class Attacked:
         return self.cluster.ports.broker + NODES_PORT_SHIFT
 
     def as_admin(self, port: int = 0) -> TlsClient:
-        """port: of another broker than the first."""
+        """A connection of the administrator. port: 0 for the first broker."""
         lines = (self.secrets / "admin.properties").read_text().splitlines()
         text = next(line for line in lines if line.startswith("sasl.jaas.config="))
         options = parse_jaas("the test", text.partition("=")[2]).options
@@ -161,7 +162,7 @@ class Attacked:
     def channel(self, port: int, certificate: Path | None) -> grpc.Channel:
         pem = None if certificate is None else certificate.read_bytes()
         proof = grpc.ssl_channel_credentials((self.secrets / "ca.pem").read_bytes(), pem, pem)
-        # No pause after a refused connection: each call makes one of its own.
+        # No back-off after a refused connection, because each call opens a connection of its own.
         options = (
             ("grpc.enable_http_proxy", 0), ("grpc.initial_reconnect_backoff_ms", 1),
             ("grpc.max_reconnect_backoff_ms", 1), ("grpc.use_local_subchannel_pool", 1),
@@ -189,7 +190,7 @@ class Attacked:
         return eventually(described, "the quorum has a leader")
 
     def state(self) -> dict[str, Any]:
-        """All that nobody but the administrator may change."""
+        """All state that only the administrator may change."""
         quorum = self.quorum()
         admin = self.as_admin()
         ask = {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}
@@ -226,7 +227,7 @@ class Attacked:
             admin.close()
 
     def serves(self) -> None:
-        """The administrator can write, and the cluster has the nodes that it had."""
+        """Assert that the administrator can write, and that the cluster still has all its nodes."""
         admin = self.as_admin()
         answer = admin.call("produce", 9, produce_values(MINE, batch(1)))
         assert answer.responses[0].partition_responses[0].error_code == 0
@@ -368,7 +369,7 @@ def harming(case: tuple[str, int, dict[str, Any]]) -> tuple[str, int, dict[str, 
         one = {"partition_index": 0, "offset": -1}
         values["topics"] = [{"name": TOPIC, "partitions": [one]}]
     if name == "delete_acls":
-        # Every ACL that there is.
+        # A filter that matches every ACL.
         values["filters"] = [
             {
                 **values["filters"][0],
@@ -450,7 +451,7 @@ def test_strangers_are_not_heard_at_the_listener_of_brokers(attacked: Attacked, 
 def test_users_are_refused_by_every_api_what_no_acl_allows(
     attacked: Attacked, listener: str, user: str
 ) -> None:
-    """By a password at the one listener, by a certificate at the other."""
+    """The user logs in with a password at one listener, and with a certificate at the other."""
     if listener == "clients":
         client = attacked.logged_in(user)
     else:
@@ -472,7 +473,7 @@ def test_users_are_refused_by_every_api_what_no_acl_allows(
 
 
 def test_a_narrow_user_reaches_no_group_transaction_or_topic_of_others(attacked: Attacked) -> None:
-    """Names of others beside names of one's own, in one request."""
+    """One request names resources of other users beside the user's own."""
     client = attacked.logged_in("narrow")
     answer = client.call("metadata", 9, {
         "topics": None, "allow_auto_topic_creation": False,
@@ -498,8 +499,8 @@ def test_a_narrow_user_reaches_no_group_transaction_or_topic_of_others(attacked:
 
 
 def test_clients_that_reset_their_connections_at_once_end_no_node(attacked: Attacked) -> None:
-    """Found here: a broker's process ended with the first connection that was reset before it was
-    accepted, at any listener with TLS."""
+    """Bug found by this test: the first connection that was reset before it was accepted, at a
+    listener with TLS, ended the broker's process."""
     for port in (attacked.clients, attacked.nodes, attacked.cluster.ports.controller):
         for data in (b"\x16\x03\x01", b"x", b""):
             for _ in range(40):

@@ -43,7 +43,8 @@ LIMIT = floods.REFUSALS_PER_SECOND_MAX
 
 @pytest.fixture
 def long_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take a second to read what these tests send."""
+    """Make the second of the flood counters ten minutes long, because a busy machine may need long
+    to read what these tests send."""
     monkeypatch.setattr(floods, "_SECOND_MS", 600_000)
 
 
@@ -94,8 +95,8 @@ async def refused(address: str) -> grpc.StatusCode:
 def test_calls_that_are_refused_again_and_again_end_the_connection(
     caplog: pytest.LogCaptureFixture, long_second: None
 ) -> None:
-    """A caller with a certificate and without rights: 15,000 calls fit into one read, and held the
-    loop of a controller for half a second."""
+    """A caller with a certificate and without rights. Bug: 15,000 calls fit into one read, and held
+    the loop of a controller for half a second."""
     served = Served()
 
     async def case() -> None:
@@ -130,8 +131,9 @@ def test_calls_of_unknown_methods_end_it_too(path: str, long_second: None) -> No
 
 
 def test_settings_without_an_end_close_the_connection(long_second: None) -> None:
-    """Each changes the windows of all streams: 17,000 of them, with a thousand calls open, held the
-    loop for two seconds, in which a controller would have lost its leadership."""
+    """Each SETTINGS frame changes the windows of all streams. Bug: 17,000 frames, with a thousand
+    calls open, held the loop for two seconds, long enough for a controller to lose its
+    leadership."""
 
     async def case() -> None:
         async with (
@@ -161,7 +163,8 @@ def test_streams_that_are_opened_and_reset_leave_nothing() -> None:
             for number in range(5_000):
                 client.head(2 * number + 1, BLOCK)
                 client.send(frames.rst_stream(2 * number + 1, frames.CANCEL))
-            # Those beyond the limit were refused, for each handler must end first.
+            # Streams beyond the limit were refused, because a cancelled stream counts until its
+            # handler has ended.
             await client.until(frames.RST_STREAM)
             client.send(call(10_001))
             (connection,) = server.connections
@@ -274,7 +277,8 @@ def test_a_long_chain_of_certificates_is_no_way_in(tmp_path: Path, length: int) 
 def test_after_its_goodbye_the_server_hears_no_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor over TLS, where records that came with the bad frame are still to be decrypted."""
+    """This holds over TLS too, where TLS records that came with the bad frame wait to be
+    decrypted."""
     authority = Authority(tmp_path / "ca")
     file = authority.node("node", "client.pem")
 

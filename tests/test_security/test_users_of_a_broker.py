@@ -52,7 +52,7 @@ credentials: dict[str, ClusterImage] = {}
 
 
 def image_with_carol() -> ClusterImage:
-    """With the credential of carol, until `credentials` has another image."""
+    """An image with carol's credential, or the image that the test has put into `credentials`."""
     if "now" not in credentials:
         delta = Delta(EMPTY_IMAGE)
         text = "SCRAM-SHA-512=[name=carol,password=secret]"
@@ -68,7 +68,7 @@ def logged_in(door: Door, user: str) -> TlsClient:
 
 
 def give(door: Door, *acls: Any) -> None:
-    """These ACLs and no others."""
+    """Give the broker an authorizer with these ACLs alone."""
     authorizer = Authorizer(super_users=["User:root"])
     authorizer.replace(list(acls))
     door.server.services.authorizer = authorizer
@@ -88,7 +88,7 @@ def produced(client: RawClient, topic: str, records: bytes, **more: Any) -> int:
 
 
 def test_a_session_of_another_user_can_be_neither_read_nor_ended(door: Door) -> None:
-    """Its id is a number of 31 bits, which can be guessed."""
+    """A session id is a number of 31 bits, which can be guessed."""
     give(door, *everything("alice"), *everything("bob"))
     alice, bob = logged_in(door, "alice"), logged_in(door, "bob")
     assert produced(alice, SECRET, batch(1)) == 0
@@ -132,7 +132,8 @@ def with_coordinators(door: Door) -> None:
 
 
 def test_who_may_do_everything_with_topics_writes_to_no_internal_one(door: Door) -> None:
-    """As in Kafka: reading them takes READ, and writing is refused to all clients."""
+    """As in Kafka, reading internal topics takes READ, and writing to them is refused to all
+    clients."""
     with_coordinators(door)
     give(door, *everything("alice"))
     alice = logged_in(door, "alice")
@@ -153,7 +154,8 @@ def test_who_may_do_everything_with_topics_writes_to_no_internal_one(door: Door)
 
 
 def test_another_producers_id_under_ones_own_transactional_id_is_refused(door: Door) -> None:
-    """The transaction of `payments` is open. Mallory's own id does not stand for its producer."""
+    """The transaction of `payments` is open. Mallory has WRITE on a transactional id of her own,
+    but may not use it with the producer id of `payments`."""
     with_coordinators(door)
     client = RawClient(door.open)
     listed = client.call("list_transactions", 0, {"state_filters": [], "producer_id_filters": []})

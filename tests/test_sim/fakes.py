@@ -1,4 +1,4 @@
-"""The inputs of the simulator's checks, without a simulator."""
+"""The inputs of the simulator's checks, made without a simulation."""
 
 from __future__ import annotations
 
@@ -112,5 +112,5 @@ def world(*logs, durable=True, voters=None):
 
 
 def fires(name, match=""):
-    """The next check that fires is this one."""
+    """Assert that a check fails in the block, and that it has this name."""
     return pytest.raises(CheckFailed, match=f"^{name}: .*{match}")

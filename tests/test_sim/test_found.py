@@ -20,8 +20,8 @@ RECEIVED = OffsetAndEpoch(20, 5)
 
 
 def replaced_but_for_a_power_cut() -> Iterator[MemoryDisk]:
-    """Disks of a node whose log, of epoch 1, was being replaced by a snapshot of epoch 5 when the
-    power went, at each disk call in turn; the last is one on which it did not."""
+    """Disks of a node that replaces its log, of epoch 1, by a snapshot of epoch 5. On each disk the
+    power fails at another disk call of the replacement; on the last one it does not fail."""
     for calls in range(1_000):
         disk = empty_disk(random.Random(calls))
         metadata = open_node(disk, SETTINGS, now_ms=0).metadata
@@ -47,12 +47,13 @@ def replaced_but_for_a_power_cut() -> Iterator[MemoryDisk]:
 
 
 def test_log_replaced_by_a_snapshot_ends_with_its_epoch_whenever_power_went():
-    # Seed 1454 showed it: 1. log of epoch 12 up to 82, 2. ReplaceLog(119-14), 3. power cut at the
-    # fsync of leader-epoch-checkpoint.tmp, 4. the start finds an empty log at 119 and the old
-    # checkpoint, (12, 71), which becomes (12, 119), 5. the node takes its log for one of epoch 12:
-    # its fetch (119, 12) is answered with a divergence below its high watermark and it stops, now
-    # and after every start, until the leader has trimmed its log into a later epoch. Its votes
-    # compare the wrong epoch too; but it has vouched for nothing that epoch 12 did not hold.
+    # Bad sequence of seed 1454: 1. The log of epoch 12 ends at 82. 2. ReplaceLog(119-14). 3. The
+    # power fails at the fsync of leader-epoch-checkpoint.tmp. 4. The start finds an empty log at
+    # 119 and the old checkpoint, (12, 71), which becomes (12, 119). 5. The node assumes that its
+    # log ends with epoch 12. Its fetch (119, 12) is answered with a diverging epoch below its high
+    # watermark, and the node stops; so it does after every start, until the leader has trimmed its
+    # log into a later epoch. Its votes compare the wrong epoch too, but it has vouched for no
+    # record that epoch 12 did not hold.
     for disk in replaced_but_for_a_power_cut():
         tail = open_node(disk, SETTINGS, now_ms=0).metadata.replica_log.tail()
         assert (tail.end_offset, tail.last_epoch) == (20, 5)

@@ -64,7 +64,7 @@ def test_alarm_rings_at_the_first_moment_the_clock_shows_the_time(rate):
     clock = LocalClock(now_ms=0, local_ms=700, rate=rate)
     alarm = Alarm(timeline, clock, lambda: rung.append(timeline.now_ms))
     alarm.set(1_700)
-    alarm.set(5_000)  # later: the earlier one stands
+    alarm.set(5_000)  # later than the one before, which stays
     timeline.run_until(10_000)
     assert len(rung) == 1
     assert clock.local_ms(rung[0]) >= 1_700 > clock.local_ms(rung[0] - 1)

@@ -86,7 +86,7 @@ def test_second_vote_in_an_epoch_fires():
     checks.on_vote_state(node, VoteState(epoch=2, voted_id=NO_NODE))
     with fires("VotedOnce", "voted twice in epoch 2: 1, 3"):
         checks.on_vote_state(node, VoteState(epoch=2, voted_id=3))
-    node.letter = "b"  # another disk votes as somebody else
+    node.letter = "b"  # another disk is another voter
     checks.on_vote_state(node, VoteState(epoch=2, voted_id=3))
 
 
@@ -151,8 +151,8 @@ def test_leader_without_a_committed_entry_fires(held):
 
 
 def test_leader_of_an_epoch_that_is_over_may_lack_what_was_committed_since():
-    # As a run showed: a candidate stands still while the votes for epoch 1 lie at its door and
-    # epoch 2 commits; then it leads epoch 1 for a moment.
+    # Found in a run: a candidate is paused while the votes for epoch 1 wait in its sockets, and
+    # epoch 2 commits. Then it leads epoch 1 for a moment.
     checks = world([A, C], [A, C], [A])
     checks.on_committed(checks.nodes[0], 2)
     elect(checks, 1, 3)

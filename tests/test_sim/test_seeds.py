@@ -47,7 +47,8 @@ def test_seeds_differ_in_kind_and_bring_every_fault():
 
 
 def test_deposed_leader_answers_reads_from_the_past_and_they_are_counted():
-    # Known of the controller's own reads, which wait for no commit of their own.
+    # A known limit: the controller's reads do not wait for a commit, so a leader that is cut off
+    # answers with old state until it resigns.
     parted = NetworkPartition(target=ACTIVE_CONTROLLER, away_from=ALL, duration_ms=3_000)
     cut = ScheduledFault(at_ms=1_250, fault=parted)
     stale = 0

@@ -226,7 +226,7 @@ def test_epochs_that_stay_are_found(monkeypatch, bug, check):
 
 
 def test_a_follower_that_skips_a_fact_is_found(monkeypatch):
-    # As the active controller replays it, but not as the others do.
+    # Standby controllers skip quota records; the active controller replays them.
     replay_one = Delta.replay
 
     def skip_quotas(self, record):
@@ -235,7 +235,7 @@ def test_a_follower_that_skips_a_fact_is_found(monkeypatch):
 
     monkeypatch.setattr("kvorum.metadata.image.loader.Delta.replay", skip_quotas)
     names = failures_until("SpeculativeMatchesCommitted")
-    # The reference skips it too; the controller that decided it did not.
+    # The reference image skips them too, but the controller that decided them does not.
     assert "SpeculativeMatchesCommitted" in names
 
 

@@ -1,4 +1,4 @@
-"""`kvorum chaos sim --world controller`: seeds, failures, the way back to them."""
+"""`kvorum chaos sim --world controller`: seeds, failures, and how to run a failing seed again."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def fires(name, match=""):
 
 
 class Story:
-    """Requests, each with its reply and its records, and what of them is committed."""
+    """Requests, each with its reply and its records, and the records that are committed."""
 
     def __init__(self):
         self.committed = Mirror()
@@ -76,7 +76,7 @@ class Story:
         self.reference = Reference(
             self.committed, lambda epoch, offset: self.history.by_place.get((epoch, offset))
         )
-        # Not what these tests are about.
+        # Switch off the checks of records and decisions, which other tests cover.
         self.reference.checks.on_record = lambda *_: None
         self.reference.checks.on_decision = lambda *_: None
 

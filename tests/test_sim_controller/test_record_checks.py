@@ -175,7 +175,8 @@ def test_a_leader_may_be_followed_by_whom_it_has_just_named():
 
 
 def with_epochs(log, leader_epoch, partition_epoch):
-    """The image after a change of leader, had it been replayed to these epochs."""
+    """The image after broker 2 became leader. The epochs are given, so that a test can give wrong
+    ones."""
     topic = log.image.topics[T]
     old = topic.partitions[0]
     new = type(old)(old.replicas, (2,), 2, leader_epoch, partition_epoch)

@@ -49,7 +49,7 @@ def test_seeds_differ_in_kind_and_bring_every_fault():
 
 
 def striking(seed, wanted):
-    """One strike after the other, those that are still wanted first."""
+    """A schedule of strikes at operations, every 300 ms, in which those of `wanted` come first."""
     rng = random.Random(seed)
     chosen = rng.sample(sorted(wanted), min(60, len(wanted)))
     faults = [

@@ -1,4 +1,4 @@
-"""Every check of partitions fires on a history that must not be, and on no other."""
+"""Every check of partitions fires on a bad history, and on no good one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def note(made, *, isr, eligible=(), epoch=1, is_unclean=False):
 
 
 def committed(made, batches, isr=(1, 2)):
-    """Broker 1 leads epoch 1 and has committed all of it; the others have it, and know."""
+    """Broker 1 leads epoch 1 and has committed the whole log; the others hold it and know its high
+    watermark."""
     for broker in isr[1:]:
         made.look(view(broker, batches), 1)
     made.look(view(1, batches, is_leader=True, hw=len(batches)), 2)
@@ -154,7 +155,7 @@ def test_who_begins_late_an_epoch_that_is_over_says_nothing_of_the_unclean_one_b
 
 
 def test_who_was_a_replica_before_and_removed_its_log_has_lost_nothing():
-    # Seed 52319: the broker learned late that it was no replica any more, and was checked in
+    # Seed 52319: the broker learned late that it was no longer a replica, and the check came in
     # between.
     made = history()
     committed(made, log_of(1, 1))
@@ -367,7 +368,8 @@ def test_an_unclean_leader_may_have_had_others_where_all_is_compacted_for_what_i
 
 
 def test_a_compacted_log_may_become_the_truth_again_gaps_and_all():
-    # Seed 5: the truth went with an unclean election, and another one brought this log back.
+    # Seed 5: an unclean election discarded this log, and another one made its replica the leader
+    # again.
     made = history(isr=(1,), kind=CompactedHistory)
     gapped = [batch for batch in log_of(1, 1, 1) if batch.base_offset != 1]
     read = {"read": lambda begin, end: [b for b in gapped if begin <= b.base_offset < end]}
@@ -385,7 +387,8 @@ def test_a_compacted_log_may_become_the_truth_again_gaps_and_all():
 
 
 def test_a_replica_may_hold_what_compaction_took_from_an_unclean_leader():
-    # Seed 160610: a later value of its key is in both.
+    # Seed 160610: compaction removed a record because of a later value of its key, which both
+    # replicas hold.
     made = history(isr=(1,), kind=CompactedHistory)
     made.look(compacted(1, records_of("a", "b", "a"), 2, is_leader=True, hw=2), 1)
     note(made, isr=(2,), epoch=2, is_unclean=True)
@@ -399,7 +402,8 @@ def test_a_replica_may_hold_what_compaction_took_from_an_unclean_leader():
 
 
 def test_an_empty_log_that_leads_loses_what_compaction_had_taken_as_well():
-    # Seed 9570: the first record that was left was at 2, and from there on all counted as lost.
+    # Seed 9570: the first remaining record was at offset 2, and only records from there on counted
+    # as lost.
     made = history(isr=(1,), kind=CompactedHistory)
     made.look(compacted(1, records_of("a", "b", "c")[2:], 3, is_leader=True, hw=3), 1)
     note(made, isr=(2,), epoch=2, is_unclean=True)

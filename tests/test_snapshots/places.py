@@ -1,4 +1,5 @@
-"""Folders for snapshots on both disks, and ways through a coroutine that a crash cuts short."""
+"""Folders for snapshots on the real disk and in memory, and coroutines that a crash cuts short at a
+given disk call."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def crash_before_call(place, coroutine, number):
 
 
 def decode_file(path, data):
-    """Header and payloads of bytes that never were a file."""
+    """The header and payloads of a snapshot that is given as bytes."""
     decoder = SnapshotDecoder(path)
     payloads = []
     while decoder.needs_more(len(data)):

@@ -1,4 +1,4 @@
-"""An image through its snapshot, and `kvorum snapshot inspect` on what lies on the disk."""
+"""An image written to a snapshot and read back, and `kvorum snapshot inspect` on files."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ LIMITS = st.fixed_dictionaries(
 
 
 def slow_to_remove(files, log_bytes, now_ms, retention_bytes, retention_ms, retained_min):
-    """The rule, word by word."""
+    """The retention rule, written as plainly as possible."""
     left = sorted(files, key=lambda file: file.id)
     removed = []
     while len(left) > retained_min:

@@ -68,7 +68,7 @@ def test_newest_good_passes_over_what_is_damaged_and_names_it(place):
     for header in (OLD, NEW, third):
         place.run(place.store.write(header, PAYLOADS))
     damage(place, NEW.id)
-    # Whole, but under another's name.
+    # A sound file, but under the name of another snapshot.
     place.put(place.store.path(third.id), place.bytes_of(place.store.path(OLD.id)))
     found, refused = place.run(place.store.newest_good())
     assert found == OLD.id

@@ -1,4 +1,5 @@
-"""Writing transactions, driving a clean in one thread, reading a log as a dictionary, for tests."""
+"""Helpers for tests of the cleaner: write transactions, run a clean in one thread, read a log as a
+dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches as clients send them, and what the checks of a leader say to them."""
+"""Batches as clients send them, and the results of a leader's checks of them."""
 
 from __future__ import annotations
 

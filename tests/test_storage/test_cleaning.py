@@ -188,8 +188,9 @@ def test_a_batch_of_more_keys_than_the_map_holds_is_taken_all_the_same() -> None
 
 
 def test_a_tombstone_above_the_map_stays_even_after_its_horizon() -> None:
-    """1. A clean whose map ends below it sets its horizon, 2. another one comes after the horizon,
-    and its map ends below it too: the value that it hides is still there."""
+    """1. A clean whose offset map ends below the tombstone sets its delete horizon. 2. The next
+    clean comes after the horizon, and its map ends below the tombstone too: the value that the
+    tombstone hides is still in the log."""
     log = opened(new_disk())
     small = CleanerConfig(dedupe_buffer_bytes=ENTRY_BYTES * 2, load_factor=1.0)
     put(log, (b"a", b"1"))

@@ -1,5 +1,5 @@
-"""Compaction over several cleans: the state that one leaves, and how the next clean or a start uses
-it.
+"""Compaction over several cleans: the state that one clean leaves, and how the next clean or a
+start uses it.
 
 Each test begins with the steps by which a log once lost or revived a record.
 """
@@ -45,9 +45,9 @@ def begun(log: Log) -> CleaningJob:
 
 
 def test_a_tombstone_committed_after_an_aborted_transaction_hides_the_value_for_good() -> None:
-    # 1. Producer 7 aborts, and a clean goes past the marker, 2. it commits a tombstone. The next
-    # clean skipped the marker, took the tombstone for aborted, and left both; 3. the tombstone
-    # expired, and the old value was back.
+    # 1. Producer 7 aborts, and a clean passes the marker. 2. The producer commits a tombstone. The
+    # next clean skips the marker, takes the tombstone for aborted, and keeps both it and the old
+    # value. 3. The tombstone expires, and the old value is back.
     log = opened(new_disk(), ONE_SEGMENT)
     writer = Writer(log)
     writer.plain(b"k")
@@ -65,8 +65,9 @@ def test_a_tombstone_committed_after_an_aborted_transaction_hides_the_value_for_
 
 
 def test_a_second_aborted_transaction_of_a_producer_hides_no_committed_value() -> None:
-    # 1. Producer 7 aborts, and a clean goes past the marker, 2. it aborts again. Were the first one
-    # still its open transaction, the second one's records would count as committed.
+    # 1. Producer 7 aborts, and a clean passes the marker. 2. The producer aborts again. If the next
+    # clean took the first transaction for the open one, the records of the second would count as
+    # committed.
     log = opened(new_disk(), ONE_SEGMENT)
     writer = Writer(log)
     writer.put(7, b"x")
@@ -85,10 +86,11 @@ def test_a_second_aborted_transaction_of_a_producer_hides_no_committed_value() -
 
 
 def test_a_process_that_dies_at_any_call_of_a_clean_leaves_no_index_of_the_old_segment() -> None:
-    # 1. The last record of an aborted transaction goes, so the new segment has no .txnindex, 2. the
-    # process ends when the old .log is put aside and the old .txnindex is not, and the start leaves
-    # that beside the new .log, 3. once more, in the clean in which the marker goes. Readers were
-    # told of the transaction, and what its producer committed later was aborted to them.
+    # 1. A clean removes the last record of an aborted transaction, so the new segment has no
+    # .txnindex. 2. The process ends when the old .log is put aside but the old .txnindex is not,
+    # and the start leaves that file beside the new .log. 3. The same happens in the clean that
+    # removes the marker. Then readers were told of the aborted transaction, and took later
+    # committed records of its producer for aborted.
     calls, is_done = 0, False
     while not is_done:
         disk = new_disk()
@@ -126,9 +128,9 @@ def test_a_process_that_dies_at_any_call_of_a_clean_leaves_no_index_of_the_old_s
 
 
 def test_a_swap_that_fails_once_it_was_agreed_on_keeps_what_a_start_needs_to_finish_it() -> None:
-    # 1. There is a .log.swap, and a disk call fails, 2. the job is given up. It removed the indexes
-    # that the swap was still to bring; the start took the new segment's gap for a torn tail, and
-    # dropped the segments behind it.
+    # 1. A .log.swap exists, and a disk call fails. 2. The clean is given up, and removes the
+    # indexes of the swap. The next start took the gap at the end of the new segment for a torn
+    # tail, and dropped the segments behind it.
     disk = new_disk()
     log = opened(disk, replace(ONE_SEGMENT, segment_bytes=170))
     for pairs in ([(b"b", b"1")], [(b"a", b"1")]):
@@ -195,9 +197,10 @@ def cleaned_twice(disk: Disk, *, starts_inside: bool = False) -> tuple[Log, int]
 def test_no_snapshot_knows_of_a_transaction_whose_marker_was_compacted_away(
     starts_inside: bool,
 ) -> None:
-    # 1. A segment's snapshot has a transaction open, 2. its records go, and its marker with them,
-    # 3. an unclean start replays from that snapshot, for the recovery point lags behind the
-    # cleaner. The transaction stayed open for ever, and the last stable offset where it began.
+    # 1. A segment's producer snapshot has an open transaction. 2. Compaction removes the records of
+    # the transaction, and its marker. 3. An unclean start replays from that snapshot, because the
+    # recovery point lags behind the cleaner. The transaction stayed open for ever, and the last
+    # stable offset stayed at its beginning.
     calls, is_done = 0, False
     while not is_done:
         disk = new_disk(calls)
@@ -226,7 +229,8 @@ def test_no_snapshot_knows_of_a_transaction_whose_marker_was_compacted_away(
 
 
 def test_a_snapshot_that_cannot_be_removed_keeps_its_segment_from_being_swapped() -> None:
-    # Were it the other way round, a process that ends in between would leave the stale snapshot.
+    # If the segment were swapped first, a process that ends in between would leave the stale
+    # snapshot.
     disk = new_disk()
     log, base_offset = with_snapshot_inside_a_transaction(disk)
     end_offset = log.end_offset
@@ -251,7 +255,8 @@ def test_a_cut_into_the_cleaned_part_opens_no_transaction_again() -> None:
 
 
 def test_the_snapshot_where_a_clean_ends_stays() -> None:
-    # Above it nothing has changed: without it each start would replay the whole log.
+    # The records above it have not changed; without this snapshot each start would replay the whole
+    # log.
     disk = new_disk()
     log, _ = cleaned_twice(disk)
     clean(log, now_ms=2000)
@@ -262,9 +267,9 @@ def test_the_snapshot_where_a_clean_ends_stays() -> None:
 
 
 def test_where_a_cut_will_end_is_told_of_the_segments_that_it_cuts() -> None:
-    # 1. A swap is on disk and not yet in memory, 2. a follower asks where a cut would end, lowers
-    # its recovery point to that, and cuts. The cut took the new segment, which has a gap there: the
-    # recovery point stayed above the end.
+    # 1. A swapped segment is on disk, but not in memory yet. 2. A follower asks where a truncation
+    # would end, lowers its recovery point to that offset, and truncates. The truncation worked on
+    # the new segment, which has a gap there: the recovery point stayed above the end of the log.
     disk = new_disk()
     log = opened(disk)
     for key in (b"a", b"a", b"a", b"a", b"b", b"b"):
@@ -285,7 +290,8 @@ def test_where_a_cut_will_end_is_told_of_the_segments_that_it_cuts() -> None:
 def test_a_segment_without_timestamps_is_no_younger_for_being_cleaned(
     tmp_path: Path, is_real: bool
 ) -> None:
-    # Its age is that of its file, and each clean makes a file: it outlived retention.ms for ever.
+    # The age of such a segment is that of its file, and each clean makes a new file: so it was
+    # never older than retention.ms.
     disk: Disk = OsDisk() if is_real else MemoryDisk(new_disk().rng)
     disk.make_dirs(str(tmp_path))
     config = replace(ONE_SEGMENT, retention_ms=DAY_MS)
@@ -303,8 +309,9 @@ def test_a_segment_without_timestamps_is_no_younger_for_being_cleaned(
 
 @pytest.mark.parametrize("harm", ["killed before the flush", "damaged"])
 def test_a_producer_is_known_by_batches_that_a_clean_took(harm: str) -> None:
-    # 1. No snapshot is left where the active segment begins, 2. a clean takes the producer's older
-    # batches, as its last lies behind, 3. that is cut off: its repeats were taken for new ones.
+    # 1. No producer snapshot is left where the active segment begins. 2. A clean removes older
+    # batches of a producer, because its last batch lies behind them. 3. That batch is truncated:
+    # repeats of the older ones were taken for new batches.
     config = replace(ONE_SEGMENT, keeps_recovery_state=True)
     disk = new_disk()
     log = opened(disk, config)

@@ -72,7 +72,7 @@ def test_timestamps_outside_the_window_are_refused_when_asked() -> None:
 
 
 def test_each_record_out_of_bounds_is_named_and_those_without_a_timestamp_are_not() -> None:
-    # two_records: at TIMESTAMP_MS and five milliseconds later.
+    # The two records have the timestamps TIMESTAMP_MS and TIMESTAMP_MS + 5.
     batch = two_records()
     now_ms = TIMESTAMP_MS + 100
     validated(batch, now_ms=now_ms, timestamp_before_max_ms=100)
@@ -106,7 +106,7 @@ int64 = st.integers(INT64_MIN, INT64_MAX) | st.sampled_from(
 def test_no_timestamp_is_too_much(
     base_ms: int, deltas: list[int], is_stamped_by_leader: bool, max_ms: int
 ) -> None:
-    # A sum that left 64 bits ended the broker, and the next one that its client tried.
+    # Bug: a sum beyond 64 bits ended the broker, and then the next broker that its client tried.
     records = b"".join(
         encode_record(offset_delta=at, timestamp_delta_ms=delta, key=None, value=b"v")
         for at, delta in enumerate(deltas)
@@ -268,7 +268,7 @@ def encoded(stretches_of_records: list[tuple]) -> tuple[bytes, int]:
 @pytest.mark.parametrize("size", [-2, -45])
 @pytest.mark.parametrize("place", ["key", "value", "header"])
 def test_a_length_below_that_of_null_is_refused(size: int, place: str) -> None:
-    # librdkafka stops at such a record without a word, and asks for it for ever.
+    # librdkafka stops at such a record without an error, and fetches it for ever.
     body = b"\0" + varint(0) + varint(0)
     body += varint(size if place == "key" else -1) + varint(size if place == "value" else -1)
     body += varint(1) + varint(1) + b"h" + varint(size) if place == "header" else varint(0)

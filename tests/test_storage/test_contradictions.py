@@ -1,4 +1,4 @@
-"""Small files that say what the batches do not, and starts that refuse without destroying."""
+"""Small files that contradict the batches, and starts that refuse a log without destroying it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def put(log: Log, offset: int, leader_epoch: int, count: int = 1) -> None:
         ("2\n1 0\n8 5", False),
         ("0", True),
         ("0", False),
-        # After a crash these are no proof: of a retention nothing else may have reached the disk.
+        # After a crash these entries do not prove damage: the crash may have come when, of a
+        # retention's changes, only the checkpoint had reached the disk.
         ("1\n1 2", True),
         ("2\n0 0\n1 9", True),
     ],
@@ -51,8 +52,8 @@ def put(log: Log, offset: int, leader_epoch: int, count: int = 1) -> None:
 def test_a_checkpoint_of_epochs_that_the_batches_contradict_is_made_anew(
     caplog: pytest.LogCaptureFixture, entries: str, is_clean: bool
 ) -> None:
-    # It has no checksum. An epoch above the cluster's kept the replica from leading, without a
-    # word; a first one that begins later hid the records before it.
+    # The checkpoint has no checksum. Bug: an epoch above the cluster's kept the replica from
+    # leading, without a log line; a first entry above the log start hid the records before it.
     disk = new_disk()
     log = filled(disk, 10, BROKERS)
     if is_clean:
@@ -82,8 +83,8 @@ def test_epochs_whose_batches_are_gone_are_no_contradiction(
 
 
 def test_a_gap_at_the_start_of_a_log_is_of_the_epoch_that_was_there() -> None:
-    # With the epoch before, a follower that had records of its own there was not told to truncate
-    # them.
+    # Bug: with the previous epoch for the gap, a follower that had records of its own there was not
+    # told to truncate them.
     disk = new_disk()
     log = opened(disk, BROKERS)
     put(log, 0, 2, count=2)
@@ -101,7 +102,8 @@ def test_a_gap_at_the_start_of_a_log_is_of_the_epoch_that_was_there() -> None:
 
 
 def test_a_log_that_is_refused_loses_no_file_of_it() -> None:
-    # The segments behind were gone by the time that it was refused: no copy of the first helped.
+    # Bug: when the start refused the log, it had removed the later segments already, so no copy of
+    # the first segment could help.
     disk = new_disk()
     log = filled(disk, 2, BROKERS)
     log.flush()
@@ -186,7 +188,8 @@ def test_a_log_that_is_given_up_after_a_failed_flush_leaves_no_file_open(tmp_pat
 def test_a_file_that_cannot_be_looked_at_is_not_taken_for_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # With a wrong checkpoint of log start offsets, deleted records came back.
+    # Bug: a log-start checkpoint that could not be read counted as missing, and deleted records
+    # came back.
     def stat(path: str) -> os.stat_result:
         raise OSError(errno.EIO, "injected fault", path)
 

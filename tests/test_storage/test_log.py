@@ -236,7 +236,8 @@ def test_a_segment_rolls_by_size_time_index_and_relative_offset() -> None:
     for offset in (1 << 31, 1 << 33):
         far = build_batch([(None, b"")], timestamp_ms=0, base_offset=offset, leader_epoch=1)
         by_offset.append_as_follower(bytes(far), now_ms=0)
-    # By the log's end, as long as that is near enough.
+    # A rolled segment is named after the log's end, unless the batch's offset is too far from there
+    # for the index.
     assert by_offset.segment_base_offsets == [0, 1, 1 << 33]
 
 
@@ -416,7 +417,8 @@ def test_deleted_files_stay_readable_until_their_delay_is_over() -> None:
 
 @pytest.mark.parametrize("operation", ["rename", "remove"])
 def test_retention_that_fails_half_way_leaves_no_hole(operation: str) -> None:
-    # Seed 782 of the world of partitions: the segments were gone, the start was as before.
+    # Bad sequence (seed 782 of the world of partitions): the segments were removed, but the log
+    # start stayed in front of them.
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("data")
     log = Log.open(disk, "data/t-0", LogConfig(segment_bytes=200, retention_bytes=0), now_ms=0)

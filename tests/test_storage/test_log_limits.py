@@ -1,4 +1,4 @@
-"""Numbers at their ends, and what one rule leaves for the next: sizes, times, starts, frames."""
+"""Limits of sizes, times, log starts and frames, and rules that depend on each other."""
 
 from __future__ import annotations
 
@@ -85,8 +85,9 @@ def three_passes(segments: list[OldSegment], **limits: int) -> int:
 @settings(max_examples=400)
 @given(st.data())
 def test_retention_deletes_what_three_passes_would(data: st.DataObject) -> None:
-    # 1. The oldest segment of 100 bytes goes for its age, 2. its bytes were still counted as too
-    # many, 3. two young ones of 80 bytes went as well, though 100 were to be kept.
+    # Bug: 1. The oldest segment, of 100 bytes, is deleted for its age. 2. Its bytes still count
+    # toward retention.bytes. 3. Two young segments of 80 bytes are deleted as well, though 100
+    # bytes must be kept.
     sizes = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=6))
     segments = [
         OldSegment(10 * at, size, data.draw(st.integers(0, 10))) for at, size in enumerate(sizes)
@@ -114,8 +115,8 @@ def test_what_goes_for_its_age_is_no_longer_too_much() -> None:
 
 
 def test_a_log_lives_with_times_of_all_that_64_bits_hold() -> None:
-    # The horizon of a tombstone, now and delete.retention.ms, did not fit its batch: the cleaner
-    # ended, and the broker with it.
+    # Bug: the delete horizon of a tombstone (now + delete.retention.ms) did not fit its field: the
+    # cleaner ended, and the broker with it.
     forever = CompactionConfig(delete_retention_ms=INT64_MAX, max_lag_ms=INT64_MAX)
     config = replace(
         CONFIG,
@@ -173,8 +174,9 @@ int64 = st.integers(INT64_MIN, INT64_MAX) | st.sampled_from(
 def test_a_clean_leaves_every_timestamp_as_it_was(
     base_ms: int, deltas: list[int], is_stamped_by_leader: bool, retention_ms: int
 ) -> None:
-    # 1. A client's tombstone is of -2^63, 2. the clean counts it from a horizon of today, 3. the
-    # delta takes 65 bits: nobody reads the batch again, nor does the next clean.
+    # Bug: 1. A client's tombstone has the timestamp -2^63. 2. The clean stores it as a delta to a
+    # delete horizon of today. 3. The delta takes 65 bits: no consumer can read the batch, nor can
+    # the next clean.
     made = b"".join(
         encode_record(offset_delta=at, timestamp_delta_ms=delta, key=b"%d" % at, value=None)
         for at, delta in enumerate(deltas)
@@ -206,7 +208,8 @@ def test_a_clean_leaves_every_timestamp_as_it_was(
 
 
 def test_a_timestamp_below_0_is_held_to_the_bounds_as_well() -> None:
-    # -1 is that of a record without one. All others below 0 passed message.timestamp.before.max.ms.
+    # -1 means a record without a timestamp. Bug: all other timestamps below 0 passed
+    # message.timestamp.before.max.ms.
     def checked(timestamp_ms: int) -> None:
         batch = build_batch([(b"k", b"v")], timestamp_ms=timestamp_ms)
         header = validate_client_batch(batch, max_message_bytes=1000)
@@ -245,7 +248,8 @@ def code_of_lz4(packed: bytes, count: int) -> ErrorCode:
 
 
 def test_lz4_that_no_java_consumer_reads_is_refused() -> None:
-    # It was unpacked here, so it was let in; every Java consumer of the partition stopped there.
+    # Bug: the broker could unpack it and accepted it; every Java consumer of the partition stopped
+    # there.
     made = b"".join(
         encode_record(offset_delta=at, timestamp_delta_ms=0, key=b"%d" % at, value=bytes(100))
         for at in range(1500)
@@ -304,7 +308,8 @@ def test_an_lz4_frame_of_any_options_that_java_knows_passes(frame: bytes) -> Non
         (0x60, struct.pack("<I", 1 << 30), "without its end"),
         (0x64, RAW_BLOCK + END_MARK, "an lz4 frame of 22 bytes in 18"),
         (0x60, RAW_BLOCK + END_MARK + b"x", "an lz4 frame of 18 bytes in 19"),
-        # Nothing, as a block: packed, and not. Java's consumers take it for the end.
+        # An empty block, compressed and uncompressed. Java's consumers take it for the end of the
+        # frame.
         (0x60, struct.pack("<I", 1) + b"\0" + RAW_BLOCK + END_MARK, "without content"),
         (0x60, RAW_BLOCK + struct.pack("<I", 1 << 31) + END_MARK, "without content"),
     ],
@@ -327,8 +332,8 @@ KEEPING = LogConfig()
 
 
 def test_the_largest_timestamp_is_found_where_no_index_is_loaded_yet() -> None:
-    # A start does not read the indexes of sealed segments. The largest timestamp that a segment
-    # gave before was -1, and the first batch without a timestamp was taken for the one that has it.
+    # A start does not read the indexes of sealed segments. Bug: until then the largest timestamp of
+    # a segment was -1, and the first batch without a timestamp was taken for the batch that has it.
     disk = new_disk()
     log = opened(disk, KEEPING)
     put(log, (b"a", b"1"), timestamp_ms=-1)
@@ -341,7 +346,7 @@ def test_the_largest_timestamp_is_found_where_no_index_is_loaded_yet() -> None:
 
 
 def test_the_largest_timestamp_may_lie_in_a_batch_that_the_start_cuts() -> None:
-    # It was left out whole. And of what lies below the start, nothing counts.
+    # Bug: such a batch was left out as a whole. Its records below the start do not count.
     log = opened(new_disk(), KEEPING)
     made = b"".join(
         encode_record(offset_delta=at, timestamp_delta_ms=delta, key=b"k", value=b"v")
@@ -387,8 +392,8 @@ def test_the_largest_timestamp_is_found_whatever_the_range_cuts(data: st.DataObj
 def test_an_end_inside_a_segment_costs_no_walk_through_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # If the newest batch was not replicated yet, all earlier ones were scanned, up to a gigabyte,
-    # and no other client was served meanwhile.
+    # Bug: if the newest batch was not replicated yet, all earlier ones were scanned, up to a
+    # gigabyte, and no other client was served meanwhile.
     log = opened(new_disk(), replace(KEEPING, index_interval_bytes=1_000))
     for at in range(2_000):
         put(log, (b"k", b"v"), timestamp_ms=at)
@@ -431,8 +436,8 @@ def started_over(disk: MemoryDisk, *, behind: int) -> Log:
 def test_epochs_below_the_start_are_not_held_against_their_checkpoint(
     caplog: pytest.LogCaptureFixture, behind: int
 ) -> None:
-    # It begins at the start, 10, and was asked of 9: it was called wrong, and all headers of the
-    # log were read to make it anew.
+    # Bug: the checkpoint begins at the log start, 10, and was looked up for offset 9. So it counted
+    # as wrong, and all headers of the log were read to make it again.
     with caplog.at_level(logging.WARNING):
         log = started_over(new_disk(), behind=behind)
     assert log.epochs.entries == [(3, 10), (4, 11)][: max(behind, 1)]
@@ -452,9 +457,10 @@ def test_a_false_checkpoint_of_epochs_is_not_believed_for_lack_of_records() -> N
 
 
 def test_a_flush_under_way_does_not_bring_back_epochs_from_before_the_first_segment() -> None:
-    # 1. A leader's epoch begins at 50, and a flush takes it along, 2. as a follower the log comes
-    # to begin far above, 3. the flush wrote the epoch of 50 over what was written then, 4. after a
-    # kill the records from 50 on were missed, and the sound log was refused.
+    # Bug: 1. A leader's epoch begins at 50, and a flush takes a copy of the epochs. 2. The broker
+    # becomes a follower, and its log starts again far above. 3. The flush overwrites the new
+    # checkpoint with the epoch of 50. 4. After a kill the start misses the records from 50 on, and
+    # refuses the sound log.
     far = 5_000_000_000
     disk = new_disk()
     log = opened(disk, BROKERS)
@@ -476,8 +482,9 @@ def test_a_flush_under_way_does_not_bring_back_epochs_from_before_the_first_segm
 
 
 def test_a_batch_above_what_an_index_holds_is_found_from_the_last_entry_on() -> None:
-    # Tombstones with a horizon take more bytes than before: a clean may make a segment of 2^31-1
-    # longer. The index could not take the position, and the log was never clean again.
+    # A delete horizon makes tombstones longer, so a clean may make a segment of 2^31-1 bytes
+    # longer. Bug: the index could not take such a position, and the log could never be cleaned
+    # again.
     last = (1 << 31) - 1
     index = OffsetIndex(100)
     index.append(109, last)

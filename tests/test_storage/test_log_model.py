@@ -1,8 +1,8 @@
 """The log against a list, through every operation, clean and unclean reopening, and power cuts.
 
 Model: the batches in the log as (bytes, base offset, end offset, epoch), and the offset below which
-they are durable. After a power cut the log may have lost batches from the end, never one below the
-durable offset, and what it has is what was appended.
+they are durable. After a power cut the log may have lost batches from the end, but none below the
+durable offset; the batches that it has are unchanged.
 """
 
 from __future__ import annotations

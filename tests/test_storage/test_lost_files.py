@@ -1,4 +1,4 @@
-"""A log some of whose files somebody has taken away or emptied, and all that only looks like it."""
+"""A log of which files were removed or emptied by hand, and cases that only look like that."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_retired_files_wait_until_the_checkpoint_of_epochs_says_where_the_log_be
 
 
 def crashed(work: Callable[[MemoryDisk], None], *, operations_max: int) -> Iterator[MemoryDisk]:
-    """The disk of `closed` after power cuts at every operation of `work`."""
+    """The disks of `closed` after a power cut at each disk operation of `work`."""
     for operations in range(operations_max):
         for seed in range(4):
             disk = closed()
@@ -182,8 +182,8 @@ def test_no_crash_during_retention_looks_like_files_that_were_taken() -> None:
 
 
 def test_two_kills_after_retention_left_nothing_do_not_look_like_files_that_were_taken() -> None:
-    """The first start finds no batch that tells of an epoch; the second found the old checkpoint,
-    and no put-aside file that would explain it."""
+    """The first start finds no batch with an epoch. Bug: the second start found the old epoch
+    checkpoint, and no put-aside file that explains the missing records."""
     disk = closed()
     log = opened(disk, replace(BROKERS, retention_ms=1), recovery_point=10, is_clean=True)
     assert apply_retention(log, now_ms=100_000, high_watermark=10) == [0, 3, 6, 9]
@@ -208,7 +208,8 @@ def test_no_crash_during_a_cut_looks_like_files_that_were_taken(offset: int) -> 
 
     for disk in crashed(work, operations_max=60):
         for start in (0, 20):
-            # The second start finds the log below the start that the leader reported: it is empty.
+            # The second start finds that the log ends below the start that the leader reported, so
+            # the log is empty.
             log = opened(disk, BROKERS, log_start_offset=start)
             append(log, 3)
             log.abandon()
@@ -218,7 +219,8 @@ def test_no_crash_during_a_cut_looks_like_files_that_were_taken(offset: int) -> 
 def test_a_kill_takes_nothing_behind_a_gap_that_the_leader_s_compaction_has_left(
     flushed: int,
 ) -> None:
-    # Seed 104057: the segment behind the gap was cut as if the one before had lost its end.
+    # Bad sequence (seed 104057): the start took the gap for the lost end of a segment, and dropped
+    # the segment behind it.
     for gap_at in range(1, 10):
         disk = new_disk()
         log = opened(disk, BROKERS)
@@ -302,8 +304,9 @@ def test_verify_misses_what_a_transaction_index_lacks(how: str) -> None:
 
 
 def test_what_an_orderly_stop_leaves_of_the_active_segment_is_no_proof() -> None:
-    """Sequence: 1. a flush writes N.recovery, 2. an orderly stop seals N, 3. the first append after
-    it rolls, 4. compaction joins N to the segment before, and its files go."""
+    """Sequence: 1. A flush writes N.recovery. 2. An orderly stop seals segment N. 3. The first
+    append after the start rolls. 4. Compaction joins N to the segment before, and removes the files
+    of N."""
     config = replace(BROKERS, compaction=CompactionConfig(min_cleanable_dirty_ratio=0.0))
     disk = new_disk()
     log = filled(disk, 8, config)

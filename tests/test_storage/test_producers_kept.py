@@ -54,8 +54,9 @@ def snapshots(log: Log) -> list[int]:
 
 @pytest.mark.parametrize("recovery_point", [0, 1, 2, 3, 4])
 def test_a_snapshot_above_the_recovery_point_tells_what_no_batch_does(recovery_point: int) -> None:
-    # 1. Retention takes all batches of producer 7, 2. a clean the snapshots below its end, 3. the
-    # process is killed before the checkpoint of the recovery points is written, or it is damaged.
+    # 1. Retention removes all batches of producer 7. 2. A clean removes the producer snapshots
+    # below its end. 3. The process is killed before the recovery-point checkpoint is written, or
+    # the checkpoint is damaged.
     disk = new_disk()
     log = opened(disk, CONFIG)
     produce(log, 7, 0)
@@ -77,8 +78,9 @@ def test_a_snapshot_above_the_recovery_point_tells_what_no_batch_does(recovery_p
 
 @pytest.mark.parametrize("is_expired", [False, True])
 def test_a_clean_keeps_the_last_batch_that_is_sure_to_stay(is_expired: bool) -> None:
-    # 1. A clean takes the batch of producer 7, for one behind what it cleans, 2. a new replica has
-    # copied all below that, 3. and leads: the batch below was committed, and is news to it.
+    # 1. A clean removes the last batch of producer 7 in its range, because a later one lies behind
+    # the range. 2. A new replica has copied the log up to that later batch. 3. It leads: the
+    # removed batch was committed, but this leader takes its repeat for a new one.
     log = opened(new_disk(), CONFIG)
     produce(log, 7, 0)
     put(log, (b"k", b"newer"))
@@ -98,7 +100,8 @@ def test_a_clean_keeps_the_last_batch_that_is_sure_to_stay(is_expired: bool) -> 
 def test_retention_reads_nothing_of_what_it_takes(
     monkeypatch: pytest.MonkeyPatch, is_damaged: bool
 ) -> None:
-    # It walked over all headers, on the loop; and damage in what went cost the replica.
+    # Bug: retention read all headers of the segments, on the loop, and damage in them took the
+    # replica offline.
     disk = new_disk()
     log = opened(disk, replace(CONFIG, segment_bytes=10_000))
     for sequence in range(300):
@@ -132,14 +135,15 @@ def test_without_a_snapshot_retention_leaves_what_the_log_remembers() -> None:
     log = opened(disk, CONFIG, recovery_point=2, log_start_offset=2)
     assert log.producers.check(header(7, 0)) == Duplicate(0, 0, 1000)
     log.truncate_to(2)
-    # Not the batch behind: it is cut off, and comes again.
+    # Producer 8's second batch was truncated, so its repeat is a new batch.
     assert log.producers.check(header(8, 0)) == Duplicate(1, 1, 1000)
     assert log.producers.check(header(8, 1)) is None
 
 
 def test_a_clean_whose_snapshot_is_damaged_forgets_no_open_transaction() -> None:
-    # The current producer state lacks a transaction that was open there and has ended since. After
-    # a kill its marker ended nothing, and read-committed consumers got aborted records.
+    # The snapshot must not come from the current producer state, which lacks a transaction that was
+    # open there and has ended since. After a kill its marker would end nothing, and read-committed
+    # consumers would get aborted records.
     disk = new_disk()
     log = opened(disk, CONFIG)
     for at in range(2):
@@ -171,9 +175,9 @@ def test_a_clean_whose_snapshot_is_damaged_forgets_no_open_transaction() -> None
 def test_a_snapshot_knows_a_later_batch_than_a_clean_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # 1. A clean takes an acknowledged batch, as its producer has a later one behind (Apache Kafka's
-    # does, ours did), 2. the power takes that, 3. the start knew the one before, and wrote that
-    # over the snapshot.
+    # 1. A clean removes an acknowledged batch, because its producer has a later one behind (Apache
+    # Kafka's cleaner does this, ours did). 2. A power cut loses the later one. 3. The start knows
+    # only an earlier batch, and writes that over the snapshot.
     begin = CleaningJob.__init__
 
     def begin_as_kafka(job: CleaningJob, *args: Any, **options: Any) -> None:
@@ -199,8 +203,9 @@ def test_a_snapshot_knows_a_later_batch_than_a_clean_has_left(
 
 
 def test_a_cut_takes_the_snapshots_above_it_for_good() -> None:
-    # 1. An orderly stop leaves a snapshot, 2. a new leader's history begins below it, and grows, 3.
-    # the power fails: the snapshot was back, and another cut took it for the truth.
+    # 1. An orderly stop leaves a producer snapshot. 2. The log is truncated below it, and the new
+    # leader's records follow. 3. The power fails: the snapshot is back, and the next truncation
+    # believes it.
     for seed in range(60):
         disk = new_disk(seed)
         log = opened(disk, CONFIG)
@@ -234,7 +239,8 @@ def test_a_walk_trusts_no_snapshot_within_a_segment() -> None:
 
 
 def test_a_cut_below_a_later_snapshot_forgets_nobody() -> None:
-    # Retention found a snapshot further on, and left none where its segments ended.
+    # Bug: retention found a later snapshot, and left none at the end of the segments that it
+    # removed.
     disk = new_disk()
     log = opened(disk, CONFIG)
     produce(log, 7, 0)

@@ -85,8 +85,8 @@ class Producers(RuleBasedStateMachine):
         assert last == self.sequences()
         ongoing, opened = set(producers.ongoing.values()), self.opened()
         assert ongoing <= opened
-        # A transaction whose records are all deleted holds no reader back, and its marker ends
-        # nothing: a log that retention leaves without a snapshot does not show it.
+        # An open transaction whose records are all deleted holds no reader back, and its marker
+        # ends nothing. After retention without a snapshot, the log does not know it.
         start_offset = self.log.start_offset
         assert {w.producer_id for w in self.written if w.last_offset >= start_offset} & (
             opened - ongoing

@@ -46,8 +46,9 @@ def client_batch(
 
 
 def test_a_batch_of_endlessly_many_headers_is_refused() -> None:
-    # 1. 400 bytes of zstd hold five million headers, 2. they are looked at one by one: for a second
-    # nobody else is served, 3. for as many as a batch may unpack to the broker was fenced.
+    # Bug: 1. 400 bytes of zstd hold five million headers. 2. The broker checks them one by one, and
+    # serves no other client for a second. 3. With as many headers as a batch may unpack to, the
+    # broker is fenced.
     bomb = client_batch(with_headers(5_000_000), codec=Codec.ZSTD)
     assert len(bomb) < 1_000
     with pytest.raises(BatchError, match="5000000 headers are more than") as caught:
@@ -57,7 +58,7 @@ def test_a_batch_of_endlessly_many_headers_is_refused() -> None:
 
 
 def test_headers_are_counted_over_all_records_of_a_batch() -> None:
-    # More than 64 records, which are looked at in stretches.
+    # More than 64 records, because runs of similar records are checked together.
     counts = [HEADERS_MAX // 100] * 100
     assert check_records(memoryview(with_headers(*counts)), 100).header_count == HEADERS_MAX
     with pytest.raises(BadRecords, match="record 100: its 1 headers are more than"):
@@ -65,7 +66,8 @@ def test_headers_are_counted_over_all_records_of_a_batch() -> None:
 
 
 def test_a_lookup_by_time_looks_at_no_headers() -> None:
-    # Stored records may be older than the bound. 0x7f is a key length of -64, which is null.
+    # Stored records may be older than this limit. 0x7f is a key length of -64, which counts as
+    # null.
     broken = b"\0" + varint(7) + varint(0) + b"\x01\x01" + varint(1) + b"\x7f\x01"
     records = varint(len(broken)) + broken
     records += encode_record(offset_delta=1, timestamp_delta_ms=9, key=b"k", value=b"v")
@@ -116,8 +118,8 @@ NUMBERS = ("offset", "key", "value", "headers", "header key", "header value")
 @pytest.mark.parametrize("size", [6, 10])
 @pytest.mark.parametrize("number", ["length", *NUMBERS])
 def test_a_number_of_more_bytes_than_java_reads_is_refused(number: str, size: int) -> None:
-    # It was stored as it came. Every Java consumer of the partition stopped there for good:
-    # "Varint is too long, the most significant bit in the 5th byte is set".
+    # Bug: it was stored as it came, and every Java consumer of the partition stopped there for
+    # good: "Varint is too long, the most significant bit in the 5th byte is set".
     default = {"offset": b"\0", "header value": b"\x01"}.get(number, b"\x02")
 
     def encoded(bytes_of_number: int) -> bytes:
@@ -149,7 +151,7 @@ def test_a_run_of_numbers_of_too_many_bytes_is_refused(number: str) -> None:
 
 @pytest.mark.parametrize("raw", [1 << 32, (1 << 35) - 1])
 def test_a_length_of_more_than_32_bits_is_refused(raw: int) -> None:
-    # Java drops the bits above: it would read on at another place.
+    # Java drops the higher bits, and would continue at a wrong position.
     assert read_varint32(varint(INT32_MAX), 0) == (INT32_MAX, 5)
     assert read_varint32(varint(INT32_MIN), 0) == (INT32_MIN, 5)
     with pytest.raises(ValueError, match="more than 32 bits"):
@@ -176,8 +178,8 @@ def refused(batch: bytearray, unpacking: Unpacking) -> ErrorCode:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_batches_of_a_request_share_what_they_may_unpack_to(codec: Codec) -> None:
-    # 1. A request brings twenty batches for as many partitions, of a few kilobytes each, 2. each
-    # unpacks to 99 MB, 3. nobody else is served until all are.
+    # Bug: 1. A request brings twenty batches for as many partitions, of a few kilobytes each. 2.
+    # Each unpacks to 99 MB. 3. No other client is served until all are unpacked.
     unpacking = Unpacking(0)
     packed = client_batch(MANY, codec=codec)
     codes = [refused(packed, unpacking) for _ in range(5)]
@@ -197,7 +199,8 @@ def test_a_larger_request_may_unpack_to_more() -> None:
 
 
 def test_a_batch_that_unpacks_to_too_much_takes_what_its_request_has() -> None:
-    # It was unpacked up to the bound, and so was the next one.
+    # Bug: such a batch was unpacked up to the limit and refused, but did not count toward the
+    # request's limit, so each further batch of the request was unpacked as far.
     bomb = client_batch(bytes(UNPACKED_BYTES_MAX + 1), codec=Codec.ZSTD)
     unpacking = Unpacking(0)
     assert refused(bomb, unpacking) is ErrorCode.INVALID_RECORD
@@ -208,7 +211,7 @@ def test_a_batch_that_unpacks_to_too_much_takes_what_its_request_has() -> None:
 
 
 def test_the_batches_of_a_request_share_how_many_records_and_headers_they_may_have() -> None:
-    # They are looked at one by one: two bytes of a header cost more than their unpacking.
+    # The broker checks each header by itself, which costs more than unpacking its two bytes.
     packed = client_batch(with_headers(HEADERS_MAX), codec=Codec.ZSTD)
     unpacking = Unpacking(0)
     codes = [refused(packed, unpacking) for _ in range(3)]
@@ -228,7 +231,7 @@ def test_the_batches_of_a_request_share_how_many_records_and_headers_they_may_ha
 
 
 def test_of_very_many_refused_records_the_first_hundred_are_named() -> None:
-    # A million records without key, in a few kilobytes, were answered with 79 MB.
+    # Bug: a million records without key, in a few kilobytes, got an answer of 79 MB.
     records = b"".join(
         encode_record(offset_delta=at, timestamp_delta_ms=0, key=None, value=b"")
         for at in range(1_000)

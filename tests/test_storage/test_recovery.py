@@ -318,7 +318,7 @@ def test_epochs_that_a_flush_could_not_write_come_with_the_next() -> None:
     for at in range(10):
         if at == 6:
             log.flush()
-        # As records from before KIP-101: of no epoch.
+        # Records without an epoch, as from before KIP-101.
         log.append_as_leader(batch(at), leader_epoch=-1 if at < 6 else 3, now_ms=0)
     log.advance_start_offset(3)
     ticket = log.begin_flush()
@@ -335,8 +335,8 @@ def test_epochs_that_a_flush_could_not_write_come_with_the_next() -> None:
 def test_a_log_whose_first_epochs_were_compacted_away_begins_where_it_began(
     checkpoint: str, recovery_point: int
 ) -> None:
-    # Three kills of its leader had moved the start of a compacted topic to the first batch that
-    # was left, and readers from offset 0 on, by default, to the end.
+    # Bug: three kills of the leader moved the log start of a compacted topic to its first remaining
+    # batch. Consumers at offset 0 were then out of range, and by default continued at the end.
     disk = new_disk()
     log = opened(disk, LogConfig(segment_bytes=200))
     entries = {"whole": [(0, 0), (1, 2), (2, 4), (3, 9)], "of a follower": [(2, 5), (3, 9)]}
@@ -437,8 +437,9 @@ def test_a_damaged_checkpoint_of_epochs_is_made_anew_from_the_batches() -> None:
 
 
 def test_a_start_that_was_raised_does_not_come_back_without_its_epochs():
-    # Seed 11 of the world of partitions: of a retention only the epochs' checkpoint had reached the
-    # disk when power went, and the epochs below were unknown to a log that had them again.
+    # Seed 11 of the simulated partitions: when the power failed, only the epoch checkpoint of a
+    # retention had reached the disk. The log had its old segments again, but did not know their
+    # epochs.
     disk = new_disk()
     log = filled(disk, 8)
     log.flush()
@@ -458,7 +459,8 @@ def test_a_start_that_was_raised_does_not_come_back_without_its_epochs():
 def test_an_index_that_somebody_removed_is_there_again_after_a_start(
     suffix: str, *, is_clean: bool
 ) -> None:
-    # In memory alone it would be made anew at every start, and compaction not pass the segment.
+    # If the index were rebuilt in memory alone, every start would rebuild it, and the cleaner could
+    # not pass the segment.
     disk = new_disk()
     log = filled(disk, 12)
     bases = log.segment_base_offsets

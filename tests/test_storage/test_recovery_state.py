@@ -1,4 +1,5 @@
-"""An unclean start goes on behind the recovery point, and knows what a walk over all would find."""
+"""An unclean start reads only what lies behind the recovery point, and finds the same state as a
+start that reads everything."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def end_transaction(log: Log, producer_id: int, *, is_commit: bool, epoch: int) 
 
 
 def state_of(log: Log) -> dict[str, object]:
-    """All that a start has to find out, but for the producers."""
+    """All state that a start has to find, except the producers."""
     return {
         "ends": (log.start_offset, log.end_offset),
         # A start cannot know the epoch of an empty log.
@@ -86,7 +87,8 @@ def state_of(log: Log) -> dict[str, object]:
 
 
 def sequences(entry: ProducerEntry) -> list[tuple[int, int, int]]:
-    """Without the timestamp, which a snapshot does not keep of each batch."""
+    """The batches of a producer without timestamps, which a snapshot does not keep for each
+    batch."""
     return [(b.first_sequence, b.last_sequence, b.last_offset) for b in entry.batches]
 
 
@@ -96,7 +98,8 @@ def time_entries(segment: Segment) -> set[tuple[int, int]]:
 
 
 def assert_as_walked(log: Log, disk: MemoryDisk, recovery_point: int, config: LogConfig) -> None:
-    """`log` is what a start finds that knows nothing and walks over the segment."""
+    """Assert that `log` has the state that a start without recovery state finds, which reads the
+    whole segment."""
     walked = Log.open(
         disk,
         DIRECTORY,
@@ -107,13 +110,13 @@ def assert_as_walked(log: Log, disk: MemoryDisk, recovery_point: int, config: Lo
     )
     assert state_of(log) == state_of(walked)
     for segment, other in zip(log.segments.items, walked.segments.items, strict=True):
-        # An orderly stop gives the time index one more entry, which stays.
+        # The log may have one entry more: an orderly stop adds one to the time index.
         assert time_entries(other) <= time_entries(segment)
     assert log.producers.entries.keys() == walked.producers.entries.keys()
     for producer_id, entry in walked.producers.entries.items():
         known = log.producers.entries[producer_id]
-        # A snapshot knows one batch of each: with one begins the walk over a later segment, and a
-        # log that was closed in good order.
+        # A snapshot knows only one batch of each producer. The state of a later segment, and of a
+        # cleanly closed log, begins with a snapshot.
         pairs = zip(reversed(sequences(known)), reversed(sequences(entry)), strict=False)
         assert all(one == other for one, other in pairs)
         assert known.epoch == entry.epoch
@@ -253,7 +256,8 @@ def test_a_start_after_a_cut_reads_what_lies_past_it() -> None:
 
 
 def test_no_older_state_comes_back_with_a_power_cut() -> None:
-    """The log was emptied, of which the power took only that its state was removed."""
+    """The log was emptied, and its recovery file removed. The power cut undoes the removal
+    alone."""
     for seed in range(20):
         disk = new_disk(seed)
         log = opened(disk)
@@ -331,8 +335,8 @@ def test_a_sealed_segment_keeps_no_state() -> None:
 
 
 def test_the_state_of_a_sealed_segment_is_a_leftover() -> None:
-    """As after a crash between writing the index and removing the recovery file; a clean may
-    follow."""
+    """A crash between the write of the index and the removal of the recovery file leaves it; a
+    clean may follow."""
     disk = new_disk()
     log = opened(disk, CONFIG)
     append(log, 5)

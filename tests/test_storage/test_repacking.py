@@ -1,4 +1,4 @@
-"""A batch packed anew says the same in another codec."""
+"""A batch that is compressed again holds the same records in another codec."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def disk() -> MemoryDisk:
 
 @pytest.fixture(params=[True, False], ids=["a file keeps the start", "no file yet"])
 def log(request: pytest.FixtureRequest, disk: MemoryDisk) -> Log:
-    """Empty, from 5 on: after `truncate_fully_and_start_at`, and after a power cut that took it."""
+    """An empty log that begins at 5: after `truncate_fully_and_start_at`, or after a power cut that
+    lost the file."""
     if not request.param:
         return Log.open(disk, DIRECTORY, CONFIG, now_ms=0, log_start_offset=5)
     log = Log.open(disk, DIRECTORY, CONFIG, now_ms=0)
@@ -133,7 +134,7 @@ def produced(producer_id: int, sequence: int) -> bytearray:
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_producers_outlive_the_retention_of_all_they_wrote(disk: MemoryDisk, rounds: int) -> None:
-    # After a kill a repeated batch was taken for a new one.
+    # Bug: after a kill, a repeated batch was taken for a new one.
     config = LogConfig(retention_ms=1000, keeps_recovery_state=True)
     log = Log.open(disk, DIRECTORY, config, now_ms=0)
     for sequence in range(3):
@@ -152,7 +153,7 @@ def test_producers_outlive_the_retention_of_all_they_wrote(disk: MemoryDisk, rou
 
 
 def test_a_snapshot_that_is_missing_is_made_before_its_records_go(disk: MemoryDisk) -> None:
-    # A kill between a roll and its flush leaves a segment without.
+    # A kill between a roll and its flush leaves a segment without a producer snapshot.
     log = Log.open(disk, DIRECTORY, CONFIG, now_ms=0)
     for sequence in range(3):
         log.append_as_leader(produced(7, sequence), leader_epoch=0, now_ms=1000)
@@ -227,7 +228,8 @@ def test_a_file_cut_where_a_batch_ends_is_damage(disk: MemoryDisk) -> None:
 
 
 def test_a_cut_that_the_power_interrupts_leaves_no_hole() -> None:
-    """On a disk where a file's fsync says nothing of names: the segments behind may be back."""
+    """On a disk where the fsync of a file does not make names durable, removed later segments may
+    be back."""
     config = LogConfig(segment_bytes=300)
     for seed in range(40):
         for calls in range(1, 16):

@@ -273,7 +273,7 @@ STEP = st.one_of(
 
 
 class Model:
-    """Transactions as a list of what became of them."""
+    """A plain model: the open transactions, the aborted ones, and all written values."""
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
@@ -397,7 +397,8 @@ def test_a_marker_stays_until_its_records_are_gone_and_a_horizon_longer() -> Non
     log.roll(now_ms=0)
     log.flush()
     clean(log, now_ms=10, checkpoint=8)
-    # 7's record went only now; 8's aborted one went in the first clean.
+    # This clean removed 7's record, so 7's marker gets its delete horizon in the next one. 8's
+    # aborted record went in the first clean.
     assert controls()[:2] == [(1, False), (3, True)]
     writer.plain(b"y")
     log.roll(now_ms=0)

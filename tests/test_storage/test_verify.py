@@ -245,7 +245,7 @@ def test_an_aborted_transaction_that_begins_elsewhere_is_found(
         parse_aborted(part.read_bytes(), "") for part in (path, min(folder.glob("*.txnindex")))
     )
     assert before.last_offset < entry.first_offset
-    # Into the transaction before, or behind the first record of its own.
+    # Move the begin into the previous transaction, or behind the first record of its own.
     wrong = before.last_offset if first_offset < 0 else entry.first_offset + 1
     edit(path, 10, struct.pack(">q", wrong))
     assert f"{path}: an aborted transaction of producer 7 up to {entry.last_offset} begins at " in (

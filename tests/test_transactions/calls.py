@@ -1,4 +1,4 @@
-"""Requests of clients to a coordinator by hand, up to the ends of their transactions."""
+"""Requests to a coordinator, made by hand, up to the end of a transaction."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def started(host: Host, *, version: int = NEW) -> ProducerIdentity:
 
 
 def finish(host: Host) -> None:
-    """Every partition answers that it has its marker."""
+    """Report all markers as written, and replicate the log."""
     for question in host.markers:
         host.asks.remove(question)
         host.tell(
@@ -60,7 +60,7 @@ def finish(host: Host) -> None:
 
 
 def with_epoch(epoch: int, state: State = State.EMPTY, **changes: Any) -> Host:
-    """A coordinator that finds the id at that epoch in its log."""
+    """A coordinator whose log holds the transactional id `x` at this producer epoch."""
     held = Transaction(
         transactional_id="x", producer_id=7, producer_epoch=epoch, timeout_ms=60_000, state=state,
         updated_ms=START_MS, **changes,

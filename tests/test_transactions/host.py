@@ -1,7 +1,8 @@
-"""A host of one shard by hand: a log in memory, replication when a test says so, fail-overs.
+"""A simple host of one shard: a log in memory, replication when a test says so, fail-overs.
 
-It keeps the contract of coordinator.model: effects in their order, a durable answer only once all
-before it is replicated, everybody who waits told NOT_COORDINATOR when the leadership goes.
+It keeps the contract of coordinator.model: effects in their order; a durable answer only once all
+records before it are replicated; NOT_COORDINATOR to all waiting requests when the leadership is
+lost.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Parked:
 
 
 class Host:
-    """answers: by token, all that ever left. asks: questions that no fact has answered yet."""
+    """answers: by token, all answers that were sent. asks: the questions of the shard that are not
+    answered yet."""
 
     def __init__(self, config: TransactionConfig | None = None, level: int = 2) -> None:
         self.config = config or TransactionConfig()
@@ -79,9 +81,8 @@ class Host:
         return token
 
     def call(self, body: Any) -> Any:
-        """A request, replicated at once, a producer id given at once: its answer.
-
-        One that waits for markers, of which none come, waits to the end of the shard's patience.
+        """Send a request, replicate at once, and give producer ids at once; its answer. A request
+        that waits for markers, which do not come, waits until the shard gives up.
         """
         token = self.ask(body)
         self.give_producer_ids()
@@ -114,7 +115,7 @@ class Host:
         return [ask for ask in self.asks if isinstance(ask, SendMarkers)]
 
     def advance(self, by_ms: int) -> None:
-        """Time goes on; timers that are due fire in the order of their deadlines."""
+        """Advance the clock; timers fire in the order of their deadlines."""
         until_ms = self.now_ms + by_ms
         while True:
             due = sorted(
@@ -131,7 +132,8 @@ class Host:
         self.now_ms = until_ms
 
     def replicate(self, up_to: int | None = None) -> None:
-        """Followers have the log up to `up_to` (exclusive; all of it): release what waited."""
+        """The followers have the log up to `up_to` (exclusive; None: all of it). Release the
+        effects that waited for this."""
         self.replicated = max(self.replicated, len(self.log) if up_to is None else up_to)
         while self.parked and self.parked[0].end_offset <= self.replicated:
             effect = self.parked.pop(0).effect
@@ -143,7 +145,8 @@ class Host:
                 self.replicated = len(self.log)
 
     def fail_over(self, keep: int | None = None) -> None:
-        """A new leader, whose log has what was replicated and `keep` records in all."""
+        """A new leader loads the log, which has all replicated records and at most `keep` records
+        (None: all)."""
         end = max(self.replicated, len(self.log) if keep is None else min(keep, len(self.log)))
         del self.log[end:]
         for token in list(self._open_tokens):

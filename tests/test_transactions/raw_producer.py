@@ -16,7 +16,8 @@ OLD, NEW = 11, 12
 
 
 class Client:
-    """A transactional producer by hand. version: of Produce; the rest follows from it."""
+    """A transactional producer by raw requests. version: of Produce, from which the versions of the
+    other requests follow."""
 
     def __init__(self, harness: Harness, version: int, transactional_id: str = "x") -> None:
         self.harness = harness
@@ -32,7 +33,7 @@ class Client:
         self.coordinator.close()
 
     def until_free(self, name: str, version: int, values: dict[str, Any]) -> Any:
-        """Ask again while markers are being written."""
+        """Repeat the request while the last transaction is not complete; its answer."""
         answers: list[Any] = []
 
         def is_free() -> bool:
@@ -125,7 +126,7 @@ def open_at(harness: Harness, partition: int = 0) -> list[int]:
 
 
 def at_rest(harness: Harness) -> None:
-    """Wait until the markers of what was ended are written."""
+    """Wait until the markers of all ended transactions are written."""
     eventually(lambda: not open_at(harness) and not open_at(harness, 1), "nothing is open")
 
 

@@ -187,7 +187,8 @@ def test_a_coordinator_that_dies_between_decision_and_markers_is_followed_by_one
         lambda: len(cluster.controller.image.partition(topic.topic_id, partition_id).isr) == 3,
         "the coordinator's partition is in sync",
     )
-    # Its markers reach nobody but itself. (Fetches do: they have their connections already.)
+    # From now on, its markers reach only itself. (Its fetches reach others, over connections that
+    # are open already.)
     sender = cluster.brokers[old].server.services.transaction_driver._markers
     harness.call(lambda: setattr(sender._peers, "_peer_address", lambda broker_id: None))
     made.commit_transaction(DEADLINE_S)

@@ -105,7 +105,7 @@ def test_a_client_that_knows_epoch_bumps_may_abort_nothing(host: Host) -> None:
     assert host.markers == []
     held = host.state("x")
     assert held is not None and held.state == State.COMPLETE_ABORT
-    # And again: not a repeat, for it names the epoch that the first one gave.
+    # This second EndTxn is not a repeat, because it names the epoch that the first one returned.
     assert host.call(end(ProducerIdentity(1000, 1), is_commit=False)) == ProducerIdentity(1000, 2)
 
 

@@ -36,7 +36,8 @@ def question(ask_id: int, *partitions: TopicPartition) -> SendMarkers:
 
 
 def sent(book: MarkerBook, held: ClusterImage, busy: frozenset[int] = NOBODY):
-    """Markers that are due, as {broker: [(key, partitions)]}, and transactions that are done."""
+    """The markers that are due, as {broker: [(key, partitions)]}, and the transactions that are
+    done."""
     batches, done = book.due(held, busy)
     return {
         batch.broker_id: [(key, partitions) for key, _, partitions in batch.items]
@@ -51,7 +52,7 @@ def test_markers_are_gathered_by_leader() -> None:
     assert sent(book, image(1, 2, 1)) == (
         {1: [("one", (A,)), ("two", (A, C))], 2: [("one", (B,))]}, [],
     )  # fmt: skip
-    # Under way: not again.
+    # They are under way, so they are not sent again.
     assert sent(book, image(1, 2, 1)) == ({}, [])
 
 

@@ -26,7 +26,8 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
 
 
 def mark(kept: Kept) -> None:
-    """Commit what PRODUCER has open, as its coordinator does. On the cluster's loop."""
+    """Commit the open transaction of PRODUCER, as its coordinator does. Call it on the cluster's
+    loop."""
     batch = build_marker(
         is_commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1
     )
@@ -50,7 +51,7 @@ def test_a_marker_that_comes_while_the_log_is_read_is_not_missed(
 
     def read_and_mark(log: Any) -> Iterator[Any]:
         yield from read_back(log)
-        # All is read, and the term is not active yet.
+        # The whole log is read, but the term is not active yet.
         mark(kept)
         yield []
 

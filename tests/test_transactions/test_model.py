@@ -78,7 +78,7 @@ def test_what_went_wrong_once_does_not_again(seed: int) -> None:
 
 
 class Transactions(RuleBasedStateMachine):
-    """The same steps, chosen and shrunk by hypothesis."""
+    """The steps of `walk`, chosen and shrunk by hypothesis."""
 
     @initialize(epoch=st.sampled_from(FIRST_EPOCHS), versions=st.sampled_from(VERSIONS))
     def start(self, epoch: int | None, versions: tuple[int, int]) -> None:

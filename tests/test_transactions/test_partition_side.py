@@ -77,7 +77,7 @@ def test_a_marker_between_verdict_and_append_keeps_the_batch_out(
     harness: Harness, old: Client
 ) -> None:
     old.add()
-    # The coordinator's verdict is held back until the marker is here.
+    # Hold the coordinator's answer back until the marker has arrived.
     coordinators = harness.cluster.brokers[1].server.services.transaction_driver.coordinators
     original = coordinators._ask
     marked: list[int] = []
@@ -240,7 +240,7 @@ def test_a_marker_that_comes_twice_does_not_end_the_next_transaction(
     assert new.end() == 0
     eventually(lambda: state_of(new) == "CompleteCommit", "it is complete")
     assert new.produce("b") == 0
-    # The one of the first transaction, in the epoch that the second one has now.
+    # A marker of the first transaction comes again, in the epoch that the second one has now.
     assert new.mark(is_commit=False, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert open_at(harness) == [2]
 

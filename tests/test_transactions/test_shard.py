@@ -223,7 +223,7 @@ def test_those_that_waited_come_in_one_after_the_other() -> None:
     new = host.call(end(old))
     second, first = host.ask(init()), host.ask(add(new, B))
     finish(host)
-    # The second instance has fenced the first before its partition came to be added.
+    # The second instance fenced the first one before the first could add its partition.
     assert host.answers[second] == ProducerIdentity(new.producer_id, 1)
     assert host.answers[first] == ErrorCode.PRODUCER_FENCED
 

@@ -1,4 +1,4 @@
-"""Transactional batches that wait to be let in."""
+"""Transactional batches that wait for their verification (KIP-890)."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_memory_of_sequences_is_bounded(waiting: Verifications[str]) -> None:
 def test_an_epoch_of_one_transaction_begins_with_sequence_0(
     waiting: Verifications[str], sequence: int, version: int, code: ErrorCode | None
 ) -> None:
-    # 1. Batch 0 is on its way to the old leader, 2. batch 1 comes to the new one and is let in,
-    # 3. batch 0 comes again: it is out of order, and the transaction is lost.
+    # Bad sequence: 1. Batch 0 is on its way to the old leader. 2. Batch 1 comes to the new leader
+    # and is appended. 3. Batch 0 comes again: it is out of order, and the transaction is lost.
     producers = ProducerStateTable()
     batch = build_batch(
         [(b"k", b"v")],
@@ -116,7 +116,8 @@ def test_an_epoch_of_one_transaction_begins_with_sequence_0(
 
 
 def test_what_waited_for_another_leader_is_no_earlier_batch(waiting: Verifications[str]) -> None:
-    # It was let in elsewhere, the log forgot its producer, and that one was refused for ever.
+    # Bad sequence: the earlier batch was appended by another leader, and the log then forgot its
+    # producer; a later batch was refused for ever.
     waiting.wait(7, 0, 11, "a")
     waiting.on_leadership()
     waiting.settle(7, 0, ErrorCode.NONE)

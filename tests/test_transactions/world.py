@@ -6,8 +6,8 @@ markers arrive late and twice. The world keeps, for each transaction that a clie
 each of its partitions saw it end.
 
 Invariants: a transaction ends the same way in all of its partitions; it ends as its client was
-told; it is never committed unless its client asked for that; nobody with an older identity gets
-anything done once a newer one was given out; epochs never go back; no request is answered twice.
+told; it is never committed unless its client asked for that; no request with an older identity
+succeeds once a newer one was given out; epochs never go back; no request is answered twice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ TRY_AGAIN = (
 
 @dataclass(eq=False)
 class Work:
-    """One transaction as its client sees it. ended: partition to whether it was committed."""
+    """One transaction as its client sees it. ended: by partition, True if it was committed
+    there."""
 
     is_commit_asked: bool = False
     told_commit: bool | None = None
@@ -50,7 +51,8 @@ class Work:
 
 @dataclass(eq=False)
 class Client:
-    """One instance. request, token: of the request that it waits for; it sends one at a time."""
+    """One producer instance. request, token: the request that it waits for; it sends one at a
+    time."""
 
     version: int
     identity: ProducerIdentity | None = None
@@ -71,7 +73,7 @@ class Open:
 
 @dataclass(eq=False)
 class Sent:
-    """Markers on their way. missing: partitions that have not answered."""
+    """Markers on their way. missing: the partitions that have no marker yet."""
 
     question: SendMarkers
     missing: set[TopicPartition]
@@ -79,7 +81,8 @@ class Sent:
 
 
 class World:
-    """versions: of the two clients. epoch: the id is found in the log with that one; None: new."""
+    """versions: of the two clients. epoch: the producer epoch of the transactional id in the log;
+    None: the id is new."""
 
     def __init__(self, epoch: int | None, versions: tuple[int, int]) -> None:
         self.host = Host()
@@ -170,7 +173,7 @@ class World:
         )  # fmt: skip
 
     def repeat(self, which: int) -> None:
-        """The answer was lost, or it said to try again."""
+        """Send the same request again, after a lost answer or a retriable error."""
         client = self.clients[which]
         if client.request is not None and client.is_retriable:
             self._ask(client, client.request)
@@ -181,7 +184,7 @@ class World:
         self.hear()
 
     def hear(self) -> None:
-        """Take the answers and questions that are there."""
+        """Process the answers and questions of the coordinator."""
         for client in sorted(self.clients, key=lambda client: client.token):
             if client.request is None or client.is_retriable:
                 continue
@@ -197,7 +200,7 @@ class World:
             return
         request, client.request = client.request, None
         if isinstance(answer, ErrorCode):
-            # All of these are fatal: the instance must start anew.
+            # All these errors are fatal: the instance must restart.
             client.is_dead, client.work = True, None
             return
         if isinstance(request, InitProducerId):
@@ -217,7 +220,8 @@ class World:
         self.given.append(answer)
 
     def _check_not_fenced(self, client: Client, request: Any) -> None:
-        """Success for an identity: none above it was given to anybody before."""
+        """A request succeeded: assert that no newer epoch of its producer id was given out
+        before."""
         assert client.identity is not None
         newest = max(
             (i.producer_epoch for i in self.given if i.producer_id == client.identity.producer_id),
@@ -241,7 +245,7 @@ class World:
         self.hear()
 
     def settle(self) -> None:
-        """Producer ids are there, all is replicated."""
+        """Give producer ids, and replicate the log."""
         self.host.give_producer_ids()
         self.host.replicate()
         self.hear()
@@ -263,14 +267,14 @@ class World:
     # --- markers ------------------------------------------------------------------------------
 
     def deliver(self, sent: Sent, partition: TopicPartition, *, times: int = 1) -> None:
-        """A marker reaches its partition; of a stale coordinator too."""
+        """Deliver a marker to its partition, maybe one of a stale coordinator."""
         for _ in range(times):
             self._mark(partition, sent.question)
         sent.missing.discard(partition)
         self._finish(sent)
 
     def carry_through(self) -> None:
-        """Every marker of the present coordinator arrives."""
+        """Deliver every marker of the present coordinator."""
         for sent in [sent for sent in self.sent if not sent.is_stale]:
             for partition in sorted(sent.missing):
                 self.deliver(sent, partition)

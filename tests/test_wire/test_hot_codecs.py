@@ -1,4 +1,4 @@
-"""The hand-written Produce and Fetch codecs say byte for byte what kio says, in every version."""
+"""The hand-written Produce and Fetch codecs give the same bytes as kio, in every version."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_fetch_requests_parse_as_kio_wrote_them(
 @given(
     offsets=st.tuples(int64s, int64s, int64s),
     records=st.binary(max_size=200),
-    # Histories part at an epoch that was written: kio leaves (-1, -1) out, as the default.
+    # Never (-1, -1): that is the default of the field, which kio leaves out.
     diverging=st.none() | st.tuples(st.integers(0, 2**31 - 1), int64s),
     has_leader=st.booleans(),
     session_id=st.integers(0, 2**31 - 1),

@@ -85,7 +85,7 @@ def test_a_request_of_kio_of_too_many_items_is_refused() -> None:
 
 
 def test_many_small_arrays_are_no_way_around_the_bound() -> None:
-    # No count of theirs takes more than two bytes: the lengths of such a body were not looked at.
+    # Each array of this body has a count of at most two bytes; such bodies were once not checked.
     row = b"\x02t" + uvarint_bytes(1_001) + (b"\0\0\0\x01" * 1_000) + b"\0"
     body = uvarint_bytes(101) + row * 100 + bytes(4) + b"\0"
     with pytest.raises(WireError, match=BOUND):

@@ -1,4 +1,4 @@
-"""No length of a request is believed that the request cannot hold."""
+"""A length in a request that exceeds the request itself is refused."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ def test_every_sound_request_passes(name: str, version: int) -> None:
 @pytest.mark.parametrize(
     ("name", "version", "body"),
     [
-        # Arrays of 2^31 - 1 topics, in either dialect; kio would ask for their memory.
+        # Arrays of 2^31 - 1 topics, in classic and compact form; kio would allocate memory for
+        # them.
         ("metadata", 1, struct.pack(">i", (1 << 31) - 1)),
         ("metadata", 9, b"\xff\xff\xff\xff\x07"),
         ("delete_topics", 1, struct.pack(">i", 1 << 30) + bytes(8)),
         ("create_topics", 7, b"\xff\xff\xff\xff\x07" + bytes(6)),
-        # Inside a string's length, and inside what a tag announces.
+        # The request ends inside a string, or inside a tagged field.
         ("find_coordinator", 0, struct.pack(">h", 32_000) + b"g"),
         ("find_coordinator", 3, b"\xff\xff\x03g\x00\x00"),
         ("update_features", 1, b"\xff\xff\xff\xff\x0f"),

@@ -23,7 +23,8 @@ UNKNOWN = b"\xbb\x06\x03abc"
 
 
 def with_tag_at_the_end(body: bytes) -> bytes:
-    """The message's own section of tags, which is last, with one more. body: has none there."""
+    """The body with an unknown tag in the message's own tag section, which comes last. body: one
+    without tags there."""
     assert body[-1] == 0
     return body[:-1] + b"\x01" + UNKNOWN
 
@@ -35,7 +36,7 @@ def test_every_request_may_bring_a_tag_of_a_newer_client(name: str, version: int
     for _ in range(20):
         values = {**fuzz._entity(cls)}
         body = bytes(encode_request(name, version, values))
-        # Known tags stay as they are, whatever they hold.
+        # Known tags stay as they are, whatever their values.
         assert without_unknown_tags(cls, body) == body
         if body[-1] == 0 and not any(
             "tag" in f.metadata for f in cls.__dataclass_fields__.values()

@@ -1,4 +1,6 @@
-"""Logins with aiokafka. Its exceptions say that nothing could be reached; its log says why."""
+"""Logins with aiokafka. Its exceptions say only that no broker could be reached; its log says
+why.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins with kafka-python. It says little in its exceptions, and more in its log."""
+"""Logins with kafka-python. Its exceptions say little, its log more."""
 
 from __future__ import annotations
 

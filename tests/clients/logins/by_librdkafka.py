@@ -63,9 +63,10 @@ def settings(question: Question) -> dict[str, Any]:
 
 
 def said(error: KafkaError) -> dict[str, str]:
-    """The error, and the broker's words where it has sent some.
+    """The error's name, and the broker's message if it sent one.
 
-    A broken handshake is one of two, by whether the broker's alert or the end comes first."""
+    A failed TLS handshake gives one of two errors: the broker's alert and the end of the connection
+    race."""
     if error.code() in (KafkaError._SSL, KafkaError._TRANSPORT):
         return {"error": "_SSL or _TRANSPORT"}
     text = error.str()

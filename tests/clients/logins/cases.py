@@ -179,7 +179,9 @@ def access_properties() -> dict[str, str]:
 
 
 def outcomes(family: Family, papers: Papers, ports: Sequence[int], folder: Path) -> dict[str, Any]:
-    """What each case came to, by its name. folder: for the questions, and what must be compiled."""
+    """The outcome of each case, by its name. folder: for the file of questions and compiled
+    programs.
+    """
     questions = [papers.question(case, ports, family.name) for case in CASES]
     file = folder / f"{family.name}.json"
     file.write_text(json.dumps(questions))
@@ -206,6 +208,6 @@ def _lines(text: str) -> Iterator[dict[str, Any]]:
 
 
 def recorded() -> dict[str, dict[str, Any]]:
-    """What Apache Kafka's answers came to: by family, then by case."""
+    """The outcomes recorded against Apache Kafka: by family, then by case."""
     outcomes: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text())["outcomes"]
     return outcomes

@@ -28,7 +28,7 @@ class Heard(logging.Handler):
 
 
 def names_in(text: str) -> set[str]:
-    """The errors that a text names, but for those that come or not by the moment."""
+    """The errors that a text names, without those that only some runs show."""
     return set(_WORDS.findall(text)) - {"KafkaConnectionError", "RequestTimedOutError"}
 
 

@@ -1,7 +1,7 @@
 """One partition on a few brokers, step by step: real replicas, logs, fetches and decisions.
 
-Nothing happens by itself: a script fetches, lets the controller decide, and lets brokers hear of
-it.
+Nothing happens by itself: the script orders each fetch, each decision of the controller, and each
+delivery of the new metadata to a broker.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ PRODUCE_VERSION = 13
 
 
 class Node:
-    """A broker. replica is None while it is down. start_checkpoint, recovery_point: as its files
-    have them; tells_late: its log's start waits for a checkpoint, and its leader with it."""
+    """A broker. replica is None while it is down. start_checkpoint, recovery_point: the values in
+    its files. tells_late: the follower tells its leader a new log start only after the
+    checkpoint.
+    """
 
     def __init__(self, world, node_id, seed):
         self.world, self.id, self.epoch, self.life = world, node_id, -1, 0
@@ -135,7 +137,7 @@ class PartitionHarness:
     wall_ms = monotonic_ms
 
     def run(self, command):
-        """The lines that a command says."""
+        """Run a command; the lines that it prints."""
         name, *words = command.split()
         options = dict(word.split("=") for word in words if "=" in word)
         self.lines = []
@@ -271,7 +273,7 @@ class PartitionHarness:
             self.lines.append(f"{leader}: {what}{waits}")
 
     def do_fetch(self, follower, *lost, epoch=None, offset=None):
-        """epoch, offset: of an earlier process of that broker, whose fetch the network kept."""
+        """epoch, offset: those of a delayed fetch from an earlier process of that broker."""
         node = self.nodes[int(follower)]
         leader = self.nodes[node.replica.core.leader]
         node.session.reset()
@@ -307,7 +309,7 @@ class PartitionHarness:
         self.nodes[int(leader)].replica.move_start(int(offset))
 
     def do_retire(self, broker):
-        """Retention takes what lies below the log's start."""
+        """Retention deletes the segments below the log start offset."""
         replica = self.nodes[int(broker)].replica
         replica.log.roll(now_ms=self.now_ms)
         replica.log.flush()

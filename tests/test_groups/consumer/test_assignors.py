@@ -1,4 +1,4 @@
-"""Rules that every assignment keeps, for any members and subscriptions."""
+"""Rules that every assignment obeys, for any members and subscriptions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def subscribers(subscriptions, has=None):
 
 @st.composite
 def histories(draw):
-    """(members with what they have by an earlier target, partitions): anything may have changed."""
+    """(members with their partitions of an earlier target, partition counts by topic); members,
+    subscriptions and counts may have changed since."""
     counts = draw(COUNTS)
     before = draw(SUBSCRIPTIONS)
     has = assign_uniform(subscribers(before), counts)
@@ -82,7 +83,8 @@ def test_uniform_moves_only_what_must(names, later, counts):
     after = assign_uniform(subscribers(dict.fromkeys(later, topics), before), counts)
     total = sum(counts.values())
     kept = sum(len(before[name] & after[name]) for name in names & later)
-    # The most that can stay: each keeps its own up to its new size, the larger sizes to the larger.
+    # The most partitions that can stay: each member keeps its own up to its new size, and the
+    # larger sizes go to the members that had most.
     least, more = divmod(total, len(later))
     had = sorted((len(before.get(name, ())) for name in later), reverse=True)
     assert kept == sum(min(size, least + (place < more)) for place, size in enumerate(had))

@@ -1,4 +1,4 @@
-"""Which expressions are taken, and what they match."""
+"""Which regular expressions of subscriptions are accepted, and what they match."""
 
 from __future__ import annotations
 

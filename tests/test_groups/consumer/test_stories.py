@@ -162,7 +162,7 @@ def test_an_epoch_that_is_not_the_members_is_fenced(world):
     member, _ = joined(world, "a", "b")
     for epoch in (member.epoch + 1, 99):
         assert code(world.beat("a", epoch)) == ErrorCode.FENCED_MEMBER_EPOCH
-    # The epoch before without a word on what it owns.
+    # The previous epoch is fenced, too, if the heartbeat does not name the owned partitions.
     assert code(world.beat("a", member.epoch - 1)) == ErrorCode.FENCED_MEMBER_EPOCH
 
 
@@ -270,7 +270,7 @@ def test_an_expression_matches_only_topics_that_its_client_may_know_of(world):
 
 
 def test_who_joins_with_no_expression_and_no_names_subscribes_to_nothing(world):
-    # Java says "" for an expression that was taken back.
+    # Java sends "" when an application drops its expression.
     (member,) = joined(world, "a", topics=None, subscribed_topic_regex="")
     assert member.owned == frozenset()
     assert world.group.members["a"].subscribed_topic_regex is None

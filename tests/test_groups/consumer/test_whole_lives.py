@@ -1,8 +1,7 @@
-"""Random lives of a group of the consumer protocol, held against what must be true of every one.
+"""Random lives of a group of the consumer protocol, checked against rules that hold in each:
 
-- no partition is read by two members, of which neither has said that it gave it up: here, where a
-  member stops reading when it is told to (or later, if it is slow), no partition is read by two
-  that the coordinator still takes for members;
+- no two members of the group read a partition at once. A member of the model stops reading when it
+is told to, or later if it is slow;
 - group, assignment and member epochs never go back; a member's is never above the target's;
 - the target of the group's epoch gives every partition of the subscribed topics to one subscriber;
 - a shard that reads the log, compacted or not, knows what the living one knows;
@@ -56,11 +55,11 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         return self.members[data.draw(st.sampled_from(sorted(self.members)))]
 
     def drop_lost(self) -> None:
-        """Clients that hear that they are no members give up and go."""
+        """Remove clients that are no longer members."""
         group = self.group
         known = group.members if group is not None else {}
         for name in [name for name in self.members if name not in known]:
-            # Its session was over on its own side too.
+            # Such a client has stopped reading, because its session is over by its own clock too.
             del self.members[name]
         for name in [name for name in self.epochs if name not in known]:
             del self.epochs[name]
@@ -88,7 +87,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(data=st.data())
     def join_answer_is_lost(self, data):
-        """A join of long ago arrives again."""
+        """An old join request of the member arrives again."""
         member = self.pick(data)
         said = {**JOIN, **member.said}
         self.world.beat(member.member_id, 0, instance_id=member.instance_id, **said)
@@ -136,7 +135,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     @precondition(lambda self: any(m.instance_id for m in self.members.values()))
     @rule(data=st.data())
     def go_away(self, data):
-        """A static member, for a while."""
+        """A static member leaves for a while (epoch -2)."""
         static = sorted(name for name, m in self.members.items() if m.instance_id)
         self.members.pop(data.draw(st.sampled_from(static))).leave(-2)
 
@@ -192,7 +191,8 @@ class ConsumerGroupLife(RuleBasedStateMachine):
             for row in member.owned:
                 assert readers.setdefault(row, member) is member, row
                 holder = group.holders.get(row)
-                # Only the coordinator's word may run ahead of the member, never away from it.
+                # The coordinator may already have freed a partition that the member still reads,
+                # but it has never given it to another member.
                 assert holder in (None, member.member_id), (row, holder, member.member_id)
 
     @invariant()

@@ -29,7 +29,8 @@ def parts(name: str, *numbers: int) -> Partitions:
 
 
 def image_of(counts: dict[str, int], lives: dict[str, int] | None = None) -> ClusterImage:
-    """Topics by name, with so many partitions; lives: how often one was deleted."""
+    """An image with these topics. counts: partitions by topic name; lives: how often the topic was
+    deleted."""
     ids = {name: topic_id(name, (lives or {}).get(name, 0)) for name in counts}
     topics = {
         ids[name]: TopicImage(name, ids[name], Map(dict.fromkeys(range(count), PARTITION)))
@@ -52,7 +53,7 @@ class ConsumerWorld(World):
         self.give(TopicsChanged(image=image, changed=changed, deleted=deleted))
 
     def set_topic(self, name: str, count: int) -> None:
-        """Make it, or add partitions."""
+        """Create the topic, or add partitions to it."""
         self.counts[name] = count
         self.tell_topics(frozenset({name}))
 
@@ -138,9 +139,9 @@ class Member:
                 self.own()
 
     def own(self) -> None:
-        """The application has seen to it."""
+        """The application has revoked and taken up partitions as it was told."""
         if self.owned == self.told:
-            # Kafka's clients say it anew, as the epoch has moved on.
+            # Kafka's clients name their partitions again, because the epoch has changed.
             self.reported = None
         self.owned = self.told
 
@@ -164,7 +165,7 @@ def joined(world: ConsumerWorld, *names: str, **more: Any) -> list[Member]:
 
 
 def known(shard):
-    """All that is stored of the group."""
+    """All state of the group that the log holds."""
     group = shard.groups.get(GROUP)
     if not isinstance(group, ConsumerGroup):
         return None

@@ -65,7 +65,7 @@ def test_a_cooperative_member_keeps_its_epoch_until_it_has_given_up(world):
     assert new.beat().assignment is None
     old.act()
     assert old.owned_ids | parts("orders", 2, 3) == ALL
-    # It has given up, and joins again: only now.
+    # Only the next join, after it has given up, frees them.
     old.act()
     assert len(new.beat().assignment) == 2
     old.enter()
@@ -321,7 +321,7 @@ def test_administrators_see_a_consumer_group_with_classic_members(mixed):
 
 
 def test_protocols_of_version_nought_are_eager(world):
-    """A subscription that cannot name what is owned owns nothing."""
+    """A subscription of version 0 has no field for owned partitions, so its member owns none."""
     offers = protocols(EAGER)
     member_id, token = world.enter(offers=offers)
     generation = world.until(token).generation_id

@@ -44,7 +44,8 @@ def test_the_last_consumer_goes_and_the_group_is_classic_again(mixed, how):
             old.beat()
             world.advance(1_000)
     assert world.kind == "classic"
-    # Its number is known to the members: they hear of a rebalance, not of a lost generation.
+    # The classic group goes on with a generation that its members know: their heartbeats get
+    # REBALANCE_IN_PROGRESS, not ILLEGAL_GENERATION.
     assert old.beat() == ErrorCode.REBALANCE_IN_PROGRESS
     settle_classic([old])
     assert old.owned_ids == ALL

@@ -79,7 +79,8 @@ def test_kafkas_metadata_of_classic_members_is_read_and_written_again():
         value = decode_value(key, record.value)
         if value.classic is not None:
             seen += 1
-            # Kafka says "" for no expression; here that and null are one, and null is written.
+            # Kafka writes "" for no expression. The shard does not distinguish it from null, and
+            # writes null.
             parts_of = record.value.split(b"\x07orders\x01", 1)
             assert records.encode_member_metadata(value) == b"\x07orders\x00".join(parts_of)
             found = read_subscription(value.classic.protocols[0].metadata)
@@ -112,7 +113,8 @@ def test_a_group_that_kafka_took_there_and_back_is_loaded_at_every_step():
 
 
 def test_a_group_that_kafka_left_half_way_goes_on_here():
-    """A classic member that has to give up, and a new one that waits for it."""
+    """In the log of Kafka, a classic member has to give partitions up, and a new member waits for
+    them."""
     world = MixedWorld()
     for record in list(golden())[:16]:
         row = ReplayedRecord(record.offset, 0, record.key, record.value, -1, -1, False)
@@ -131,7 +133,8 @@ def test_a_group_that_kafka_left_half_way_goes_on_here():
     joined = world.call(
         join_body(old.member_id, group_id="mixed", instance="static-1", offers=(offer,))
     )
-    # The next epoch, as the hash of topics is our own; it has given up all the same.
+    # The group epoch rises, because our hash of the topics differs from Kafka's. The join still
+    # counts as a confirmation that the member gave up.
     assert (joined.error, joined.generation_id) == (0, 3)
     answer = world.beat(new.member_id, 2, group_id="mixed")
     assert answer.assignment == {(orders_id, 2)}

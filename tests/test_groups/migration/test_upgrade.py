@@ -228,7 +228,7 @@ def test_a_group_that_does_not_fit_into_one_batch_stays_classic():
 
 
 def test_partitions_that_two_were_assigned_are_one_members(world):
-    """Clients assign as they like; the group must not end for it."""
+    """A classic leader may assign as it likes; the upgrade must not fail because of it."""
     entered = [world.enter() for _ in range(2)]
     generation = world.until(entered[0][1]).generation_id
     given = {member_id: assignment(orders(0, 1, 99)) for member_id, _ in entered}

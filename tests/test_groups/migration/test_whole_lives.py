@@ -1,7 +1,7 @@
 """Random lives of a group whose members are of both protocols, with fail-overs and restarts.
 
-- no partition is read by two that the coordinator takes for members;
-- what a member reads is never held by another in the coordinator's book;
+- no two members of the group read a partition at once;
+- a partition that one member reads is never held by another in the coordinator's state;
 - epochs and generations that a client is told never go back, nor do the group's;
 - a shard that reads the log, compacted or not, knows what the living one knows;
 - timers belong to members that are there;
@@ -92,7 +92,7 @@ class MixedGroupLife(RuleBasedStateMachine):
             self.admit(Member(self.world, self.name("n"), instance_id=instance))
 
     def is_free(self, instance) -> bool:
-        """Two processes never share an instance id."""
+        """True if no process uses the instance id."""
         of_classic = [m.instance for m in self.classic]
         return instance not in [*of_classic, *(m.instance_id for m in self.consumers)]
 
@@ -117,7 +117,7 @@ class MixedGroupLife(RuleBasedStateMachine):
         answer = member.beat()
         if not isinstance(answer, Rejected):
             return
-        # Fenced, or the group is another by now: it joins anew.
+        # The member was fenced, or the group has changed its kind: the member joins again.
         member.owned = frozenset()
         self.consumers.remove(member)
         if answer.code != ErrorCode.FENCED_INSTANCE_ID:
@@ -202,7 +202,8 @@ class MixedGroupLife(RuleBasedStateMachine):
     @rule()
     def fail_over(self):
         if isinstance(self.group, ClassicGroup):
-            # Generations that nobody had an assignment of are counted again.
+            # Generations without a replicated assignment are lost, and their numbers are used
+            # again.
             self.number_of_group = 0
         self.world.fail_over()
         for member in self.classic:
@@ -226,7 +227,7 @@ class MixedGroupLife(RuleBasedStateMachine):
             assert found is None or found.member_epoch != epoch
 
     def _outlast_sessions(self):
-        """Go on for longer than any session: those that died are out."""
+        """Advance by more than any session time-out, so that dead members are removed."""
         for _ in range(75):
             for one in self.classic:
                 one.act()
@@ -249,9 +250,9 @@ class MixedGroupLife(RuleBasedStateMachine):
             member.own()
         self._outlast_sessions()
         if len(self._owned()) < self.world.counts["orders"]:
-            # A static leader that returns after a topic grew gets the assignment of before, and
-            # takes the topics of now for what it covers. Kafka's client does as well (KIP-814); the
-            # next rebalance covers the rest.
+            # A static leader that returns after a topic grew gets the old assignment, and believes
+            # that it covers the topics as they are now. Kafka's client does the same (KIP-814); the
+            # next rebalance assigns the rest.
             for member in self.classic:
                 member.needs_join = member.needs_join or member.is_leader
             self._outlast_sessions()
@@ -300,7 +301,7 @@ class MixedGroupLife(RuleBasedStateMachine):
                 self.told[member.member_id] = member.epoch
         group = self.group
         if group is None or not group.members:
-            # An empty group of the consumer protocol ends with its epochs.
+            # An empty group of the consumer protocol may end, and its epochs start again.
             self.number_of_group = 0
             self.told.clear()
             return
@@ -320,7 +321,7 @@ class MixedGroupLife(RuleBasedStateMachine):
             found = loaded.groups.get(GROUP)
             assert isinstance(found, ConsumerGroup) == isinstance(group, ConsumerGroup)
             if not isinstance(group, ClassicGroup) or self.world.state == "Stable":
-                # In a rebalance the log has the generation before.
+                # During a rebalance the log holds the previous generation.
                 assert known(loaded) == living
 
     @invariant()

@@ -72,9 +72,9 @@ def orders(*numbers: int) -> Named:
 class Classic:
     """A classic consumer. `act` takes its next step, one request or one answer at a time.
 
-    owned: what it reads. An eager one gives everything up before it joins; a cooperative one what
-    its new assignment lacks, and joins again when it has. told: its new assignment, while it is
-    slow to give up what that lacks."""
+    owned: the partitions that it reads. An eager consumer gives up all of them before it joins. A
+    cooperative one gives up those that its new assignment lacks, and then joins again. told: its
+    new assignment, while it is slow to give partitions up."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Classic:
             self.beat()
 
     def enter(self, steps: int = 8) -> Classic:
-        """Act until it has its assignment, in a group in which nobody is waited for."""
+        """Act until it has its assignment; the group must not have to wait for another member."""
         for _ in range(steps):
             self.act()
             if self.is_settled:
@@ -167,7 +167,7 @@ class Classic:
         return self.world.leave((self.member_id, self.instance))
 
     def disconnect(self) -> None:
-        """Its requests are answered no more: it sends them again."""
+        """Its connection breaks: unanswered requests are lost, and it joins again."""
         if self.join_token is not None or self.sync_token is not None:
             self.join_token = self.sync_token = None
             self.needs_join = True
@@ -238,7 +238,7 @@ class Classic:
             self.own()
 
     def own(self) -> None:
-        """The application has seen to it."""
+        """The application has revoked and taken up partitions as it was told."""
         if self.told is not None:
             if self.assignor == COOPERATIVE and self.owned - self.told:
                 self.needs_join = True
@@ -263,7 +263,7 @@ class MixedWorld(ConsumerWorld):
 
 
 def settle_classic(members: list[Classic], rounds: int = 12) -> None:
-    """A classic group of them comes to rest."""
+    """Let all act until the classic group of these members is stable."""
     for _ in range(rounds):
         for member in members:
             member.act()
@@ -279,7 +279,7 @@ def classics(world: MixedWorld, count: int = 2, **more: Any) -> list[Classic]:
 
 
 def settle_all(classic: list[Classic], consumers: list[Any], rounds: int = 12) -> None:
-    """Both kinds go on until nothing changes."""
+    """Let members of both protocols act until nothing changes."""
     for _ in range(rounds):
         for member in classic:
             member.act()
