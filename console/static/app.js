@@ -204,6 +204,7 @@ document.addEventListener("click", (event) => {
   const address = new URL(link.href);
   if (address.origin !== location.origin || !(address.pathname in PAGES)) return;
   event.preventDefault();
+  if (link.matches(".skip")) return main.focus(); // the page is already there: nothing to load
   go(address.href);
 });
 
