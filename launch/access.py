@@ -1,4 +1,5 @@
-"""The properties of access control: `authorizer.class.name`, `super.users` and a default."""
+"""The properties of access control: `authorizer.class.name`, `super.users`, a default, and the
+principals of nodes."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 
 from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.model import USER_PREFIX
+from kvorum.metadata.access.nodes import ID, NodePrincipals
 from kvorum.runtime.errors import ConfigError
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -14,10 +16,14 @@ STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
-    """Settings of a node with an authorizer. super_users: principals, `User:NAME`."""
+    """Settings of a node with an authorizer.
+
+    super_users: principals, `User:NAME`. nodes: None if a node may send in the name of another.
+    """
 
     super_users: tuple[str, ...]
     allow_if_no_acl: bool
+    nodes: NodePrincipals | None = None
 
     def authorizer(self) -> Authorizer:
         """A new authorizer, without ACLs yet."""
@@ -25,13 +31,20 @@ class AccessSettings:
 
 
 def access_settings(
-    *, class_name: str, super_users: str, allow_if_no_acl: bool
+    *,
+    class_name: str,
+    super_users: str,
+    allow_if_no_acl: bool,
+    controller_principals: str = "",
+    broker_principals: str = "",
 ) -> AccessSettings | None:
     """The settings of a node; None for a node on which everybody may do everything.
 
     super_users: `User:admin;User:CN=broker-101`, separated by semicolons since a certificate's name
-    has commas. Raises ConfigError.
+    has commas. controller_principals, broker_principals: `User:broker-{id}`, both or neither.
+    Raises ConfigError.
     """
+    nodes = _node_principals(controller_principals, broker_principals)
     names = tuple(filter(None, (part.strip() for part in super_users.split(";"))))
     for name in names:
         if not name.startswith(USER_PREFIX) or name == USER_PREFIX:
@@ -40,10 +53,11 @@ def access_settings(
                 "semicolons between several"
             )
     if not class_name:
-        if names or allow_if_no_acl:
+        if names or allow_if_no_acl or nodes is not None:
             raise ConfigError(
-                "super.users and allow.everyone.if.no.acl.found have no effect without an "
-                f"authorizer; give authorizer.class.name={STANDARD_AUTHORIZER}, or leave them out"
+                "super.users, allow.everyone.if.no.acl.found, kvorum.controller.principals and "
+                "kvorum.broker.principals have no effect without an authorizer; give "
+                f"authorizer.class.name={STANDARD_AUTHORIZER}, or leave them out"
             )
         return None
     if class_name != STANDARD_AUTHORIZER:
@@ -51,4 +65,38 @@ def access_settings(
             f"authorizer.class.name={class_name} is not served; leave it out, or give "
             f"{STANDARD_AUTHORIZER}"
         )
-    return AccessSettings(super_users=names, allow_if_no_acl=allow_if_no_acl)
+    return AccessSettings(super_users=names, allow_if_no_acl=allow_if_no_acl, nodes=nodes)
+
+
+def _node_principals(controllers: str, brokers: str) -> NodePrincipals | None:
+    given = {"kvorum.controller.principals": controllers, "kvorum.broker.principals": brokers}
+    if not any(given.values()):
+        return None
+    for name, pattern in given.items():
+        if not pattern.startswith(USER_PREFIX) or pattern.count(ID) != 1:
+            raise ConfigError(
+                f"{name}={pattern!r} must be one principal with {ID} for the node's id, such as "
+                f"User:broker-{ID}; give both {' and '.join(given)}, or neither"
+            )
+    of_controllers, of_brokers = (each.removeprefix(USER_PREFIX) for each in given.values())
+    if _may_be_equal(of_controllers, of_brokers):
+        raise ConfigError(
+            f"{' and '.join(f'{name}={value}' for name, value in given.items())}: a broker could "
+            "have the name of a controller, and vote; name the two roles differently"
+        )
+    return NodePrincipals(controllers=of_controllers, brokers=of_brokers)
+
+
+def _may_be_equal(pattern: str, other: str) -> bool:
+    """True if two ids exist with which both patterns make the same name."""
+    (before, _, after), (before_other, _, after_other) = pattern.partition(ID), other.partition(ID)
+    return _differ_by_digits(before, before_other) and _differ_by_digits(
+        after[::-1], after_other[::-1]
+    )
+
+
+def _differ_by_digits(text: str, other: str) -> bool:
+    """True if one text is the other, with no more than digits behind it."""
+    shorter, longer = sorted((text, other), key=len)
+    rest = longer.removeprefix(shorter)
+    return longer.startswith(shorter) and (not rest or rest.isdecimal())

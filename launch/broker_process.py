@@ -127,6 +127,7 @@ class BrokerProcess:
             supported_features=self._features,
             metadata=_events_source(broker_config, self._publisher),
             authorizer=None if config.access is None else config.access.authorizer(),
+            node_principals=None if config.access is None else config.access.nodes,
         )
         self._metrics: NodeServer | None = None
         self._raft: RaftNode | None = None

@@ -72,7 +72,7 @@ class ControllerProcess:
         self._links = NodeLinks(config)
         self._guard: ControllerGuard | None = None
         if config.access is not None:
-            self._guard = ControllerGuard(config.access.authorizer())
+            self._guard = ControllerGuard(config.access.authorizer(), nodes=config.access.nodes)
 
     async def start(self) -> None:
         config = self._config
@@ -177,6 +177,7 @@ class ControllerProcess:
             config.waits.of_connections(),
             self._links.server,
             None if self._guard is None else self._guard.refusal,
+            None if self._guard is None else self._guard.refusal_of_message,
         )
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)

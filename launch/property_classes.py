@@ -51,7 +51,8 @@ class NodeProperties:
     metrics_names: `kvorum`, `kafka` (the names of the JMX exporter), or both.
     kvorum_logging_format, kvorum_logging_levels, kvorum_audit_file: see launch.logs.
     kvorum_tracing_enable: see launch.tracing.
-    authorizer_class_name, super_users, allow_everyone_if_no_acl_found: see launch.access.
+    authorizer_class_name, super_users, allow_everyone_if_no_acl_found,
+        kvorum_controller_principals, kvorum_broker_principals: see launch.access.
     kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
     """
 
@@ -84,6 +85,8 @@ class NodeProperties:
     authorizer_class_name: str = ""
     super_users: str = ""
     allow_everyone_if_no_acl_found: bool = False
+    kvorum_controller_principals: str = ""
+    kvorum_broker_principals: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

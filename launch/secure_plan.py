@@ -53,6 +53,8 @@ def security_properties(folder: str, name: str, nodes: Sequence[str]) -> dict[st
         # A certificate of CN=broker-101 is that of the user broker-101.
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
         "authorizer.class.name": STANDARD_AUTHORIZER,
+        "kvorum.controller.principals": "User:controller-{id}",
+        "kvorum.broker.principals": "User:broker-{id}",
         "super.users": ";".join(f"User:{user}" for user in (*nodes, ADMIN)),
     }
     if name.startswith("controller-"):

@@ -17,7 +17,7 @@ from kvorum.runtime.certificates import TlsCaller, TlsListener
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.http2.client import Channel
 from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
-from kvorum.runtime.http2.server import Guard, Server
+from kvorum.runtime.http2.server import Guard, MessageGuard, Server
 from kvorum.runtime.http2.tls import ALPN
 from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.tls import TlsSettings
@@ -81,7 +81,8 @@ class RpcServer:
     The caller gets INVALID_ARGUMENT for bytes that are not a message, and for a message that its
     decoder refuses with WireError. A connection that does not speak HTTP/2 is closed with a line in
     the log. tls: None for clear text. guard: see `http2.server.Guard`; a refused call ends with
-    PERMISSION_DENIED, before its message is read.
+    PERMISSION_DENIED, before its message is read. message_guard: the same for each message, after
+    it was read and before it is carried out.
     """
 
     def __init__(
@@ -89,8 +90,9 @@ class RpcServer:
         patience: Patience = USUAL_PATIENCE,
         tls: TlsListener | None = None,
         guard: Guard | None = None,
+        message_guard: MessageGuard | None = None,
     ) -> None:
-        self._server = Server(patience, tls, guard)
+        self._server = Server(patience, tls, guard, message_guard)
 
     def add_service(self, add_to_server: Callable[[Any, Any], None], servicer: Any) -> None:
         """Serve `servicer`, registered by the generated `add_to_server`."""

@@ -35,6 +35,7 @@ from kvorum.metadata.access.model import (
     AclOperation,
     ResourceType,
 )
+from kvorum.metadata.access.nodes import NodePrincipals
 from kvorum.metadata.access.tokens import token_key
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
@@ -78,10 +79,13 @@ class Services:
         metadata: MetadataSource | None = None,
         authorizer: Authorizer | None = None,
         audit: AuditLog | None = None,
+        node_principals: NodePrincipals | None = None,
     ) -> None:
         self.config = config
         self.authorizer = authorizer
         """None: everybody may do everything."""
+        self.node_principals = node_principals
+        """None: everybody with CLUSTER_ACTION may fetch in the name of every broker."""
         self.audit = audit or AuditLog()
         self.token_key = token_key(config.delegation_token_secret_key)
         """None: delegation tokens are off."""
@@ -319,6 +323,23 @@ class RequestContext:
     def allows_on_cluster(self, operation: AclOperation) -> bool:
         """As `allows`, for the cluster."""
         return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_follow_as(self, broker_id: int) -> bool:
+        """True if the client may fetch as the follower of this id: it needs CLUSTER_ACTION and,
+        where the principals of brokers are known, that of this broker. A false follower could have
+        records acknowledged that no replica holds."""
+        if not self.allows_on_cluster(AclOperation.CLUSTER_ACTION):
+            return False
+        nodes = self.services.node_principals
+        if nodes is None or nodes.is_broker(self.user, broker_id):
+            return True
+        audit = self.services.audit
+        if audit.notes(is_allowed=False):
+            audit.note_access(
+                self.user, self.slot.connection.address, AclOperation.CLUSTER_ACTION,
+                ResourceType.CLUSTER, CLUSTER_NAME, is_allowed=False,
+            )  # fmt: skip
+        return False
 
     def may_write_somewhere(self) -> bool:
         """True if there may be a topic that the client may write to."""

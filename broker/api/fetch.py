@@ -41,7 +41,7 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     fetch_services = context.services.replicas.fetch_services
     peer_brokers = fetch_services.peer_brokers
     context.is_exempt = peer_brokers.is_broker(request.replica_id, request.replica_epoch)
-    if request.replica_id >= 0 and not context.allows_on_cluster(AclOperation.CLUSTER_ACTION):
+    if request.replica_id >= 0 and not context.may_follow_as(request.replica_id):
         context.is_exempt = False
         _refuse(context, request)
         return

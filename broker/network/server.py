@@ -36,6 +36,7 @@ from kvorum.broker.network.tls_connection import TlsConnection, wrapped
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.model import AclOperation
+from kvorum.metadata.access.nodes import NodePrincipals
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
@@ -94,10 +95,12 @@ class KafkaServer:
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
         metadata: MetadataSource | None = None,
         authorizer: Authorizer | None = None,
+        node_principals: NodePrincipals | None = None,
     ) -> None:
         """properties: the properties that the broker was started with, for DescribeConfigs; None:
         `config`. metadata: the source of the records of `__kvorum_events`; None writes none.
-        authorizer: None if every client may do everything."""
+        authorizer: None if every client may do everything. node_principals: None if everybody with
+        CLUSTER_ACTION may fetch as any follower."""
         self.config = config
         self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
@@ -114,6 +117,7 @@ class KafkaServer:
             supported_features=supported_features,
             metadata=metadata,
             authorizer=authorizer,
+            node_principals=node_principals,
         )
         self._limits = ConnectionLimits(
             parse_overrides(config.max_connections_per_ip_overrides),

@@ -132,6 +132,18 @@ SECURITY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ),
     ("super.users", _STRING, "", "Principals that may do everything, with ; between them."),
     (
+        "kvorum.controller.principals",
+        _STRING,
+        "",
+        "The principal of each controller, with {id} for its id; no other may send in its name.",
+    ),
+    (
+        "kvorum.broker.principals",
+        _STRING,
+        "",
+        "The same for brokers, whose followers' fetches are bound to it, too.",
+    ),
+    (
         "allow.everyone.if.no.acl.found",
         ConfigType.BOOLEAN,
         "false",

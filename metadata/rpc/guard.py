@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kvorum.metadata.access.audit import AuditLog
 from kvorum.metadata.access.authorizer import Authorizer
-from kvorum.metadata.access.model import CLUSTER_NAME, Acl, ResourceType
+from kvorum.metadata.access.model import CLUSTER_NAME, Acl, AclOperation, ResourceType
+from kvorum.metadata.access.nodes import NodePrincipals
 from kvorum.metadata.access.services import ACCESS_OF
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 
@@ -13,8 +16,16 @@ class ControllerGuard:
     """Asks an authorizer that follows the committed image. Super users need no ACL, so that the
     quorum can be elected before there is an image."""
 
-    def __init__(self, authorizer: Authorizer, audit: AuditLog | None = None) -> None:
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        audit: AuditLog | None = None,
+        *,
+        nodes: NodePrincipals | None = None,
+    ) -> None:
+        """nodes: None lets everybody with CLUSTER_ACTION send in the name of every node."""
         self._authorizer = authorizer
+        self._nodes = nodes
         self._audit = audit or AuditLog()
         self._acls = EMPTY_IMAGE.acls
 
@@ -39,6 +50,16 @@ class ControllerGuard:
             f"{path} is refused to User:{user} from {host}, who may not {needed.name} the cluster; "
             "controllers and brokers must be super.users, or have CLUSTER_ACTION"
         )
+
+    def refusal_of_message(self, path: str, message: Any, user: str, host: str) -> str | None:
+        """Why this user may not send this message to the method at `path`; None if it may."""
+        refusal = None if self._nodes is None else self._nodes.refusal(path, message, user)
+        if refusal is not None and self._audit.notes(is_allowed=False):
+            self._audit.note_access(
+                user, host, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME,
+                is_allowed=False, method=path,
+            )  # fmt: skip
+        return refusal
 
     def update(self, image: ClusterImage) -> bool:
         """Answer by the image's ACLs from now on; True if they have changed."""

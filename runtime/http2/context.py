@@ -26,16 +26,34 @@ class Aborted(Exception):
         self.details = details
 
 
+def _checked(parse: Callable[[bytes], Any], check: Callable[[Any], None]) -> Callable[[bytes], Any]:
+    def parse_and_check(data: bytes) -> Any:
+        message = parse(data)
+        check(message)
+        return message
+
+    return parse_and_check
+
+
 class Context:
     """A call as its handler sees it.
 
     user: of the caller's certificate, ANONYMOUS without one. host: the caller's address.
     """
 
-    def __init__(self, stream: Stream, handler: Any, caller: Caller = UNKNOWN) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        handler: Any,
+        caller: Caller = UNKNOWN,
+        check: Callable[[Any], None] | None = None,
+    ) -> None:
+        """check: raises Aborted for a message that the caller may not send."""
         self.user, self.host = caller
         self._stream = stream
         self._parse: Callable[[bytes], Any] = handler.request_deserializer or bytes
+        if check is not None:
+            self._parse = _checked(self._parse, check)
         self._serialize: Callable[[Any], bytes] = handler.response_serializer or bytes
 
     async def read(self) -> Any:

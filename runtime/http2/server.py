@@ -42,6 +42,9 @@ Guard = Callable[[str, str, str], str | None]
 """Receives the path of a method, and the caller's user and host. Returns the reason of a refusal,
 or None."""
 
+MessageGuard = Callable[[str, Any, str, str], str | None]
+"""The same for each message of a call; receives the message behind the path."""
+
 
 class Server:
     """Dispatches calls by path to handlers, as generated code registers them.
@@ -54,9 +57,12 @@ class Server:
         patience: Patience = USUAL_PATIENCE,
         tls: TlsListener | None = None,
         guard: Guard | None = None,
+        message_guard: MessageGuard | None = None,
     ) -> None:
-        """tls: None for clear text. Its ALPN is `tls.ALPN`. guard: None lets everybody call."""
+        """tls: None for clear text. Its ALPN is `tls.ALPN`. guard: None lets everybody call.
+        message_guard: None lets them send every message."""
         self._guard = guard
+        self._message_guard = message_guard
         self._patience = patience
         self._tls = tls
         self._closed = LimitedLines(logger, monotonic_ms)
@@ -145,7 +151,10 @@ class Server:
             self.refuse_call(stream, grpc.StatusCode.INVALID_ARGUMENT, str(error))
             return False
         loop = asyncio.get_running_loop()
-        context = Context(stream, handler, connection.caller)
+        check = None
+        if self._message_guard is not None:
+            check = partial(self._check, self._message_guard, path, connection)
+        context = Context(stream, handler, connection.caller, check)
         span = None if tracing.tracer is None else _begin_span(path, context, request)
         if span is None:
             call = loop.create_task(self._run(path, handler, context, stream))
@@ -177,6 +186,15 @@ class Server:
         self._refused.closed(connection.peer, refusal)
         self.refuse_call(stream, grpc.StatusCode.PERMISSION_DENIED, refusal)
         return False
+
+    def _check(
+        self, guard: MessageGuard, path: str, connection: ServerConnection, message: Any
+    ) -> None:
+        """Ask the guard about a message. Raises Aborted if the caller may not send it."""
+        refusal = guard(path, message, *connection.caller)
+        if refusal is not None:
+            self._refused.closed(connection.peer, refusal)
+            raise Aborted(grpc.StatusCode.PERMISSION_DENIED, refusal)
 
     def check_conversations(self) -> None:
         """Ask the guard again for every call under way that streams in both directions: such a call

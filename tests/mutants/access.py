@@ -15,6 +15,8 @@ PRODUCE = "broker/api/produce.py"
 GROUPS = "broker/api/group_calls.py"
 TARGETS = "broker/groups/consumer/targets.py"
 PROPERTIES = "launch/access.py"
+NODES = "metadata/access/nodes.py"
+STREAM = "runtime/http2/context.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("deny-only-if-nobody-allows", "a DENY beats every ALLOW", AUTHORIZER,
@@ -49,7 +51,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("acls-of-the-image-before", "an authorizer follows the image", FOLLOWING,
      "    elif delta.added_acls or delta.removed_acls:\n", "    elif False:\n"),
     ("follower-by-its-word", "a follower needs CLUSTER_ACTION", FETCH,
-     "    if request.replica_id >= 0 and not context.allows_on_cluster(AclOperation.CLUSTER_ACTION):\n",
+     "    if request.replica_id >= 0 and not context.may_follow_as(request.replica_id):\n",
      "    if False:\n"),
     ("session-checked-once", "each answer to a fetch is checked", LEADER,
      "    state.may_read = may_read\n",
@@ -69,8 +71,19 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "    if False:\n        return"),
     ("expression-matches-all", "an expression matches what its client may know of", TARGETS,
      "        if self.may_describe is not None:\n", "        if False:\n"),
+    ("votes-of-a-broker", "a node sends in its own name alone", NODES,
+     "        if is_own:\n", "        if is_own or user.startswith('CN=broker-'):\n"),
+    ("replica-of-anybody", "a fetch names its own replica", NODES,
+     "    \"Fetch\": _REPLICA,\n", ""),
+    ("followers-of-any-name", "a follower fetches in its own name alone", CONTEXT,
+     "        if nodes is None or nodes.is_broker(self.user, broker_id):\n", "        if True:\n"),
+    ("message-not-checked", "a message that the guard refuses is not carried out", STREAM,
+     "        check(message)\n", ""),
+    ("controllers-named-like-brokers", "a broker cannot have the name of a controller",
+     PROPERTIES, "    if _may_be_equal(of_controllers, of_brokers):\n",
+     "    if of_controllers == of_brokers:\n"),
     ("super-users-without-authorizer", "a setting that has no effect is refused", PROPERTIES,
-     "        if names or allow_if_no_acl:\n", "        if False:\n"),
+     "        if names or allow_if_no_acl or nodes is not None:\n", "        if False:\n"),
 )  # fmt: skip
 
 MUTANTS = mutants_of(
@@ -79,5 +92,6 @@ MUTANTS = mutants_of(
         "tests/test_access",
         "tests/test_groups/consumer/test_stories.py",
         "tests/test_launch/test_carried_over.py",
+        "tests/test_metadata/test_node_principals.py",
     ),
 )

@@ -16,6 +16,7 @@ from kvorum.metadata.access.model import (
     AclOperation,
     ResourceType,
 )
+from kvorum.metadata.access.nodes import NodePrincipals
 from kvorum.runtime.errors import ErrorCode
 from tests.polling import eventually
 from tests.test_access.asking import acl
@@ -92,6 +93,26 @@ def test_a_fetch_that_waits_is_checked_when_there_is_something_to_send(harness, 
     writer.close()
     answer = client.answer("fetch", 12)
     assert partition_of(answer).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("brokers", "is_let_in"),
+    [(None, True), ("ANONYMOUS{id}", False), ("broker-{id}", False)],
+)
+def test_a_follower_of_another_name_is_refused_and_audited(
+    harness, authorizer, client, caplog, brokers, is_let_in
+):
+    caplog.set_level(logging.INFO, logger="kvorum.audit")
+    action = acl(AclOperation.CLUSTER_ACTION, CLUSTER_NAME, ResourceType.CLUSTER)
+    change(harness, authorizer, added=[action])
+    if brokers is not None:
+        known = NodePrincipals(controllers="controller-{id}", brokers=brokers)
+        harness.cluster.brokers[1].server.services.node_principals = known
+    # The client is ANONYMOUS, and has CLUSTER_ACTION.
+    answer = client.call("fetch", 12, {**fetch_values(OPEN, 0), "replica_id": 2})
+    error = partition_of(answer).error_code
+    assert (error == ErrorCode.TOPIC_AUTHORIZATION_FAILED) is not is_let_in
+    assert ("CLUSTER_ACTION" in caplog.text) is not is_let_in
 
 
 def test_a_consumer_cannot_take_over_the_session_of_a_follower(harness, authorizer, client):

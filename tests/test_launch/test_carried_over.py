@@ -19,6 +19,10 @@ from kvorum.metadata.image.records import Config
 from kvorum.runtime.errors import ConfigError
 
 CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
+NODES = {
+    "kvorum.controller.principals": "User:controller-{id}",
+    "kvorum.broker.principals": "User:broker-{id}",
+}
 BROKER: dict[str, Any] = {
     "node.id": 101,
     "cluster.id": CLUSTER_ID,
@@ -120,6 +124,13 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
         ({"authorizer.class.name": "org.apache.X"}, "leave it out, or give org.apache.kafka.meta"),
         ({"super.users": "User:a"}, "have no effect without an authorizer"),
         ({"super.users": "a"}, "'a' is no principal; write User:NAME"),
+        ({**NODES}, "have no effect without an authorizer"),
+        ({**NODES, "kvorum.broker.principals": ""}, "give both"),
+        ({**NODES, "kvorum.broker.principals": "User:broker"}, "must be one principal with {id}"),
+        ({**NODES, "kvorum.broker.principals": "broker-{id}"}, "must be one principal with {id}"),
+        ({**NODES, "kvorum.broker.principals": "User:controller-{id}"}, "could have the name of a"),
+        # Broker 1 would be User:controller-91, as is controller 91.
+        ({**NODES, "kvorum.broker.principals": "User:controller-9{id}"}, "could have the name of"),
         (
             {"security.inter.broker.protocol": "SSL"},
             "listener.name=SSL: listeners has",

@@ -8,7 +8,7 @@ import contextlib
 import json
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from kvorum.broker.sasl.jaas import parse_jaas
 from kvorum.launch.secure_plan import NODES_PORT_SHIFT
 from kvorum.metadata.access.model import AclOperation
+from kvorum.metadata.access.nodes import SENDER_OF
 from kvorum.metadata.access.services import ACCESS_OF
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
 from kvorum.runtime.errors import ErrorCode
@@ -27,7 +28,7 @@ from tests.live.cluster import Cluster
 from tests.polling import DEADLINE_S, eventually
 from tests.test_access.asking import CASES, MODULES, REFUSALS, case_id, errors_in, fresh
 from tests.test_access.requests_of_apis import GROUP, REQUESTS, TOPIC, TRANSACTIONAL_ID
-from tests.test_broker.raw_client import RawClient, batch, produce_values
+from tests.test_broker.raw_client import RawClient, batch, fetch_values, produce_values
 from tests.test_security.attackers import (
     METHODS,
     TlsClient,
@@ -254,7 +255,9 @@ def nothing_changes(attacked: Attacked) -> Iterator[None]:
 # --- gRPC ------------------------------------------------------------------------------------
 
 
-def refusals(attacked: Attacked, port: int, certificate: Path | None) -> dict[str, Code | None]:
+def refusals(
+    attacked: Attacked, port: int, certificate: Path | None, paths: Container[str] = METHODS
+) -> dict[str, Code | None]:
     """The status of each method at this port; None if it was carried out."""
     quorum = attacked.quorum()
     known: dict[str, Any] = {
@@ -272,6 +275,8 @@ def refusals(attacked: Attacked, port: int, certificate: Path | None) -> dict[st
     found: dict[str, Code | None] = {}
     with attacked.channel(port, certificate) as channel:
         for path, method in METHODS.items():
+            if path not in paths:
+                continue
             request = method.input_type._concrete_class(**harmful(method.input_type, known))
             found[path] = status(channel, path, method, request)
     return found
@@ -324,6 +329,37 @@ def test_who_may_describe_the_cluster_may_call_that_alone(attacked: Attacked) ->
         found = refusals(attacked, port, attacked.certificate("watcher"))
         allowed = {path for path, code in found.items() if code is not Code.PERMISSION_DENIED}
         assert allowed == watching
+
+
+@pytest.mark.parametrize("node", ["broker-102", "controller-9", "admin"])
+def test_a_node_or_a_super_user_is_refused_in_the_name_of_another_node(
+    attacked: Attacked, node: str
+) -> None:
+    """The messages say that they come from controllers 1 to 3 and broker 101."""
+    for at in range(3):
+        port = attacked.cluster.ports.controller + at
+        found = refusals(attacked, port, attacked.certificate(node), SENDER_OF)
+        assert found == dict.fromkeys(SENDER_OF, Code.PERMISSION_DENIED)
+
+
+@pytest.mark.parametrize(
+    ("user", "replica_id", "error"),
+    [
+        # Let in, and then told that the epoch is not the one of its registration (KIP-903).
+        ("broker-102", 102, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("broker-102", 101, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("controller-102", 102, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("admin", 102, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+def test_a_follower_fetches_in_its_own_name_alone(
+    attacked: Attacked, user: str, replica_id: int, error: int
+) -> None:
+    client = TlsClient(attacked.nodes, attacked.certificate(user))
+    values = {**fetch_values(TOPIC, 0), "replica_id": replica_id}
+    answer = client.call("fetch", 12, values)
+    assert answer.responses[0].partitions[0].error_code == error
+    client.close()
 
 
 def test_grpc_at_the_listeners_of_brokers_and_clear_text_at_a_controller_are_not_heard(
