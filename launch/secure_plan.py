@@ -77,11 +77,12 @@ def prepare_secrets(data_dir: str, nodes: Mapping[str, Sequence[str]]) -> None:
     ]
     requests.append(Request(nodes=(), users=(ADMIN,), days=CERTIFICATE_DAYS))
     made = [each for request in requests for each in make_certificates(folder, request, now)]
-    over = [each.file for each in made if each.ends < now]
+    over = [each for each in made if each.ends <= now]
     if over:
+        names = " ".join(f"--{each.kind} {each.name}" for each in over)
         raise ConfigError(
-            f"the certificate in {over[0]} has expired; make new ones with kvorum certs dev "
-            f"{folder} --force and the names of the nodes, or remove the file"
+            f"the certificate in {over[0].file} was valid until {over[0].ends:%Y-%m-%d}; renew it "
+            f"with kvorum certs dev {folder} --force --days {CERTIFICATE_DAYS} {names}"
         )
     path = admin_file(data_dir)
     if not os.path.exists(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 import ssl
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from kvorum.broker.sasl.scram import HASHES, derived_keys
+from kvorum.launch import supervisor
 from kvorum.launch.cluster_file import ClusterFile, write_cluster_file
 from kvorum.launch.node_file import load_node_file
 from kvorum.launch.plan import check_nodes, plan_cluster, reserve_ports
@@ -18,6 +20,7 @@ from kvorum.launch.properties import broker_config, controller_config
 from kvorum.launch.secure_plan import ADMIN, admin_file, first_credential, prepare_secrets
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
+from tests.test_launch.node_folders import known_cluster
 
 
 def plan(tmp_path: Path, **more: Any) -> Any:
@@ -79,8 +82,55 @@ def test_an_expired_certificate_is_named_before_a_node_starts(tmp_path, monkeypa
             return super().now(tz) + datetime.timedelta(days=366)
 
     monkeypatch.setattr("kvorum.launch.secure_plan.datetime.datetime", Later)
-    with pytest.raises(ConfigError, match=r"broker-101.pem has expired; make new ones"):
+    renew = r"broker-101.pem was valid until .*--force --days 365 --node broker-101 --user admin"
+    with pytest.raises(ConfigError, match=renew):
         prepare_secrets(str(tmp_path), {"broker-101": ()})
+
+
+def test_the_key_of_the_ca_is_needed_only_to_sign(tmp_path):
+    prepare_secrets(str(tmp_path), {"broker-101": ()})
+    key = tmp_path / "secrets" / "ca.key"
+    for break_it in (lambda: key.write_text("no key"), key.unlink):
+        break_it()
+        prepare_secrets(str(tmp_path), {"broker-101": ()})
+        with pytest.raises(ConfigError, match=r"ca\.key"):
+            prepare_secrets(str(tmp_path), {"broker-101": (), "broker-102": ()})
+
+
+def spoil(secrets: Path, name: str, text: str | None) -> None:
+    """Make a file unusable: with this text in it, or, for None, so that nobody can read it."""
+    (secrets / name).unlink()
+    if text is None:
+        (secrets / name).mkdir()  # a superuser can read every file
+    else:
+        (secrets / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("ca.pem", "x", "ca.pem: no certificate of a CA"),
+        ("broker-101.pem", "x", "broker-101.pem holds no certificate"),
+        ("broker-101.pem", None, "broker-101.pem cannot be read: Is a directory"),
+        ("admin.properties", None, "admin.properties has no password of admin"),
+    ],
+)
+def test_a_restart_with_a_spoilt_secret_is_refused_in_a_sentence(
+    tmp_path, monkeypatch, name, text, words
+):
+    def spawn(*_: object, **__: object) -> None:
+        raise AssertionError("a process would have been started")
+
+    monkeypatch.setattr(supervisor, "spawn", spawn)
+    known_cluster(tmp_path, controllers=1, brokers=1, voters=1)
+    document = json.loads((tmp_path / "cluster.json").read_text())
+    (tmp_path / "cluster.json").write_text(json.dumps({**document, "is_secure": True}))
+    prepare_secrets(str(tmp_path), {"controller-1": (), "broker-101": ()})
+    spoil(tmp_path / "secrets", name, text)
+    shape = ("--controllers", 1, "--brokers", 1, "--port", 0)
+    code, out, err = kvorum("dev", "--secure", "--data-dir", tmp_path, *shape)
+    assert (code, out) == (2, "") and err.startswith("kvorum: ") and words in err
+    assert len(err.splitlines()) == 1, err
 
 
 def test_a_cluster_stays_as_it_was_made(tmp_path):
