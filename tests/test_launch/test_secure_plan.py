@@ -14,6 +14,7 @@ import pytest
 from kvorum.broker.sasl.scram import HASHES, derived_keys
 from kvorum.launch import supervisor
 from kvorum.launch.cluster_file import ClusterFile, write_cluster_file
+from kvorum.launch.dev_certificates import described
 from kvorum.launch.node_file import load_node_file
 from kvorum.launch.plan import check_nodes, plan_cluster, reserve_ports
 from kvorum.launch.properties import broker_config, controller_config
@@ -160,8 +161,103 @@ def test_init_puts_relative_paths_of_each_nodes_own_secrets_into_its_file(tmp_pa
     assert loaded["ssl.keystore.location"] == str(folder / "secrets" / "broker-101.pem")
     assert loaded["advertised.listeners"] == "CLIENTS://h2:9092,NODES://h2:9292"
     assert loaded["listeners"] == "CLIENTS://0.0.0.0:9092,NODES://0.0.0.0:9292"
-    code, _, err = kvorum("init", str(folder), "--add", "broker")
-    assert code == 2 and "make a certificate (kvorum certs dev" in err
+
+
+def test_init_names_the_files_that_each_host_needs_and_no_key_of_the_ca(tmp_path):
+    folder = tmp_path / "c"
+    shape = ("--controllers", 1, "--brokers", 1)
+    code, out, err = kvorum("init", folder, "--secure", *shape, "-o", "json")
+    assert code == 0 and "the other secrets stay here, ca.key above all" in err
+    controller, broker = (
+        [str(Path(each).relative_to(folder)) for each in row["needs"]] for row in json.loads(out)
+    )
+    assert controller == [
+        "controller-1.toml", "data/controller-1", "secrets/controller-1.pem", "secrets/ca.pem",
+    ]  # fmt: skip
+    assert broker == ["broker-101.toml", "secrets/broker-101.pem", "secrets/ca.pem"]
+
+
+def test_a_node_that_is_added_has_a_certificate_and_properties_like_the_others(tmp_path):
+    folder = tmp_path / "c"
+    more = ("--bind", "0.0.0.0", "--set", "super.users=User:operator")
+    places = ("--controller", "1@h1", "--broker", "101@h2")
+    assert kvorum("init", folder, "--secure", *places, *more)[0] == 0
+    before = {path: path.read_bytes() for path in (folder / "secrets").iterdir()}
+    code, _, err = kvorum("init", folder, "--add", "broker", "--host", "h3")
+    assert code == 0 and "--allow-principal User:broker-102 --operation cluster-action" in err, err
+    first, added = (
+        load_node_file(str(folder / f"broker-{node_id}.toml")) for node_id in (101, 102)
+    )
+    assert broker_config(added)[0].listeners[0].advertised == ("h3", 9292)
+    users = {*first["super.users"].split(";"), "User:broker-102"}
+    assert set(added["super.users"].split(";")) == users and "User:operator" in users
+    assert added["ssl.keystore.location"] == str(folder / "secrets" / "broker-102.pem")
+    own = {"node.id", "listeners", "advertised.listeners", "log.dirs", "super.users"}
+    same = set(first) - own - {"ssl.keystore.location"}
+    assert {name: added[name] for name in same} == {name: first[name] for name in same}
+    pem = (folder / "secrets" / "broker-102.pem").read_bytes()
+    assert {"h3", "localhost"} <= described(pem)[1]
+    after = {path: path.read_bytes() for path in (folder / "secrets").iterdir()}
+    assert {path: after[path] for path in before} == before
+    code, _, err = kvorum("init", folder, "--add", "controller")
+    assert code == 0 and "put User:controller-2 into super.users of every other node's file" in err
+    controller = load_node_file(str(folder / "controller-2.toml"))
+    assert controller_config(controller)[0].controller_listener.protocol == "SSL"
+
+
+def test_no_node_is_added_without_the_key_of_the_ca_or_beside_certificates_of_another(tmp_path):
+    folder = tmp_path / "c"
+    assert kvorum("init", folder, "--secure", "--controllers", 1, "--brokers", 1)[0] == 0
+    (folder / "secrets" / "ca.key").rename(tmp_path / "ca.key")
+    code, _, err = kvorum("init", folder, "--add", "broker")
+    assert code == 2 and "ca.key is missing: put it back" in err and "broker-102.pem" in err
+    (tmp_path / "ca.key").rename(folder / "secrets" / "ca.key")
+    file = folder / "broker-101.toml"
+    file.write_text(file.read_text().replace("secrets/broker-101.pem", "/etc/kvorum/broker.pem"))
+    code, _, err = kvorum("init", folder, "--add", "broker")
+    assert code == 2 and "/etc/kvorum/broker.pem, which is not in" in err
+    assert not (folder / "broker-102.toml").exists()
+
+
+def test_settings_beside_secure_are_merged_or_refused_by_name(tmp_path):
+    shape = ("--secure", "--controllers", 1, "--brokers", 1)
+    folder = tmp_path / "c"
+    more = ("--set", "super.users=User:bob;User:admin")
+    assert kvorum("init", folder, *shape, *more)[0] == 0
+    for name in ("controller-1", "broker-101"):
+        users = load_node_file(str(folder / f"{name}.toml"))["super.users"]
+        assert users == "User:controller-1;User:broker-101;User:admin;User:bob"
+    code, _, err = kvorum("init", tmp_path / "d", *shape, "--set", "ssl.truststore.type=JKS")
+    assert code == 2 and not (tmp_path / "d").exists()
+    assert "ssl.truststore.type=JKS does not go with --secure, which writes" in err
+    assert "ssl.truststore.type=PEM" in err
+    made = plan(tmp_path / "e", settings={"super.users": "User:bob"})
+    assert all(node.properties["super.users"].endswith(";User:bob") for node in made.nodes)
+    with pytest.raises(ConfigError, match=r"inter.broker.listener.name=X does not go with"):
+        plan(tmp_path / "f", settings={"inter.broker.listener.name": "X"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--controllers", 1, "--brokers", 1, "--controller-port", 9292),
+            "controller-1 (CONTROLLER) and broker-101 (NODES) would both listen on 127.0.0.1:9292",
+        ),
+        (
+            ("--controller", "1@h1", "--broker", "101@h2:9092", "--broker", "102@h2:9292"),
+            "broker-101 (NODES) and broker-102 (CLIENTS) would both listen on h2:9292",
+        ),
+        (
+            ("--controller", "1@h1", "--broker", "101@h2:65500"),
+            "NODES of broker-101 would get port 65700, above 65535: give the broker a port up to",
+        ),
+    ],
+)
+def test_listeners_of_a_secure_cluster_that_would_collide_are_refused(tmp_path, arguments, words):
+    code, _, err = kvorum("init", tmp_path / "c", "--secure", *arguments)
+    assert code == 2 and words in err, err
+    assert not (tmp_path / "c").exists()
 
 
 def test_a_static_quorum_cannot_have_a_first_user(tmp_path):
