@@ -120,6 +120,8 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
         ({"authorizer.class.name": "org.apache.X"}, "leave it out, or give org.apache.kafka.meta"),
         ({"super.users": "User:a"}, "have no effect without an authorizer"),
         ({"super.users": "a"}, "'a' is no principal; write User:NAME"),
+        ({"super.users": "User:a,User:b"}, "write semicolons between several: User:a;User:b"),
+        ({"super.users": "User:a;User:*"}, "a user named '*', and nobody else; name the users"),
         (
             {"security.inter.broker.protocol": "SSL"},
             "listener.name=SSL: listeners has",
