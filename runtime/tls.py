@@ -91,7 +91,7 @@ def failure_text(error: BaseException) -> str:
     reason = getattr(error, "reason", None)
     if isinstance(error, ssl.SSLError) and reason:
         return _WORDS.get(reason, f"TLS: {reason.lower().replace('_', ' ')}")
-    if isinstance(error, ssl.SSLEOFError):
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return "the other side closed the connection during the TLS handshake"
     return str(error) or type(error).__name__
 
