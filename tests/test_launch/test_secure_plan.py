@@ -14,7 +14,7 @@ import pytest
 from kvorum.broker.sasl.scram import HASHES, derived_keys
 from kvorum.launch import supervisor
 from kvorum.launch.cluster_file import ClusterFile, write_cluster_file
-from kvorum.launch.dev_certificates import described
+from kvorum.launch.dev_certificates import Wanted, described, issue, load_authority
 from kvorum.launch.node_file import load_node_file
 from kvorum.launch.plan import check_nodes, plan_cluster, reserve_ports
 from kvorum.launch.properties import broker_config, controller_config
@@ -119,6 +119,30 @@ def spoil(secrets: Path, name: str, text: str | None) -> None:
 def test_a_restart_with_a_spoilt_secret_is_refused_in_a_sentence(
     tmp_path, monkeypatch, name, text, words
 ):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    spoil(secrets, name, text)
+    assert words in refused_restart(tmp_path)
+
+
+def test_a_restart_with_an_expired_certificate_says_how_to_renew_it_and_then_goes_on(
+    tmp_path, monkeypatch
+):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    now = datetime.datetime.now(datetime.UTC)
+    certificate, key = ((secrets / name).read_bytes() for name in ("ca.pem", "ca.key"))
+    past = Wanted(name="broker-101", hosts=("localhost",), ends=now - datetime.timedelta(minutes=1))
+    old = issue(load_authority(certificate, key, "the CA"), past, now)
+    (secrets / "broker-101.pem").write_bytes(old)
+    said = refused_restart(tmp_path)
+    assert f"{secrets / 'broker-101.pem'} was valid until" in said
+    renewal = said.partition("renew it with kvorum ")[2].split()
+    assert kvorum(*renewal)[0] == 0
+    prepare_secrets(str(tmp_path), {"controller-1": (), "broker-101": ()})
+
+
+def stopped_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cluster of `kvorum dev --secure`, with no process; the folder of its secrets."""
+
     def spawn(*_: object, **__: object) -> None:
         raise AssertionError("a process would have been started")
 
@@ -127,11 +151,16 @@ def test_a_restart_with_a_spoilt_secret_is_refused_in_a_sentence(
     document = json.loads((tmp_path / "cluster.json").read_text())
     (tmp_path / "cluster.json").write_text(json.dumps({**document, "is_secure": True}))
     prepare_secrets(str(tmp_path), {"controller-1": (), "broker-101": ()})
-    spoil(tmp_path / "secrets", name, text)
+    return tmp_path / "secrets"
+
+
+def refused_restart(tmp_path: Path) -> str:
+    """What `kvorum dev --secure` says, which must be one sentence."""
     shape = ("--controllers", 1, "--brokers", 1, "--port", 0)
     code, out, err = kvorum("dev", "--secure", "--data-dir", tmp_path, *shape)
-    assert (code, out) == (2, "") and err.startswith("kvorum: ") and words in err
+    assert (code, out) == (2, "") and err.startswith("kvorum: "), err
     assert len(err.splitlines()) == 1, err
+    return err
 
 
 def test_a_cluster_stays_as_it_was_made(tmp_path):
