@@ -30,9 +30,12 @@ class TlsSettings:
     truststore, trusted: file or text of the CAs that sign the other side's certificates; a client
     without them trusts the CAs of the system. client_auth: a server's; a key of CLIENT_AUTH.
     versions: keys of VERSIONS. checks_name: a client's; False accepts a certificate of any host.
+    allows_other_name, allows_fewer_hosts: of the certificate that takes the place of another in a
+    running node. listener: its name, "" for none.
     """
 
     what: str
+    listener: str = ""
     keystore: str = ""
     certificate_chain: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
@@ -42,6 +45,8 @@ class TlsSettings:
     client_auth: str = "none"
     versions: tuple[str, ...] = tuple(VERSIONS)
     checks_name: bool = True
+    allows_other_name: bool = False
+    allows_fewer_hosts: bool = False
 
     @property
     def has_certificate(self) -> bool:

@@ -64,8 +64,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
         sasl.oauthbearer.token.endpoint.url STRING -
         sasl.server.callback.handler.class CLASS -
         security.providers STRING -
-        ssl.allow.dn.changes BOOLEAN false
-        ssl.allow.san.changes BOOLEAN false
         ssl.cipher.suites LIST "" per-broker
         ssl.engine.factory.class CLASS - per-broker
         ssl.keymanager.algorithm STRING SunX509 per-broker
