@@ -128,6 +128,7 @@ class BrokerProcess:
             metadata=_events_source(broker_config, self._publisher),
             authorizer=None if config.access is None else config.access.authorizer(),
         )
+        self._server.services.certificates_problem = self._certificates.problem
         self._metrics: NodeServer | None = None
         self._raft: RaftNode | None = None
         self._own: OwnDirectories | None = None

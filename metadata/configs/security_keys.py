@@ -155,8 +155,10 @@ CERTIFICATE_KEYS = (
     "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
     "ssl.keystore.location",
+    "ssl.keystore.type",
     "ssl.key.password",
     "ssl.truststore.certificates",
     "ssl.truststore.location",
+    "ssl.truststore.type",
 )
 """Properties that a running broker takes over for its listeners, set for that broker alone."""
