@@ -118,6 +118,22 @@ def controller_listener(
     )
 
 
+def open_controllers(listener: ControllerListener) -> str:
+    """A sentence for the log of a node with an authorizer whose controllers ask nobody for a
+    certificate; "" if they do, as far as this node's file tells."""
+    server = listener.server
+    if listener.protocol == SSL and (server is None or server.client_auth != "none"):
+        return ""
+    name = listener.name
+    what = "in clear text" if listener.protocol != SSL else "without a client's certificate"
+    return (
+        f"authorizer.class.name is set, and the listener {name} of the controllers takes callers "
+        f"{what}: everybody who reaches it may change the metadata, ACLs too; set "
+        f"listener.security.protocol.map={name}:SSL and "
+        f"{PREFIX}{name.lower()}.ssl.client.auth=required"
+    )
+
+
 def _check_names(prefix: str, properties: Mapping[str, Any]) -> None:
     for name in sorted(properties):
         if name.startswith(prefix) and name.removeprefix(prefix) not in TLS_NAMES:
