@@ -189,7 +189,7 @@ class BrokerProcess:
             self._server,
             self._client,
             lambda: self._lifecycle.is_fenced,
-            tls=self._links.metrics,
+            links=self._links,
         )
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)
