@@ -80,8 +80,16 @@ def read_certificate(settings: TlsSettings, *, is_server: bool) -> Certificate |
             pem = settings.certificate_chain.encode()
         own = x509.load_pem_x509_certificates(pem)[0]
         names = _names(own)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{settings.what}: no certificate in {where}: {error}") from error
+    except (
+        OSError,
+        ValueError,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+    ) as error:
+        raise ConfigError(
+            f"{settings.what}: the certificate in {where} cannot be read: {error}; its PEM file "
+            "has the key, then the certificate and its chain"
+        ) from error
     return Certificate(
         where=where,
         subject=own.subject.rfc4514_string(),

@@ -112,7 +112,7 @@ def fewer_of(node: Node) -> Path:
 
 def test_a_file_without_a_certificate_is_named(tmp_path):
     settings = TlsSettings(what="the listener NODES", keystore=str(tmp_path / "none.pem"))
-    with pytest.raises(ConfigError, match=r"NODES: no certificate in .*none\.pem"):
+    with pytest.raises(ConfigError, match=r"NODES: the certificate in .*none\.pem cannot"):
         read_certificate(settings, is_server=True)
 
 
@@ -151,3 +151,18 @@ def test_an_end_is_reported_thirty_days_before():
     assert soon.startswith("the certificate CN=broker-101 in /etc/node.pem ends on ")
     assert "in 5 days" in soon
     assert "expired on 1970-01-02 00:00 UTC" in certificate(DAY_S).end_warning(now_s)
+
+
+def test_text_in_place_of_a_file_is_read_and_checked(tmp_path):
+    authority = Authority(tmp_path)
+    key, _, chain = authority.server("node.pem").read_text().partition("-----BEGIN CERTIFICATE")
+    text = TlsSettings(
+        what="the listener NODES",
+        key=key,
+        certificate_chain=f"-----BEGIN CERTIFICATE{chain}",
+        trusted=authority.file.read_text(),
+    )
+    shown = read_certificate(text, is_server=True)
+    assert shown is not None and shown.is_accepted
+    assert shown.where == "ssl.keystore.certificate.chain"
+    assert shown.names == {"127.0.0.1", "localhost"}
