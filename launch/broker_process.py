@@ -129,6 +129,7 @@ class BrokerProcess:
             authorizer=None if config.access is None else config.access.authorizer(),
             node_principals=None if config.access is None else config.access.nodes,
         )
+        self._server.services.certificates_problem = self._certificates.problem
         self._metrics: NodeServer | None = None
         self._raft: RaftNode | None = None
         self._own: OwnDirectories | None = None
@@ -189,7 +190,7 @@ class BrokerProcess:
             self._server,
             self._client,
             lambda: self._lifecycle.is_fenced,
-            tls=self._links.metrics,
+            links=self._links,
         )
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)

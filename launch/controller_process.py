@@ -121,7 +121,7 @@ class ControllerProcess:
         await loop.load(metadata_log.newest)
         self._links.watch(self._tasks)
         await self._serve(loop, node)
-        self._metrics = await serve_controller(config, node, loop, self._links.metrics)
+        self._metrics = await serve_controller(config, node, loop, self._links)
         node.start()
         registrar = Registrar(
             loop,

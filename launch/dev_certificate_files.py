@@ -56,7 +56,7 @@ class Request:
     nodes: Sequence[str]
     users: Sequence[str] = ()
     hosts: Sequence[str] = ()
-    days: int = 30
+    days: int = 365
     is_forced: bool = False
 
 

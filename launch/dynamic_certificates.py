@@ -1,8 +1,9 @@
 """Certificates of a broker's listeners by dynamic configs of that broker (KIP-226).
 
 `ssl.keystore.location` and its like, also behind `listener.name.NAME.`, set for one broker in the
-metadata, override those in the broker's file. A value that cannot be used changes nothing, with an
-error in the log; the broker tries the same configs again at its next start.
+metadata, override those in the broker's file. The broker refuses a request with a value that it
+cannot use. One that comes by a controller changes nothing, with an error in the log; the broker
+tries the same configs again at its next start.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvorum.launch.properties import broker_config
-from kvorum.metadata.configs.config_keys import CERTIFICATE_KEYS
+from kvorum.metadata.configs.config_keys import CERTIFICATE_KEYS, is_certificate_key
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
 from kvorum.runtime.certificates import TlsListener
@@ -40,6 +41,19 @@ class DynamicCertificates:
         perhaps any more, do not."""
         prefixes = ["", *(f"listener.name.{name.lower()}." for name in self._listeners)]
         return {prefix + key for prefix in prefixes for key in CERTIFICATE_KEYS}
+
+    def problem(self, configs: Mapping[str, str]) -> str | None:
+        """A sentence if this broker could not use its own dynamic configs `configs`; else None.
+        Unlike those of an image, they may name no listener that this broker lacks."""
+        wanted = {name: value for name, value in configs.items() if is_certificate_key(name)}
+        try:
+            for listener in broker_config({**self._given, **wanted})[0].listeners:
+                tls = self._listeners.get(listener.name)
+                if tls is not None and listener.tls is not None:
+                    tls.check(listener.tls)
+        except ConfigError as error:
+            return str(error)
+        return None
 
     def on_image(self, delta: Delta | None, image: ClusterImage) -> None:
         """Use the certificates that the image sets, if they have changed. delta: None if the image

@@ -37,6 +37,8 @@ _MECHANISMS = "sasl.enabled.mechanisms"
 _JAAS = "sasl.jaas.config"
 _REAUTH = "connections.max.reauth.ms"
 TLS_NAMES = (
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
     "ssl.client.auth",
     "ssl.enabled.protocols",
     "ssl.endpoint.identification.algorithm",
@@ -335,6 +337,7 @@ def tls_settings(own: OwnProperties, *, is_client: bool = False) -> TlsSettings:
         )
     return TlsSettings(
         what=what,
+        listener=own.name,
         keystore=own.get("ssl.keystore.location"),
         certificate_chain=chain,
         key=key,
@@ -344,7 +347,16 @@ def tls_settings(own: OwnProperties, *, is_client: bool = False) -> TlsSettings:
         client_auth=client_auth,
         versions=versions,
         checks_name=algorithm == "https",
+        allows_other_name=_flag(own, "ssl.allow.dn.changes"),
+        allows_fewer_hosts=_flag(own, "ssl.allow.san.changes"),
     )
+
+
+def _flag(own: OwnProperties, name: str) -> bool:
+    text = own.get(name).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"the listener {own.name}: {name}={text!r} must be true or false")
+    return text == "true"
 
 
 def _list(text: str) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ class TlsProperties:
     ssl_enabled_protocols: str = "TLSv1.2,TLSv1.3"
     ssl_principal_mapping_rules: str = "DEFAULT"
     ssl_endpoint_identification_algorithm: str = "https"
+    ssl_allow_dn_changes: bool = False
+    ssl_allow_san_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,22 @@ def controller_listener(
         server=tls_settings(own) if listens else None,
         client=tls_settings(own, is_client=True),
         principals=PrincipalRules(own.get("ssl.principal.mapping.rules")),
+    )
+
+
+def open_controllers(listener: ControllerListener) -> str:
+    """A sentence for the log of a node with an authorizer whose controllers ask nobody for a
+    certificate; "" if they do, as far as this node's file tells."""
+    server = listener.server
+    if listener.protocol == SSL and (server is None or server.client_auth != "none"):
+        return ""
+    name = listener.name
+    what = "in clear text" if listener.protocol != SSL else "without a client's certificate"
+    return (
+        f"authorizer.class.name is set, and the listener {name} of the controllers takes callers "
+        f"{what}: everybody who reaches it may change the metadata, ACLs too; set "
+        f"listener.security.protocol.map={name}:SSL and "
+        f"{PREFIX}{name.lower()}.ssl.client.auth=required"
     )
 
 

@@ -34,6 +34,7 @@ from kvorum.launch.node_links import (
     controller_listener_name,
     inter_broker_name,
     of_controllers,
+    open_controllers,
     peer_security,
 )
 from kvorum.launch.presets import with_preset
@@ -144,6 +145,7 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
             *weak_secrets(given),
         ),
     )
+    config = _with_warnings(config)
     if len(config.data_directories) > 1 and not config.node.metadata_log_dir:
         raise ConfigError(
             f"log.dirs={config.node.log_dirs}: a controller keeps the metadata log alone, in one "
@@ -165,6 +167,12 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
             "would fence the broker; raise the one or lower the other, here and on the brokers"
         )
     return config, controller
+
+
+def _with_warnings(config: NodeConfig) -> NodeConfig:
+    """The configuration with a note of an authorizer that the controllers' listener goes around."""
+    text = "" if config.access is None else open_controllers(config.controller_listener)
+    return dataclasses.replace(config, notes=(*config.notes, text)) if text else config
 
 
 def _check_token_times(controller: ControllerConfig) -> None:
@@ -205,6 +213,7 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
             *weak_secrets(given),
         ),
     )
+    config = _with_warnings(config)
     if config.node_id in config.controllers:
         raise ConfigError(
             f"node.id={config.node_id} is a controller in controller.quorum.voters; "

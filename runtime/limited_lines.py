@@ -26,10 +26,11 @@ class LimitedLines:
         self._lines = log or ProtocolErrorLog()
         self._timer: asyncio.TimerHandle | None = None
 
-    def closed(self, peer: str, reason: str) -> None:
-        """Report a connection that is closed for this reason, now or within a second."""
+    def closed(self, peer: str, reason: str, *, address: str = "") -> None:
+        """Report a connection that is closed for this reason, now or within a second. address: see
+        `ProtocolErrorLog.closed`."""
         now_ms = self._now_ms()
-        for line in self._lines.closed(peer, reason, now_ms):
+        for line in self._lines.closed(peer, reason, now_ms, address=address):
             self._logger.warning("%s", line)
         if self._timer is None:
             self._arm(now_ms)

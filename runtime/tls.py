@@ -30,9 +30,12 @@ class TlsSettings:
     truststore, trusted: file or text of the CAs that sign the other side's certificates; a client
     without them trusts the CAs of the system. client_auth: a server's; a key of CLIENT_AUTH.
     versions: keys of VERSIONS. checks_name: a client's; False accepts a certificate of any host.
+    allows_other_name, allows_fewer_hosts: of the certificate that takes the place of another in a
+    running node. listener: its name, "" for none.
     """
 
     what: str
+    listener: str = ""
     keystore: str = ""
     certificate_chain: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
@@ -42,6 +45,8 @@ class TlsSettings:
     client_auth: str = "none"
     versions: tuple[str, ...] = tuple(VERSIONS)
     checks_name: bool = True
+    allows_other_name: bool = False
+    allows_fewer_hosts: bool = False
 
     @property
     def has_certificate(self) -> bool:
@@ -95,6 +100,70 @@ def failure_text(error: BaseException) -> str:
         return "the other side closed the connection during the TLS handshake"
     return str(error) or type(error).__name__
 
+
+def client_failure_text(error: BaseException) -> str:
+    """What a client did that a server refused in its handshake, in words for the server's
+    operator."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        said = error.verify_message.rstrip(".")
+        return _OF_CERTIFICATES.get(
+            error.verify_code, f"the client's certificate is not accepted: {said}"
+        )
+    reason = getattr(error, "reason", None)
+    if isinstance(error, ssl.SSLError) and reason in _OF_CLIENTS:
+        return _OF_CLIENTS[reason]
+    if isinstance(error, ssl.SSLEOFError | ConnectionError):
+        return _LEFT
+    if isinstance(error, ssl.SSLError):
+        return failure_text(error).replace("the other side", "the client")
+    return getattr(error, "strerror", None) or failure_text(error)
+
+
+_LEFT = "the client closed the connection during the TLS handshake"
+_CLEAR_TEXT = (
+    "the client spoke clear text, or another protocol, to a listener with TLS; a client of Kafka "
+    "needs security.protocol=SSL or SASL_SSL"
+)
+_NO_VERSION = (
+    "the client offered no version of TLS that is served here (ssl.enabled.protocols), or no "
+    "cipher suite"
+)
+_REFUSED = "the client does not accept this node's certificate"
+_OF_CLIENTS = {
+    "HTTP_REQUEST": _CLEAR_TEXT,
+    "HTTPS_PROXY_REQUEST": _CLEAR_TEXT,
+    "PACKET_LENGTH_TOO_LONG": _CLEAR_TEXT,
+    "RECORD_LAYER_FAILURE": _CLEAR_TEXT,
+    "WRONG_VERSION_NUMBER": _CLEAR_TEXT,
+    "UNKNOWN_PROTOCOL": _CLEAR_TEXT,
+    "UNSUPPORTED_PROTOCOL": _NO_VERSION,
+    "NO_PROTOCOLS_AVAILABLE": _NO_VERSION,
+    "VERSION_TOO_LOW": _NO_VERSION,
+    "NO_SHARED_CIPHER": _NO_VERSION,
+    "TLSV1_ALERT_PROTOCOL_VERSION": _NO_VERSION,
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": (
+        "the client showed no certificate, and ssl.client.auth=required asks for one"
+    ),
+    "UNEXPECTED_EOF_WHILE_READING": _LEFT,
+    "TLSV1_ALERT_UNKNOWN_CA": f"{_REFUSED}: its truststore has not the CA",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": f"{_REFUSED}: it has expired",
+    "SSLV3_ALERT_BAD_CERTIFICATE": f"{_REFUSED}: its name or its form is another",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _REFUSED,
+}
+"""OpenSSL's reason -> what the client did. A Java client sends certificate_unknown for every fault
+of a certificate."""
+_FOREIGN = "the client's certificate is of a CA that the truststore of this listener lacks"
+_OF_CERTIFICATES = {
+    2: _FOREIGN,
+    9: "the client's certificate is not valid yet",
+    10: "the client's certificate has expired",
+    18: "the client's certificate is self-signed, and is not in the truststore of this listener",
+    19: _FOREIGN,
+    20: _FOREIGN,
+    21: _FOREIGN,
+    26: "the client's certificate is not for clients (its extended key usage)",
+}
+"""OpenSSL's X509_V_ERR_... -> the same."""
 
 _NO_TLS = "the other side does not speak TLS"
 _WORDS = {

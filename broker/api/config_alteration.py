@@ -7,9 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from kvorum.broker.api.context import CLUSTER_REFUSED, TOPIC_REFUSED, RequestContext
+from kvorum.broker.api.services import ApiServices
 from kvorum.metadata.access.model import AclOperation, ResourceType
-from kvorum.metadata.image.image import RESOURCE_GROUP, RESOURCE_TOPIC
-from kvorum.metadata.requests.config_requests import AlterConfigs, AlteredConfigs, ConfigAlteration
+from kvorum.metadata.configs.config_keys import is_certificate_key
+from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, broker_configs
+from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC
+from kvorum.metadata.requests.config_requests import (
+    AlterConfigs,
+    AlteredConfigs,
+    ConfigAlteration,
+    Operation,
+)
 from kvorum.metadata.rpc.calls import ALTER_CONFIGS
 from kvorum.runtime.errors import ErrorCode, Rejected
 
@@ -37,6 +45,10 @@ async def alter(context: RequestContext, request: AlterConfigs) -> dict[str, Any
             context, AclOperation.ALTER_CONFIGS, item.resource_type, item.resource_name
         )
         if refused is None:
+            refused = _refusal_of_certificates(
+                context.services, item, is_replacement=request.is_replacement
+            )
+        if refused is None:
             allowed.append(item)
         else:
             altered.append(_refused(item, refused))
@@ -58,6 +70,32 @@ async def alter(context: RequestContext, request: AlterConfigs) -> dict[str, Any
             for item in altered
         ]
     }
+
+
+def _refusal_of_certificates(
+    services: ApiServices, item: ConfigAlteration, *, is_replacement: bool
+) -> Rejected | None:
+    """The refusal of certificates that a broker cannot use. Only the broker itself can read their
+    files, so that another one refuses the request, as in Kafka."""
+    changes = {
+        operation.name: operation.value if operation.kind == Operation.SET else None
+        for operation in item.operations
+        if is_certificate_key(operation.name)
+    }
+    is_of_a_broker = item.resource_type == RESOURCE_BROKER and item.resource_name != CLUSTER_DEFAULT
+    if not is_of_a_broker or all(value is None for value in changes.values()):
+        return None  # a removal is never refused, so that a bad value can be taken away
+    own = str(services.broker_id)
+    if item.resource_name != own:
+        return Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {own} but received {item.resource_name!r}; ask that "
+            "broker itself, which alone can read its certificates",
+        )
+    before = {} if is_replacement else broker_configs(services.image(), own)
+    after = {name: value for name, value in {**before, **changes}.items() if value is not None}
+    problem = services.certificates_problem(after)
+    return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
 
 
 def _refused(item: ConfigAlteration, reason: Rejected) -> AlteredConfigs:

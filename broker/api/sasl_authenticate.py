@@ -61,6 +61,7 @@ def _answer(connection: Connection, token: bytes, audit: AuditLog) -> TokenAnswe
             authentication.mechanism,
             is_allowed=is_allowed,
             is_token=is_allowed and authentication.is_token,
+            claimed="" if is_allowed else authentication.claimed,
             reason=answer.reason or answer.message or "",
         )
     if answer.reason and answer.error == ErrorCode.NONE:

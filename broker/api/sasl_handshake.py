@@ -18,6 +18,12 @@ API = Api(key=17, name="sasl_handshake", min_version=0, max_version=1, first_fle
 ACCESS = ()
 """Served before a client has logged in."""
 
+_REASONS = {
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: "the mechanism is not one of this login: {}",
+    ErrorCode.ILLEGAL_SASL_STATE: "a handshake is not possible in this state of the login",
+}
+"""In the audit log; the place is for the listener's mechanisms."""
+
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     connection = context.slot.connection
@@ -25,5 +31,12 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": ()}
     answer = connection.authentication.handshake(request.mechanism, context.api_version)
     if answer.error != ErrorCode.NONE:
+        context.services.audit.note_login(
+            connection.authentication.user,
+            connection.address,
+            request.mechanism,
+            is_allowed=False,
+            reason=_REASONS[answer.error].format(", ".join(answer.mechanisms)),
+        )
         close_late(connection, f"SASL handshake: {answer.error.name}")
     return {"error_code": answer.error, "mechanisms": answer.mechanisms}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
@@ -109,6 +109,12 @@ class ApiServices(Protocol):
 
     @property
     def audit(self) -> AuditLog: ...
+
+    @property
+    def certificates_problem(self) -> Callable[[Mapping[str, str]], str | None]:
+        """Returns a sentence if this broker cannot use the certificates in dynamic configs of its
+        own."""
+        ...
 
     @property
     def token_key(self) -> TokenKey | None:

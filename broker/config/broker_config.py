@@ -74,6 +74,8 @@ class BrokerConfig:
     ssl_enabled_protocols: str = "TLSv1.2,TLSv1.3"
     ssl_principal_mapping_rules: str = "DEFAULT"
     ssl_endpoint_identification_algorithm: str = "https"
+    ssl_allow_dn_changes: bool = False
+    ssl_allow_san_changes: bool = False
 
     # Topics.
     num_partitions: int = 1

@@ -48,6 +48,7 @@ from kvorum.runtime.errors import WireError, required
 from kvorum.runtime.handshake_turn import HandshakeTurn
 from kvorum.runtime.limited_lines import LimitedLines
 from kvorum.runtime.sockets import listening_sockets
+from kvorum.runtime.tls import client_failure_text
 from kvorum.runtime.tracing import Span
 from kvorum.wire.framing import API_VERSIONS_KEY, parse_request_header
 from kvorum.wire.kio_codec import read_request
@@ -224,8 +225,8 @@ class KafkaServer:
 
     def on_handshake_failed(self, connection: Connection, failure: OSError) -> None:
         """Log a client that did not get through the TLS handshake."""
-        reason = getattr(failure, "reason", None) or failure.strerror or str(failure)
-        self.on_protocol_error(connection, WireError(f"TLS handshake: {reason}"))
+        text = f"TLS handshake: {client_failure_text(failure)}"
+        self._closing_lines.closed(connection.peer, text, address=connection.address)
 
     def on_protocol_error(self, connection: Connection, failure: WireError) -> None:
         """Log a connection that is about to be closed because its peer broke the protocol."""
@@ -342,7 +343,8 @@ class KafkaServer:
         self.metrics.listener(listener).closed += 1
         if address:
             self._limits.closed(address)
-        self._closing_lines.closed(peer, f"TLS handshake: {failure.strerror or failure}")
+        text = f"TLS handshake: {client_failure_text(failure)}"
+        self._closing_lines.closed(peer, text, address=address)
 
     async def _close_idle(self) -> None:
         while True:

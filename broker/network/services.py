@@ -66,6 +66,8 @@ class Services:
         self.node_principals = node_principals
         """None: everybody with CLUSTER_ACTION may fetch in the name of every broker."""
         self.audit = audit or AuditLog()
+        self.certificates_problem: Callable[[Mapping[str, str]], str | None] = lambda configs: None
+        """A sentence if this broker cannot use the certificates in dynamic configs of its own."""
         self.token_key = token_key(config.delegation_token_secret_key)
         """None: delegation tokens are off."""
         self.supported_features = supported_features

@@ -72,6 +72,9 @@ class Authentication:
         self._exchange: Exchange | None = None
         self._expires_ms = 0
         self._versions_asked = 0
+        self.claimed = ""
+        """The user of the last exchange, as the client names it: for a log, and proved by
+        nothing."""
         self.user = ""
         """The authenticated user, "" before; it stays while the client authenticates again."""
         self.is_token = False
@@ -117,6 +120,7 @@ class Authentication:
         if mechanism not in self._mechanisms or (is_again and mechanism != self.mechanism):
             return self._refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, names)
         self.mechanism = mechanism
+        self.claimed = ""
         self._is_bare = version == 0
         self._exchange = self._mechanisms[mechanism]()
         self._state = _State.EXCHANGE
@@ -137,7 +141,9 @@ class Authentication:
             )
         try:
             step = exchange.step(token)
+            self.claimed = exchange.claimed
         except AuthenticationFailed as failure:
+            self.claimed = exchange.claimed
             return self._fail(str(failure), failure.reason)
         if step.user is None:
             return TokenAnswer(token=step.answer, reason=step.reason)

@@ -31,7 +31,10 @@ class Step:
 
 
 class Exchange(Protocol):
-    """One authentication by one mechanism."""
+    """One authentication by one mechanism. claimed: the user, or the token's id, that the client
+    says to be; "" before that is read. Nothing is proved by it."""
+
+    claimed: str
 
     def step(self, token: bytes) -> Step:
         """Handle the client's next token. Raises AuthenticationFailed, after which the exchange is

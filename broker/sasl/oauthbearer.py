@@ -89,6 +89,7 @@ class OAuthBearerExchange:
         self._validate = validate
         self._is_over = False
         self._error = ""
+        self.claimed = ""
 
     def step(self, token: bytes) -> Step:
         """See `Exchange`."""
@@ -100,6 +101,7 @@ class OAuthBearerExchange:
             raise _malformed("a second message")
         self._is_over = True
         bearer, authorization_id = _parsed(token)
+        self.claimed = authorization_id
         try:
             verified = self._validate(bearer)
         except TokenRefused as refusal:

@@ -15,6 +15,7 @@ class PlainExchange:
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
+        self.claimed = ""
 
     def step(self, token: bytes) -> Step:
         """The one token: `[authorization id] NUL user NUL password`, in UTF-8."""
@@ -27,6 +28,7 @@ class PlainExchange:
             authorization_id, user, password = (part.decode() for part in parts)
         except UnicodeDecodeError as error:
             raise AuthenticationFailed("Invalid SASL/PLAIN response: no UTF-8") from error
+        self.claimed = user
         if not user:
             raise AuthenticationFailed("Authentication failed: username not specified")
         if not password:

@@ -107,6 +107,7 @@ class ScramExchange:
         self._is_token = False
         self._nonce = nonce
         self._user = ""
+        self.claimed = ""
         self._credential: Credential | None = None
         self._header = b""
         self._messages = b""
@@ -140,7 +141,7 @@ class ScramExchange:
         found = _CLIENT_FIRST.fullmatch(text)
         if found is None or len(found["nonce"]) > NONCE_BYTES_MAX:
             raise self._failed()
-        user = self._unescaped(found["user"])
+        user = self.claimed = self._unescaped(found["user"])
         authorization_id = found["authorization_id"]
         if authorization_id and self._unescaped(authorization_id) != user:
             raise self._failed()

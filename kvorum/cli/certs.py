@@ -41,7 +41,7 @@ def certs() -> None:
 @click.option(
     "--days",
     type=click.IntRange(1, 3_650),
-    default=30,
+    default=365,
     show_default=True,
     help="How long certificates of nodes and users are valid.",
 )

@@ -17,7 +17,8 @@ from kvorum.cli.config_rows import (
     label,
     quota_rows,
 )
-from kvorum.metadata.configs.effective import Source
+from kvorum.metadata.configs.config_keys import is_certificate_key
+from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, Source
 from kvorum.metadata.configs.loggers import SOURCE as LOGGER_SOURCE
 from kvorum.metadata.image.quotas import entity_text
 from kvorum.metadata.image.records import QuotaEntity
@@ -47,8 +48,13 @@ class BrokerConfigs(BrokerBackend):
         self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
     ) -> str:
         request = alteration(kind, name, changes, dry_run=dry_run)
-        # Only the broker itself can change its loggers.
-        connection = self._connection_to(name) if kind == BROKER_LOGGER else self.connection
+        # Only the broker itself can change its loggers, and read the files of its certificates.
+        is_own = kind == BROKER_LOGGER or (
+            kind == "broker"
+            and name != CLUSTER_DEFAULT
+            and any(op == "set" and is_certificate_key(key) for op, key, _ in changes)
+        )
+        connection = self._connection_to(name) if is_own else self.connection
         try:
             reply = self._alter(connection, request, dry_run=dry_run)
         finally:

@@ -161,7 +161,7 @@ def alter(
             "entity": label,
             "operation": op,
             "name": key,
-            "value": _shown(key, value),
+            "value": _shown(entities[0], key, value),
             "dry_run": dry_run,
         }
         for op, key, value in changes
@@ -268,11 +268,14 @@ def _from_file(text: str) -> tuple[str, str]:
         raise click.UsageError(f"--set-file {name}: cannot read {path}: {reason}") from error
 
 
-def _shown(name: str, value: str | None) -> str | None:
-    from kvorum.metadata.configs.secrets import is_password
-    from kvorum.metadata.image.records import HIDDEN
+def _shown(entity: str, name: str, value: str | None) -> str | None:
+    """The value as it may be printed: an unknown config may be a password of a plug-in."""
+    if entity not in ("topic", "broker"):
+        return value
+    from kvorum.cli.config_rows import RESOURCE_TYPES
+    from kvorum.metadata.configs.secrets import shown_config
 
-    return HIDDEN if value is not None and is_password(name) else value
+    return shown_config(RESOURCE_TYPES[entity], name, value)
 
 
 def _number(key: str, text: str | None) -> float:

@@ -19,11 +19,13 @@ start with a large log moves all the time."""
 
 
 class Check(NamedTuple):
-    """One condition. value: what was found, for people."""
+    """One condition. value: what was found, for people. is_warning: the condition is met, and will
+    not be for ever unless somebody acts."""
 
     name: str
     is_passed: bool
     value: str
+    is_warning: bool = False
 
 
 class Facts(NamedTuple):
@@ -32,7 +34,8 @@ class Facts(NamedTuple):
     role: of the quorum, as `raft_view.role_of`. leader_age_ms: since a leader was heard of, or the
     node started; None for never; 0 on the leader. stuck_ms: for how long nothing was applied
     although something was committed. is_fenced: None on a controller. offline_directories: of a
-    broker.
+    broker. certificates: of the node, None without TLS; certificate_warnings: sentences on those
+    that have expired or end soon.
     """
 
     role: str
@@ -45,6 +48,8 @@ class Facts(NamedTuple):
     is_fenced: bool | None = None
     directories: int = 0
     offline_directories: int = 0
+    certificates: int | None = None
+    certificate_warnings: tuple[str, ...] = ()
 
 
 def checks(facts: Facts) -> list[Check]:
@@ -56,6 +61,8 @@ def checks(facts: Facts) -> list[Check]:
         left = facts.directories - facts.offline_directories
         value = f"{left} of {facts.directories} in use"
         found.append(Check("log_dirs", left > 0, value))
+    if facts.certificates is not None:
+        found.append(_certificates(facts))
     return found
 
 
@@ -71,6 +78,13 @@ def _leader(facts: Facts) -> Check:
     if not is_heard:
         age += f", more than {LEADER_SILENCE_MS_MAX} ms"
     return Check("quorum", is_heard, f"{where}; {age}")
+
+
+def _certificates(facts: Facts) -> Check:
+    # Never a failure: nodes with an expired certificate still serve the connections that they have,
+    # and a supervisor or a roll that takes them out of service mends nothing.
+    value = "; ".join(facts.certificate_warnings) or "none ends soon"
+    return Check("certificates", True, value, is_warning=bool(facts.certificate_warnings))
 
 
 def _applied(facts: Facts) -> Check:

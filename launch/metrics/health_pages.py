@@ -30,24 +30,33 @@ def _alive(request: Request) -> Response:
 
 
 def ready(request: Request, facts: Facts) -> Response:
-    """200, or 503 with the conditions that are not met; all conditions with `?verbose` or in
-    JSON."""
+    """200, or 503 with the conditions that are not met, and in both cases the warnings; all
+    conditions with `?verbose` or in JSON."""
     found = checks(facts)
     failed = [check for check in found if not check.is_passed]
     status = UNAVAILABLE if failed else OK
     if request.takes_json:
         body = {
             "status": "not ready" if failed else "ready",
-            "checks": {c.name: {"ok": c.is_passed, "value": c.value} for c in found},
+            "checks": {
+                c.name: {"ok": c.is_passed, "value": c.value}
+                | ({"warning": True} if c.is_warning else {})
+                for c in found
+            },
         }
         return Response(status, _json(body), JSON)
-    shown = found if "verbose" in request.query else failed
+    shown = [
+        check
+        for check in found
+        if "verbose" in request.query or not check.is_passed or check.is_warning
+    ]
     lines = [*map(_line, shown), "not ready" if failed else "ready"]
     return Response(status, "".join(f"{line}\n" for line in lines).encode())
 
 
 def _line(check: Check) -> str:
-    return f"[{'+' if check.is_passed else '-'}] {check.name}: {check.value}"
+    sign = "!" if check.is_warning else "+" if check.is_passed else "-"
+    return f"[{sign}] {check.name}: {check.value}"
 
 
 def _json(value: object) -> bytes:

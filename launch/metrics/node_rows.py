@@ -108,6 +108,9 @@ NODE_ROWS = (
     Row("kvorum_metadata_brokers_active", GAUGE, "node", "brokers_active", "Brokers in service."),
     Row("kvorum_metadata_brokers_fenced", GAUGE, "node", "brokers_fenced",
         "Registered brokers out of service."),
+    Row("kvorum_certificate_end_time_seconds", GAUGE, "certificate", "ends_s",
+        "End of the certificate that this node shows on a listener (server), or to that of another "
+        "node (client), since the epoch of Unix."),
     Row("kvorum_loop_lag_seconds", HISTOGRAM, "node", "watch.lag_s",
         "How late timers of the event loop are, tested twice a second.",
         "kafka.controller:type=ControllerEventManager,name=EventQueueTimeMs",

@@ -34,6 +34,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "follower": ("node_id",),
     "groups": ("type",),
     "transactions": ("state",),
+    "certificate": ("listener", "side"),
 }
 """The labels of each scope: the set of items that a row has a value of."""
 KAFKA_LABELS = {

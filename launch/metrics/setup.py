@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvorum.launch.metrics.health import Facts
 from kvorum.launch.metrics.health_pages import pages
@@ -20,6 +20,7 @@ from kvorum.runtime.certificates import TlsListener
 
 if TYPE_CHECKING:
     from kvorum.broker.network.server import KafkaServer
+    from kvorum.launch.reach import NodeLinks
     from kvorum.metadata.controller.loop import ControllerLoop
     from kvorum.metadata.rpc.client import ControllerClient
 
@@ -44,10 +45,10 @@ class NodeServer:
 
 
 async def serve_controller(
-    config: NodeConfig, node: RaftNode, loop: ControllerLoop, tls: TlsListener | None
+    config: NodeConfig, node: RaftNode, loop: ControllerLoop, links: NodeLinks
 ) -> NodeServer | None:
-    """A running server; None without a listener. tls: of its page. Raises ConfigError if the port
-    cannot be used."""
+    """A running server; None without a listener. links: have the TLS of its page, and all of the
+    node's certificates. Raises ConfigError if the port cannot be used."""
     if config.metrics is None:
         return None
     controller = loop.controller
@@ -55,6 +56,7 @@ async def serve_controller(
 
     def steps() -> Iterator[str | None]:
         view = ControllerView(node, controller, watch, _now_s(), loop.leaderless_ms / 1000)
+        view.certificates = links.certificates
         return lines(ROWS["controller"], view, config.metrics_names)
 
     def facts() -> Facts:
@@ -66,9 +68,10 @@ async def serve_controller(
             applied_offset=controller.committed.end_offset,
             high_watermark=node.core.high_watermark,
             stuck_ms=watch.stuck_ms,
+            **_certificate_facts(links),
         )
 
-    return await _serve(config, node, facts, [steps], watch, tls=tls)
+    return await _serve(config, node, facts, [steps], watch, tls=links.metrics)
 
 
 async def serve_broker(
@@ -78,10 +81,10 @@ async def serve_broker(
     client: ControllerClient,
     is_fenced: Callable[[], bool],
     *,
-    tls: TlsListener | None,
+    links: NodeLinks,
 ) -> NodeServer | None:
-    """A running server; None without a listener. tls: of its page. Raises ConfigError if the port
-    cannot be used."""
+    """A running server; None without a listener. links: see `serve_controller`. Raises ConfigError
+    if the port cannot be used."""
     if config.metrics is None:
         return None
     # Imported here: a controller has no code of brokers.
@@ -101,6 +104,7 @@ async def serve_broker(
             node, server, watch,
             now_s=_now_s(), age_ms=client.leader_age_ms, is_fenced=is_fenced(),
         )  # fmt: skip
+        view.certificates = links.certificates
         return lines(ROWS["broker"], view, config.metrics_names)
 
     def pushed() -> Iterator[str | None]:
@@ -120,9 +124,10 @@ async def serve_broker(
             is_fenced=is_fenced(),
             directories=len(directories.items),
             offline_directories=directories.offline_count,
+            **_certificate_facts(links),
         )
 
-    return await _serve(config, node, facts, [steps, pushed], watch, tls=tls)
+    return await _serve(config, node, facts, [steps, pushed], watch, tls=links.metrics)
 
 
 async def _serve(
@@ -141,6 +146,14 @@ async def _serve(
     server = NodeServer(MetricsServer(pages(node, facts), {"/metrics": stream}), watch)
     await server.start(config, tls)
     return server
+
+
+def _certificate_facts(links: NodeLinks) -> dict[str, Any]:
+    watched = links.certificates.watched
+    return {
+        "certificates": len(watched) if watched else None,
+        "certificate_warnings": tuple(links.certificates.end_warnings()),
+    }
 
 
 def _now_s() -> float:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from kvorum.launch.metrics.process import LoopWatch, ProcessView
 from kvorum.launch.metrics.raft_view import RaftView
-from kvorum.launch.metrics.row import Item, Scope
+from kvorum.launch.metrics.row import Item, Scope, escaped
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import NO_LEADER
 from kvorum.raft.node import RaftNode
+from kvorum.runtime.certificates import CertificateWatch
 
 if TYPE_CHECKING:
     from kvorum.metadata.controller.controller import Controller
@@ -57,6 +58,9 @@ class Number:
 class NodeView:
     """The common part of a broker's and a controller's view."""
 
+    certificates: CertificateWatch | None = None
+    """The node's certificates; None for a node without TLS."""
+
     def __init__(self, raft: RaftNode, image: ClusterImage, watch: LoopWatch, now_s: float) -> None:
         self.raft = RaftView(raft, now_s)
         self.snapshot = self.raft.snapshot
@@ -69,7 +73,14 @@ class NodeView:
             "node": lambda: iter([((), self)]),
             "role": self.raft.roles,
             "follower": self.raft.followers,
+            "certificate": self._certificates,
         }
+
+    def _certificates(self) -> Iterator[Item]:
+        for each in [] if self.certificates is None else self.certificates.watched:
+            if each.shown is not None:
+                side = "server" if each.is_server else "client"
+                yield (escaped(each.settings.listener), side), each.shown
 
     @property
     def age_s(self) -> float:

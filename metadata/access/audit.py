@@ -20,6 +20,10 @@ LOGGER_NAME = "kvorum.audit"
 REFUSALS_PER_SECOND_MAX = 100
 """Refusals of one principal from one host that are logged in a second."""
 
+CLIENTS_CHARACTERS_MAX = 256
+"""Characters of a name that a client without a login sent. The line is JSON, which escapes control
+characters, and all characters outside ASCII."""
+
 
 class AuditLog:
     """Writes the audit log. logger: for tests, in place of `kvorum.audit`. now_ms: a clock that
@@ -71,16 +75,20 @@ class AuditLog:
         is_allowed: bool,
         reason: str = "",
         is_token: bool = False,
+        claimed: str = "",
     ) -> None:
-        """A client logged in, or failed to. user: as far as it is known. reason: of a failure.
-        is_token: by a delegation token of that user."""
+        """A client logged in, or failed to. user: the one that is proved, "" for none. reason: of a
+        failure. is_token: by a delegation token of that user. claimed: the user that a client which
+        failed named. Texts of the client are cut at CLIENTS_CHARACTERS_MAX."""
+        claimed = claimed[:CLIENTS_CHARACTERS_MAX]
         self._write(
             is_allowed,
             event="login",
             principal=USER_PREFIX + user if user else None,
             host=host,
-            mechanism=mechanism,
+            mechanism=mechanism[:CLIENTS_CHARACTERS_MAX],
             allowed=is_allowed,
+            **({"claimed_principal": USER_PREFIX + claimed} if claimed else {}),
             **({"delegation_token": True} if is_token else {}),
             **({"reason": reason} if reason else {}),
         )

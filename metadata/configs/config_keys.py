@@ -43,11 +43,16 @@ __all__ = [
     "broker_key",
     "broker_value_problem",
     "ignored_config",
+    "is_certificate_key",
     "other_config_problem",
     "topic_config_problem",
     "topic_configs_conflict",
 ]
 
+_LISTENER = "listener.name."
+_MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
+_REAUTH = "connections.max.reauth.ms"
+_JAAS = "sasl.jaas.config"
 _MIN_LAG = "min.compaction.lag.ms"
 _MAX_LAG = "max.compaction.lag.ms"
 
@@ -84,16 +89,38 @@ def broker_key(name: str) -> ConfigKey | None:
     key = BROKER_CONFIGS.get(name)
     if key is not None:
         return key
-    if name.startswith("listener.name.") and name.endswith(CERTIFICATE_KEYS):
-        # Of a single listener: `listener.name.clients.ssl.keystore.location`.
-        own = ".".join(name.split(".")[3:])
-        if own not in CERTIFICATE_KEYS:
-            return None
-        return dataclasses.replace(BROKER_CONFIGS[own], name=name)
+    if name.startswith(_LISTENER):
+        return _listener_key(name)
     # Imported only here: the table is long, and most brokers never meet such a name.
     from kvorum.metadata.configs.kafka_keys import kafka_keys
 
     return kafka_keys().get(name)
+
+
+def _listener_key(name: str) -> ConfigKey | None:
+    """The key of a single listener, `listener.name.clients.ssl.client.auth`, or of a mechanism
+    there, `listener.name.clients.plain.sasl.jaas.config`."""
+    parts = name.removeprefix(_LISTENER).split(".")[1:]
+    if parts and parts[0] in _MECHANISMS:
+        parts = parts[1:]
+        if ".".join(parts) != _REAUTH and parts[:1] != ["sasl"]:
+            return None
+    own = ".".join(parts)
+    if own != _REAUTH and parts[:1] not in (["ssl"], ["sasl"]):
+        return None
+    key = broker_key(own)
+    if key is None or own in CERTIFICATE_KEYS:
+        return None if key is None else dataclasses.replace(key, name=name)
+    if own in BROKER_CONFIGS or own == _JAAS:
+        return dataclasses.replace(key, name=name, update=Update.READ_ONLY, ignored="")
+    return dataclasses.replace(key, name=name)
+
+
+def is_certificate_key(name: str) -> bool:
+    """True for a config by which a running broker changes its certificates, of all its listeners or
+    of one."""
+    own = ".".join(name.split(".")[3:]) if name.startswith(_LISTENER) else name
+    return own in CERTIFICATE_KEYS
 
 
 def ignored_config(name: str, value: str) -> str | None:

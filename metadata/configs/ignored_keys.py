@@ -24,7 +24,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
     (
         "of TLS there are PEM files, of SASL PLAIN, SCRAM and OAUTHBEARER",
         """
-        sasl.client.callback.handler.class CLASS -
         sasl.jaas.config PASSWORD - per-broker
         sasl.kerberos.kinit.cmd STRING /usr/bin/kinit per-broker
         sasl.kerberos.min.time.before.relogin LONG 60000 per-broker
@@ -32,8 +31,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
         sasl.kerberos.service.name STRING - per-broker
         sasl.kerberos.ticket.renew.jitter DOUBLE 0.05 per-broker
         sasl.kerberos.ticket.renew.window.factor DOUBLE 0.8 per-broker
-        sasl.login.callback.handler.class CLASS -
-        sasl.login.class CLASS -
         sasl.login.connect.timeout.ms INT -
         sasl.login.read.timeout.ms INT -
         sasl.login.refresh.buffer.seconds SHORT 300 per-broker
@@ -58,22 +55,10 @@ IGNORED: tuple[tuple[str, str], ...] = (
         sasl.oauthbearer.client.credentials.client.secret PASSWORD -
         sasl.oauthbearer.jwt.retriever.class CLASS \
             org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
-        sasl.oauthbearer.jwt.validator.class CLASS \
-            org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
         sasl.oauthbearer.scope STRING -
         sasl.oauthbearer.token.endpoint.url STRING -
-        sasl.server.callback.handler.class CLASS -
-        security.providers STRING -
-        ssl.allow.dn.changes BOOLEAN false
-        ssl.allow.san.changes BOOLEAN false
-        ssl.cipher.suites LIST "" per-broker
-        ssl.engine.factory.class CLASS - per-broker
         ssl.keymanager.algorithm STRING SunX509 per-broker
         ssl.keystore.password PASSWORD - per-broker
-        ssl.protocol STRING TLSv1.3 per-broker
-        ssl.provider STRING - per-broker
-        ssl.secure.random.implementation STRING - per-broker
-        ssl.trustmanager.algorithm STRING PKIX per-broker
         ssl.truststore.password PASSWORD - per-broker
         """,
     ),

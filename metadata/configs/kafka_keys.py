@@ -16,7 +16,9 @@ from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update
 _PRINCIPALS = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 _UPDATES = {"dynamic": Update.DYNAMIC, "per-broker": Update.PER_BROKER}
 
-_OWN_LISTENERS = "PLAINTEXT|CONTROLLER"
+_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"
+_NO_JAVA = "as no class of Java is called: TLS is OpenSSL's, and logins are Kvorum's own"
+_CLASS, _STRING = ConfigType.CLASS, ConfigType.STRING
 
 #: Name, type, default, values without an effect, reason for refusing others, where it may be set.
 _FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], ...] = (
@@ -124,6 +126,41 @@ _FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], 
         "as segments are begun at log.roll.ms exactly",
         Update.READ_ONLY,
     ),
+    # Restrictions, or other checks of clients, that nobody must believe in.
+    ("sasl.client.callback.handler.class", _CLASS, None, ("",), _NO_JAVA, Update.READ_ONLY),
+    ("sasl.login.callback.handler.class", _CLASS, None, ("",), _NO_JAVA, Update.READ_ONLY),
+    ("sasl.login.class", _CLASS, None, ("",), _NO_JAVA, Update.READ_ONLY),
+    (
+        "sasl.oauthbearer.jwt.validator.class",
+        _CLASS,
+        _VALIDATOR,
+        (_VALIDATOR, ""),
+        _NO_JAVA,
+        Update.READ_ONLY,
+    ),
+    ("sasl.server.callback.handler.class", _CLASS, None, ("",), _NO_JAVA, Update.READ_ONLY),
+    ("security.providers", _STRING, None, ("",), _NO_JAVA, Update.READ_ONLY),
+    (
+        "ssl.cipher.suites",
+        ConfigType.LIST,
+        "",
+        ("",),
+        "as OpenSSL's own choice of cipher suites is served; ssl.enabled.protocols=TLSv1.3 leaves "
+        "out the older ones",
+        Update.PER_BROKER,
+    ),
+    ("ssl.engine.factory.class", _CLASS, None, ("",), _NO_JAVA, Update.PER_BROKER),
+    (
+        "ssl.protocol",
+        _STRING,
+        "TLSv1.3",
+        ("TLSv1.3",),
+        "as ssl.enabled.protocols alone has the versions of TLS",
+        Update.PER_BROKER,
+    ),
+    ("ssl.provider", _STRING, None, ("",), _NO_JAVA, Update.PER_BROKER),
+    ("ssl.secure.random.implementation", _STRING, None, ("",), _NO_JAVA, Update.PER_BROKER),
+    ("ssl.trustmanager.algorithm", _STRING, "PKIX", ("PKIX",), _NO_JAVA, Update.PER_BROKER),
 )
 
 

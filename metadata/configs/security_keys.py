@@ -111,6 +111,18 @@ SECURITY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "none",
         "Whether clients need a certificate: none, requested, required.",
     ),
+    (
+        "ssl.allow.dn.changes",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a running node takes a certificate with another name.",
+    ),
+    (
+        "ssl.allow.san.changes",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a running node takes a certificate that lacks hosts of the one before.",
+    ),
     ("ssl.enabled.protocols", _STRING, "TLSv1.2,TLSv1.3", "Versions of TLS."),
     (
         "ssl.principal.mapping.rules",
@@ -155,8 +167,10 @@ CERTIFICATE_KEYS = (
     "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
     "ssl.keystore.location",
+    "ssl.keystore.type",
     "ssl.key.password",
     "ssl.truststore.certificates",
     "ssl.truststore.location",
+    "ssl.truststore.type",
 )
 """Properties that a running broker takes over for its listeners, set for that broker alone."""

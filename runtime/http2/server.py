@@ -69,7 +69,7 @@ class Server:
         self._refused = LimitedLines(
             logger, monotonic_ms, ProtocolErrorLog("call refused", "calls refused")
         )
-        self._handshakes = Handshakes(patience.connect_ms, self._closed.closed)
+        self._handshakes = Handshakes(patience.connect_ms, self._on_handshake_failed)
         self.connections: set[ServerConnection] = set()
         self.is_stopping = False
         self._handlers: dict[str, Any] = {}
@@ -130,6 +130,9 @@ class Server:
     def on_bad_peer(self, peer: str, reason: str) -> None:
         """Log a peer that breaks the protocol; a few a second, for it may come back at once."""
         self._closed.closed(peer, reason)
+
+    def _on_handshake_failed(self, peer: str, reason: str) -> None:
+        self._closed.closed(peer, reason, address=peer.rpartition(":")[0])
 
     def on_call(
         self, connection: ServerConnection, stream: Stream, request: dict[str, str]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from kvorum.runtime.handshake_turn import HandshakeTurn
 from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.text import address_text
-from kvorum.runtime.tls import failure_text
+from kvorum.runtime.tls import client_failure_text, failure_text
 
 ALPN = "h2"
 ANONYMOUS = "ANONYMOUS"
@@ -210,7 +210,7 @@ class TlsLayer(asyncio.Protocol):
         """The other side gets the alert, and then the end. The rest of what it sends is read and
         dropped, for a reset could overtake the alert."""
         self._failure = error
-        self._end_handshake(f"TLS handshake: {failure_text(error)}")
+        self._end_handshake(f"TLS handshake: {client_failure_text(error)}")
         transport = self._transport
         if transport is None or transport.is_closing():
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import struct
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
 from kvorum.broker.network.login_limits import STRANGERS_BYTES
 from kvorum.broker.sasl.authentication import VERSIONS_ASKED_MAX, Authentication
 from kvorum.broker.sasl.plain import PlainExchange
+from kvorum.metadata.access.audit import CLIENTS_CHARACTERS_MAX
 from tests.polling import DEADLINE_S, eventually
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
@@ -128,3 +130,43 @@ def test_a_large_request_is_refused_before_the_login(login: tuple[Harness, int])
     client.sock.sendall(struct.pack(">i", 524_289))
     eventually(lambda: is_closed(client.sock), "the connection is closed")
     client.close()
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[dict]:
+    lines = [r.getMessage() for r in caplog.records if r.name == "kvorum.audit"]
+    return [json.loads(line) for line in lines]
+
+
+def test_the_audit_log_names_the_user_that_a_refused_login_claimed(
+    login: tuple[Harness, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, port = login
+    for name in ("mallory", "a\nb", "x" * 5_000):
+        client = RawClient(port)
+        client.call("sasl_handshake", 1, {"mechanism": "PLAIN"})
+        with caplog.at_level("INFO", logger="kvorum.audit"):
+            token = f"\0{name}\0wrong".encode()
+            client.call("sasl_authenticate", 1, {"auth_bytes": token})
+        client.close()
+    found = audited(caplog)
+    assert [line["principal"] for line in found] == [None] * 3
+    assert [line["claimed_principal"] for line in found] == [
+        "User:mallory",
+        "User:a\nb",
+        "User:" + "x" * CLIENTS_CHARACTERS_MAX,
+    ]
+    assert all("\n" not in r.getMessage() for r in caplog.records if r.name == "kvorum.audit")
+    assert "wrong" not in json.dumps(found)
+
+
+def test_the_audit_log_has_a_refused_mechanism(
+    login: tuple[Harness, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    client = RawClient(login[1])
+    with caplog.at_level("INFO", logger="kvorum.audit"):
+        client.call("sasl_handshake", 1, {"mechanism": "GSSAPI"})
+    client.close()
+    (line,) = audited(caplog)
+    assert (line["event"], line["mechanism"], line["allowed"]) == ("login", "GSSAPI", False)
+    assert line["reason"] == "the mechanism is not one of this login: PLAIN"
+    assert line["principal"] is None

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from kvorum.runtime.protocol_error_log import (
     LINES_PER_SECOND_MAX,
     REASON_CHARACTERS_MAX,
+    REPEAT_MS,
+    REPEATS_KEPT_MAX,
     ProtocolErrorLog,
 )
 from tests.polling import eventually
@@ -79,6 +81,25 @@ def test_every_connection_is_told_of_once_and_never_more_than_ten_lines_begin_in
     # A window begins with a line, so parts of two windows may fall into one second.
     for at in written:
         assert sum(at <= other < at + 1000 for other in written) <= 2 * LINES_PER_SECOND_MAX
+
+
+def test_a_failure_that_an_address_repeats_is_a_line_a_minute_with_its_count() -> None:
+    lines = ProtocolErrorLog()
+    for port in range(5):
+        said = lines.closed(f"10.0.0.7:{port}", "garbage", port * 1_000, address="10.0.0.7")
+        assert len(said) == (port == 0)
+    assert len(lines.closed("10.0.0.7:9", "another reason", 5_000, address="10.0.0.7")) == 1
+    assert len(lines.closed("10.0.0.8:9", "garbage", 5_000, address="10.0.0.8")) == 1
+    (line,) = lines.closed("10.0.0.7:9", "garbage", REPEAT_MS, address="10.0.0.7")
+    assert line.endswith("reason=garbage (and 4 times since the last line)")
+
+
+def test_no_more_pairs_of_address_and_reason_are_remembered_than_the_limit() -> None:
+    lines = ProtocolErrorLog()
+    for number in range(3 * REPEATS_KEPT_MAX):
+        address = f"address-{number}"
+        assert len(lines.closed(PEER, "garbage", number * 1_000, address=address)) == 1
+    assert len(lines._repeats) == REPEATS_KEPT_MAX
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

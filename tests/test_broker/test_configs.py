@@ -279,3 +279,32 @@ def test_a_filter_without_sense_is_refused(client: RawClient) -> None:
     assert answer.error_code is KioError.invalid_request
     assert answer.error_message
     assert answer.entries is None
+
+
+def test_a_broker_refuses_certificates_that_it_cannot_use_or_that_are_anothers(
+    harness: Harness, client: RawClient
+) -> None:
+    services = harness.cluster.brokers[1].server.services
+    asked: list[dict[str, str]] = []
+
+    def problem(configs: dict[str, str]) -> str | None:
+        asked.append(dict(configs))
+        return "no certificate in /x.pem" if "/x.pem" in configs.values() else None
+
+    services.certificates_problem = problem
+    name = "listener.name.clients.ssl.keystore.location"
+    bad = {"name": name, "config_operation": SET, "value": "/x.pem"}
+    good = {"name": name, "config_operation": SET, "value": "/y.pem"}
+    for dry in (True, False):
+        answer = operate(client, BROKER, "1", bad, dry=dry)
+        assert answer.error_code is KioError.invalid_request
+        assert answer.error_message == "no certificate in /x.pem"
+    assert replace(client, BROKER, "1", **{name: "/x.pem"}).error_code is KioError.invalid_request
+    assert operate(client, BROKER, "1", good).error_code is KioError.none
+    assert asked[-1] == {name: "/y.pem"}
+    answer = operate(client, BROKER, "2", good)
+    assert answer.error_code is KioError.invalid_request
+    assert "Unexpected broker id, expected 1 but received '2'" in (answer.error_message or "")
+    # A bad value can always be taken away, by any broker.
+    gone = {"name": name, "config_operation": DELETE, "value": None}
+    assert operate(client, BROKER, "2", gone).error_code is KioError.none

@@ -402,3 +402,12 @@ def test_scram_takes_the_credentials_of_the_metadata():
     strong = make()
     strong.handshake("SCRAM-SHA-512", 1)
     assert strong.token(b"n,,n=user,r=abc", NOW_MS).error == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_a_failed_scram_login_has_claimed_its_user():
+    wrong = SaslSettings(mechanisms=("SCRAM-SHA-256",))
+    authentication = authenticator(wrong, lambda: EMPTY_IMAGE, random.Random(1))()
+    authentication.handshake(SHA_256, 1)
+    answer = authentication.token(b"n,,n=mal=2Clory,r=abc", 0)
+    assert answer.error is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert (authentication.user, authentication.claimed) == ("", "mal,lory")

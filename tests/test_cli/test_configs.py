@@ -213,3 +213,23 @@ def test_help_imports_neither_the_table_nor_grpc():
         "sys.exit(any(n.startswith(heavy) for n in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["my.plugin.password", "listener.name.c.ssl.keystore.key"])
+def test_the_value_of_an_unknown_config_of_a_broker_is_not_printed(name, tmp_path, monkeypatch):
+    """It may be a password of a plug-in, as Kafka holds it for one."""
+
+    class Backend:
+        def alter_configs(self, kind, name, changes, *, dry_run):
+            assert changes[0][2] in ("hunter2", "5")
+            return f"{kind}={name}"
+
+    monkeypatch.setattr("kvorum.cli.configs._backend", lambda options: Backend())
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n")
+    of_broker = ["alter", "--entity", "broker", "--name", "101", "-b", "127.0.0.1:1", "-o", "json"]
+    done = CliRunner().invoke(configs, [*of_broker, "--set-file", f"{name}={secret}"])
+    assert done.exit_code == 0, done.output
+    assert "hunter2" not in done.output and "[hidden]" in done.output
+    done = CliRunner().invoke(configs, [*of_broker, "--set", "log.retention.ms=5"])
+    assert json.loads(done.output)[0]["value"] == "5"

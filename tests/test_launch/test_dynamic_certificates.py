@@ -10,7 +10,11 @@ import pytest
 
 from kvorum.launch.dynamic_certificates import DynamicCertificates
 from kvorum.launch.properties import broker_config
-from kvorum.metadata.configs.config_keys import broker_config_problem, broker_key
+from kvorum.metadata.configs.config_keys import (
+    broker_config_problem,
+    broker_key,
+    ignored_config,
+)
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.records import Config
@@ -92,3 +96,37 @@ def test_only_a_single_broker_can_have_them_and_keys_are_hidden():
     assert key is not None and key.is_sensitive
     assert broker_key("listener.name.clients.ssl.keystore.strange") is None
     assert broker_key("listener.name.a.b.ssl.keystore.key") is None
+
+
+def test_configs_that_the_broker_cannot_use_are_refused_with_file_and_reason(broker, tmp_path):
+    good = str(broker.authority.server("second.pem"))
+    assert broker.dynamic.problem({LOCATION: good}) is None
+    bad = tmp_path / "bad.pem"
+    bad.write_text("no certificate")
+    expired = str(broker.authority.server("expired.pem", is_expired=True))
+    for configs, word in (
+        ({LOCATION: "/nowhere/at/all.pem"}, "/nowhere/at/all.pem"),
+        ({LOCATION: str(bad)}, str(bad)),
+        ({LOCATION: expired}, f"{expired} is not used"),
+        ({LOCATION: good, "listener.name.clients.ssl.keystore.type": "JKS"}, "JKS is not served"),
+        ({"listener.name.strangers.ssl.keystore.location": good}, "listeners has no STRANGERS"),
+    ):
+        problem = broker.dynamic.problem(configs)
+        assert problem is not None and word in problem, configs
+    assert broker.tls.settings.files[0].endswith("first.pem")
+
+
+@pytest.mark.parametrize(
+    "name", ["ssl.client.auth", "plain.sasl.jaas.config", "connections.max.reauth.ms"]
+)
+def test_configs_of_a_listener_that_are_read_at_the_start_are_refused_later(name):
+    full = f"listener.name.clients.{name}"
+    assert ignored_config(full, "x") is None
+    refused = broker_config_problem(full, "0", "101")
+    assert refused is not None and f"{full} is read-only" in refused.message
+
+
+def test_the_type_of_a_keystore_may_be_set_beside_its_file():
+    name = "listener.name.clients.ssl.keystore.type"
+    assert broker_config_problem(name, "PEM", "101") is None
+    assert ignored_config(name, "PEM") is None

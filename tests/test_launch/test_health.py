@@ -78,3 +78,22 @@ def test_json_has_the_same() -> None:
     assert {name: check["ok"] for name, check in body["checks"].items()} == {
         "unfenced": False, "quorum": True, "metadata": True, "log_dirs": True,
     }  # fmt: skip
+
+
+def test_a_certificate_that_ends_soon_is_a_warning_and_the_node_stays_ready() -> None:
+    text = "the certificate CN=broker-101 in /etc/node.pem ends on 2026-12-01 10:00 UTC"
+    facts = BROKER._replace(certificates=2, certificate_warnings=(text,))
+    answer = ready(Request(frozenset(), False), facts)
+    assert (answer.status, answer.body.decode()) == ("200 OK", f"[!] certificates: {text}\nready\n")
+    said = json.loads(ready(Request(frozenset(), True), facts).body)
+    assert said["status"] == "ready"
+    assert said["checks"]["certificates"] == {"ok": True, "value": text, "warning": True}
+
+
+def test_certificates_without_a_near_end_are_shown_only_if_asked_for() -> None:
+    facts = BROKER._replace(certificates=2)
+    assert ready(Request(frozenset(), False), facts).body == b"ready\n"
+    verbose = ready(Request(frozenset({"verbose"}), False), facts).body.decode()
+    assert "[+] certificates: none ends soon\n" in verbose
+    without = ready(Request(frozenset({"verbose"}), False), BROKER).body.decode()
+    assert "certificates" not in without

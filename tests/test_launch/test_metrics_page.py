@@ -19,7 +19,11 @@ from kvorum.launch.metrics.row import HISTOGRAM, KAFKA, OWN, number
 from kvorum.launch.metrics.rows import ROWS
 from kvorum.launch.metrics.views import ControllerView, NodeView
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.runtime.certificates import CertificateWatch, TlsCaller, TlsListener
 from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.principals import PrincipalRules
+from kvorum.runtime.tls import TlsSettings
+from tests.certificates import Authority
 
 BROKER = ROWS["broker"]
 MANY = 100_000
@@ -219,6 +223,27 @@ def test_a_controller_counts_the_partitions_of_its_image() -> None:
     assert page["kafka_controller_kafkacontroller_globalpartitioncount"] == 3
     assert page["kafka_controller_kafkacontroller_lastappliedrecordlagms"] == 2_500
     assert page["kvorum_metadata_age_seconds"] == 2.5
+
+
+def test_each_certificate_of_a_listener_and_of_calls_to_one_has_its_end(tmp_path) -> None:
+    authority = Authority(tmp_path)
+    settings = TlsSettings(
+        what="the listener CLIENTS",
+        listener="CLIENTS",
+        keystore=str(authority.server("node.pem")),
+    )
+    bare = TlsSettings(what="calls to CONTROLLER", listener="CONTROLLER")
+    view = controller_view()
+    view.certificates = CertificateWatch()
+    listener = TlsListener(settings, PrincipalRules())
+    view.certificates.watched += [listener, TlsCaller(settings), TlsCaller(bare)]
+    page = values("".join(line or "" for line in lines(ROWS["controller"], view, (OWN,))))
+    assert listener.shown is not None
+    name = "kvorum_certificate_end_time_seconds"
+    assert {key: value for key, value in page.items() if key.startswith(name)} == {
+        f"{name}{{listener=CLIENTS,side={side}}}": listener.shown.ends_s
+        for side in ("server", "client")
+    }
 
 
 @pytest.mark.parametrize("role", sorted(ROWS))

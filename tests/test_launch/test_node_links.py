@@ -136,3 +136,39 @@ def test_tls_alone_needs_no_login() -> None:
 )
 def test_a_login_that_cannot_work_is_refused(changes: dict[str, Any], said: str) -> None:
     assert said in refusal(broker_config, {**BROKER, **AMONG, **changes})
+
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+IN_CLEAR: dict[str, Any] = {
+    "cluster.id": COMMON["cluster.id"],
+    "controller.quorum.voters": "1@h:1",
+    "log.dirs": "/nowhere",
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "own"),
+    [
+        (controller_config, {"node.id": 1, "listeners": "CONTROLLER://h:1"}),
+        (broker_config, {"node.id": 101, "listeners": "PLAINTEXT://h:9092"}),
+    ],
+)
+def test_an_authorizer_that_the_controllers_in_clear_text_go_around_is_warned_of(
+    check: Any, own: dict[str, Any]
+) -> None:
+    assert check({**IN_CLEAR, **own})[0].notes == ()
+    (note,) = check({**IN_CLEAR, **own, **AUTHORIZER})[0].notes
+    assert note.startswith("authorizer.class.name is set, and the listener CONTROLLER")
+    assert "listener.security.protocol.map=CONTROLLER:SSL" in note
+
+
+def test_controllers_with_certificates_are_not_warned_of() -> None:
+    assert controller_config({**CONTROLLER, **AUTHORIZER})[0].notes == ()
+    assert broker_config({**BROKER, **AUTHORIZER})[0].notes == ()
+    (note,) = controller_config(
+        {**CONTROLLER, **AUTHORIZER, "listener.name.controller.ssl.client.auth": "none"}
+    )[0].notes
+    assert "takes callers without a client's certificate" in note

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kvorum.launch.kafka_properties import unbound
 from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
 from kvorum.metadata.configs.config_keys import (
     BROKER_CONFIGS,
@@ -21,6 +22,7 @@ from kvorum.metadata.configs.config_keys import (
 )
 from kvorum.metadata.configs.kafka_keys import kafka_keys
 from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update
+from kvorum.runtime.errors import ConfigError
 
 FILE = pathlib.Path(__file__).parent.parent / "golden" / "kafka_configs_4_3.tsv"
 OTHER_VALUES = {
@@ -222,3 +224,21 @@ def test_a_number_may_have_a_value_outside_of_its_bounds():
     )
     assert key.problem("-1") is None
     assert key.problem("0") == "x='0' must lie between 1 and 9 or be -1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssl.cipher.suites", "TLS_AES_256_GCM_SHA384"),
+        ("ssl.protocol", "TLSv1.2"),
+        ("ssl.engine.factory.class", "org.example.Engines"),
+        ("sasl.server.callback.handler.class", "org.example.Ldap"),
+        ("security.providers", "org.example.Fips"),
+        ("ssl.trustmanager.algorithm", "Strict"),
+    ],
+)
+def test_a_node_does_not_start_with_a_restriction_that_it_does_not_have(name: str, value: str):
+    with pytest.raises(ConfigError, match=re.escape(f"{name}={value!r} is not served")):
+        unbound({name: value}, (), (), "broker")
+    refused = broker_config_problem(name, value, "101")
+    assert refused is not None and name in refused.message

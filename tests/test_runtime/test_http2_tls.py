@@ -4,6 +4,7 @@ end."""
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import socket
 import ssl
@@ -284,10 +285,11 @@ def test_new_certificates_are_used_by_new_connections(authority: Authority, tmp_
     async def case() -> None:
         file = authority.server("s.pem")
         mine = of_client(authority, authority.client("Alice"))
-        async with (
-            serving(of_server(authority, file)) as (address, tls),
-            calling(address, mine) as first,
-        ):
+        # A listener takes no certificate of a CA that is not in its own truststore.
+        both = tmp_path / "both.pem"
+        both.write_text(authority.file.read_text() + other.file.read_text())
+        settings = dataclasses.replace(of_server(authority, file), truststore=str(both))
+        async with serving(settings) as (address, tls), calling(address, mine) as first:
             assert await ask_who(first) == "alice 127.0.0.1"
             other.server("new.pem").replace(file)
             tls.refresh()
