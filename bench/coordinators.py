@@ -47,7 +47,7 @@ class Member:
     synced_at: float
     """When its SyncGroup was answered."""
     is_settled: bool
-    """True if that was before other members joined."""
+    """False if SyncGroup was refused because the group rebalances again."""
 
 
 def join_seconds(bootstrap: str) -> tuple[float, float]:

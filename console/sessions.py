@@ -143,7 +143,8 @@ class Sessions:
 
 
 def without_certificate(security: ClientSecurity) -> ClientSecurity:
-    """The same TLS without a certificate of the client, which is the console's own."""
+    """The same TLS without the client certificate: it is the console's own, and must not stand for
+    a user who signs in."""
     if security.tls is None:
         return security
     from kvorum.runtime.tls import client_context

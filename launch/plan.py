@@ -280,7 +280,8 @@ def read_links(path: str) -> Links:
 
 
 def check_ports(plan: ClusterPlan) -> None:
-    """Raise ConfigError that names every port of the plan that cannot be used."""
+    """Raise ConfigError for a port above PORT_MAX, for one that two nodes would get, or with every
+    port that cannot be bound now."""
     taken = []
     users: dict[int, str] = {}
     listeners = [(node, node.port) for node in plan.nodes]

@@ -299,7 +299,7 @@ class ReplicaStore:
         for name, topic_id in going.items():
             del self.unclaimed[name]
             if topic_id is None:
-                # No topic id shows that the folder is this broker's.
+                # Without a topic id, nothing shows that the folder is this broker's.
                 _log.warning("left alone: %s has no topic id and no topic", name)
                 self._without_topic_id.add(name)
                 continue
@@ -395,9 +395,9 @@ class ReplicaStore:
         return f"{self.directory}/{name}"
 
     def _read_topic_id(self, path: str) -> bytes | None:
-        """The topic id in a folder; None if it has none. Then its data was never flushed, since a
-        power failure took the unsynced partition.metadata, and its topic is unknown. Raises
-        CorruptData."""
+        """The topic id in a folder; None if partition.metadata is missing or torn. It is fsynced
+        before the log's first flush: so a power failure took it, no record was ever flushed, and
+        the topic is unknown. Raises CorruptData."""
         metadata = f"{path}/{PARTITION_METADATA}"
         if not self._disk.exists(metadata):
             return None

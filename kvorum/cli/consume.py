@@ -59,9 +59,9 @@ def consume(topics: tuple[str, ...], **options: Any) -> None:
     """Print the records of TOPICS, from the start to the end that they have now.
 
     FORMAT has %t topic, %p partition, %o offset, %k key, %v value, %h headers, %T timestamp (ms);
-    %K and %V lengths (-1: null), %H number of headers, %%. Bytes that are no UTF-8 are as they are
-    in text, and in JSON under key_base64 and value_base64. TIME is ISO (UTC without a zone) or
-    milliseconds.
+    %K and %V lengths (-1: null), %H number of headers, %%. Bytes that are not UTF-8 are printed
+    unchanged as text; JSON has them as key_base64 and value_base64. TIME is ISO (UTC without a
+    zone) or milliseconds.
     """
     addresses = broker_addresses(options, "controllers have no records")
     first, end = _range(options)

@@ -62,7 +62,7 @@ def validate(files: tuple[str, ...], canonical: bool, system: str) -> None:
 @click.command("list")
 @output_option
 def list_experiments(output: str) -> None:
-    """List the shipped experiments: kvorum chaos run NAME."""
+    """List the shipped experiments. Run one with kvorum chaos run NAME."""
     from kvorum.chaos.experiment.shipped import shipped
 
     rows: list[dict[str, Any]] = [dataclasses.asdict(experiment) for experiment in shipped()]

@@ -76,7 +76,7 @@ def add_made(uri: str | None, run_dirs: Sequence[str]) -> None:
 def add_to_lake(
     uri: str, folder: str, *, run_id: str | None = None, is_replaced: bool = False
 ) -> None:
-    """Add one folder and print its rows on stderr. Raises CommandFailed."""
+    """Add one folder, and print on stderr how many rows each table got. Raises CommandFailed."""
     from kvorum.chaos.lake.add import add as add_run
     from kvorum.chaos.lake.store import Lake
     from kvorum.runtime.clock import wall_ms

@@ -44,7 +44,7 @@ def _sources(command: CommandT) -> CommandT:
 def controller(path: str | None, settings: tuple[str, ...], log_format: str | None) -> int:
     """Run one controller until SIGTERM or Ctrl-C.
 
-    Variables such as KVORUM_LOG_DIRS set properties (log.dirs) too.
+    Environment variables set properties too: KVORUM_LOG_DIRS sets log.dirs.
     """
     return _run("controller", path, _with_format(settings, log_format))
 
@@ -54,7 +54,7 @@ def controller(path: str | None, settings: tuple[str, ...], log_format: str | No
 def broker(path: str | None, settings: tuple[str, ...], log_format: str | None) -> int:
     """Run one broker until SIGTERM or Ctrl-C.
 
-    Variables such as KVORUM_LOG_DIRS set properties (log.dirs) too.
+    Environment variables set properties too: KVORUM_LOG_DIRS sets log.dirs.
     """
     return _run("broker", path, _with_format(settings, log_format))
 

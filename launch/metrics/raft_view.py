@@ -35,7 +35,7 @@ class _FollowerProgress:
 
 
 class SnapshotView:
-    """The newest snapshot; None without one."""
+    """Size and age of the newest snapshot; both None without one."""
 
     def __init__(self, node: RaftNode) -> None:
         newest = node.files.newest()

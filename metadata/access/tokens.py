@@ -24,7 +24,8 @@ def fingerprint(token_hmac: bytes) -> bytes:
 
 
 class TokenKey:
-    """The key of a node. It must be the same on every broker and controller."""
+    """The secret key from which the HMACs of delegation tokens are made. It must be the same on
+    every broker and controller."""
 
     def __init__(self, secret: str) -> None:
         """secret: delegation.token.secret.key, not empty."""

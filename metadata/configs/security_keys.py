@@ -173,4 +173,5 @@ CERTIFICATE_KEYS = (
     "ssl.truststore.location",
     "ssl.truststore.type",
 )
-"""Properties that a running broker takes over for its listeners, set for that broker alone."""
+"""Properties of listeners that can be changed while a broker runs: as dynamic configs of that
+broker, not of all brokers."""

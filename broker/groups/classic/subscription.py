@@ -1,4 +1,5 @@
-"""The consumer protocol's metadata: subscription and assignment. Pure.
+"""The subscription in JoinGroup and the assignment in SyncGroup, of members of protocol type
+`consumer` (Kafka's ConsumerProtocol). Pure.
 
 The coordinator needs both to expire and delete offsets and to describe groups, not to assign.
 Clients choose the bytes, which may be anything; bytes that do not parse give None.

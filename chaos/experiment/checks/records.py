@@ -202,7 +202,7 @@ def _read_values(partition: PartitionEvidence) -> Ints:
 def _reads_of(
     partition: PartitionEvidence, board: Board, check: str, wrong: Bools, reason: str
 ) -> None:
-    """Enter the reads that are wrong, each record of each reader once."""
+    """Enter the reads that are wrong; a record that a reader read twice counts twice."""
     found = board[check]
     found.examined += len(wrong)
     places = np.flatnonzero(wrong)

@@ -43,7 +43,8 @@ _BUFFER_BYTES = 1 << 20
 
 
 class _Item(NamedTuple):
-    """A batch, or a record of a compacted log. content: what must be equal, as text for people."""
+    """A batch, or a record of a compacted log. content: the parts that must be
+    equal in all replicas; `_told` writes them as text."""
 
     offset: int
     end_offset: int

@@ -1,1 +1,1 @@
-"""The answers of each node of a live cluster about the cluster, asked of that node alone."""
+"""What each node of a live cluster says about the cluster when that node alone is asked."""

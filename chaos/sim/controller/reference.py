@@ -55,7 +55,8 @@ class Reference:
             self.images.append(self._after(offset, epoch, value))
 
     def agrees(self, image: ClusterImage, who: str, name: str = "ImagesAgree") -> None:
-        """Check ImagesAgree; for a snapshot or a speculative image, under another name."""
+        """Check that `image` equals the reference image at its offset. name: of the check; snapshots
+        and speculative images have checks of their own. Raises CheckFailed."""
         self.advance()
         check(
             image.end_offset < len(self.images),

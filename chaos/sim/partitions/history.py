@@ -67,9 +67,10 @@ class View:
 class Known:
     """Facts about one broker's replica.
 
-    - checked: the replica was compared with the committed log up to there.
-    - lost_from: its machine lost power, and the replica certainly holds only records below.
-    - old_watermark: its high watermark when it was last not trusted.
+    - checked: end of the part that was compared with the committed log.
+    - lost_from: its machine lost power or its disk, and only its records below this offset are
+      certain; None otherwise.
+    - old_watermark: its high watermark when it last needed not match the committed log.
     - deleted_records_offset: a log start that it has reported and that is on its disk.
     """
 

@@ -67,7 +67,8 @@ def parse_position(text: str, *, now_ms: int) -> Position:
 def parse_range(text: str, *, now_ms: int) -> tuple[Position, Position | None]:
     """(first, end) of an option; the end is exclusive, None if the text has none. Raises
     ValueError."""
-    # An ISO time has colons of its own; after one a second side begins with @ or is end.
+    # An ISO time has colons of its own. After a time, only a colon before `@`, before `end`, or at
+    # the end of the text separates the two sides.
     separator = re.search(r":(?=@|end$|$)" if text.startswith("@") else ":", text)
     if separator is None:
         return parse_position(text, now_ms=now_ms), None
