@@ -1,9 +1,9 @@
 """The Kafka listener: accepts connections, dispatches requests, closes connections that misbehave.
 
-The way of a request: `connection` hands a frame to `dispatch`, which parses its header. The frame goes to a hot
-handler (Produce, Fetch, the heartbeats of groups), or to `handle` in the file of its API, which
-returns the answer's fields or a coroutine that does. The answer then fills the request's slot. A
-coroutine runs as a task (such a request is called cold); its answer still leaves in order.
+The way of a request: `connection` hands a frame to `dispatch`, which parses its header. The frame
+goes to a hot handler (Produce, Fetch, the heartbeats of groups), or to `handle` in the file of its
+API, which returns the answer's fields or a coroutine that does. The answer then fills the request's
+slot. A coroutine runs as a task (such a request is called cold); its answer still leaves in order.
 """
 
 from __future__ import annotations

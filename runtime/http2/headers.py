@@ -111,8 +111,8 @@ def parse_timeout(text: str) -> float:
 
 
 def encode_message(text: str) -> str:
-    """A `grpc-message` value of at most MESSAGE_BYTES_MAX characters; of a text that is too long, the
-    first third of so many bytes."""
+    """A `grpc-message` value of at most MESSAGE_BYTES_MAX characters; of a text that is too long,
+    the first third of so many bytes."""
     quoted = quote(text, safe=_PRINTABLE, errors="replace")
     if len(quoted) > MESSAGE_BYTES_MAX:
         # A byte takes at most three characters, and no character of the text is split.

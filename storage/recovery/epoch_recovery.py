@@ -44,9 +44,9 @@ def load_epochs(
     """
     if checkpoint is not None and resumed is not None:
         if resumed.end_offset <= log_start_offset:
-            # The batches that the recovery state covers lie below the log start. The checkpoint says
-            # nothing of them: its first entry was moved up to the log start. Begin with the epoch
-            # that is certain, that of the last of these batches; the later ones are walked.
+            # The batches that the recovery state covers lie below the log start. The checkpoint
+            # says nothing of them: its first entry was moved up to the log start. Begin with the
+            # epoch that is certain, that of the last of these batches; the later ones are walked.
             return LeaderEpochCache([(resumed.last_epoch, resumed.end_offset - 1)])
         epochs = LeaderEpochCache(checkpoint.entries)
         epochs.truncate_from_end(resumed.end_offset)

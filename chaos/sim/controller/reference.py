@@ -55,8 +55,8 @@ class Reference:
             self.images.append(self._after(offset, epoch, value))
 
     def agrees(self, image: ClusterImage, who: str, name: str = "ImagesAgree") -> None:
-        """Check that `image` equals the reference image at its offset. name: of the check; snapshots
-        and speculative images have checks of their own. Raises CheckFailed."""
+        """Check that `image` equals the reference image at its offset. name: of the check, since
+        snapshots and speculative images have checks of their own. Raises CheckFailed."""
         self.advance()
         check(
             image.end_offset < len(self.images),

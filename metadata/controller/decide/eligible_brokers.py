@@ -125,8 +125,8 @@ def min_isr_of(image: ClusterImage, topic: str) -> int:
 
 
 def _minimum(text: str | None) -> int:
-    # Parse as brokers do, which accept " 2" and "+2" too: a leader does not raise its high watermark
-    # while its ISR has fewer members than the parsed value.
+    # Parse as brokers do, which accept " 2" and "+2" too: a leader does not raise its high
+    # watermark while its ISR has fewer members than the parsed value.
     number = None if text is None else parse(TOPIC_CONFIGS[MIN_INSYNC_REPLICAS], text)
     return number if isinstance(number, int) else MIN_ISR_DEFAULT
 
