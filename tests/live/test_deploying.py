@@ -16,9 +16,9 @@ import yaml
 from kvorum.launch.node_file import load_node_file
 from tests.live.by_hand import HandMade
 from tests.live.cluster import run_kvorum
-from tests.live.shell import shell_block
 from tests.live.units import NODES, Service, skip_if_taken
 from tests.polling import DEADLINE_S, eventually
+from tests.shell import shell_block
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from kvorum.launch.node_file import load_node_file
-from tests.live.shell import Shell, shell_block
 from tests.live.units import NODES, Service, skip_if_taken
 from tests.polling import eventually
+from tests.shell import Shell, shell_block
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
