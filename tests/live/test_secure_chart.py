@@ -17,7 +17,7 @@ import yaml
 from tests.live.cluster import Command, Ports, run_kvorum
 from tests.polling import eventually
 from tests.shell import Shell, shell_block
-from tests.test_deploy.chart import Pod, install_as_documented, pods
+from tests.test_deploy.chart import SECURE, Pod, install_as_documented, pods, rendered
 
 pytestmark = [pytest.mark.live, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -34,17 +34,13 @@ class Release:
         try:
             install_as_documented(self.shell)
             made = yaml.safe_load_all((folder / "manifests.yaml").read_text(encoding="utf-8"))
-            self._pods = list(pods([item for item in made if item]))
-            # Three ports for each pod: a block of twenty has room for six.
-            self._port = {
-                (pod.name, port): self._ports[0].broker + 3 * at + offset
-                for at, pod in enumerate(self._pods)
-                for offset, port in enumerate((9092, 9292) if pod.role == "broker" else (9192,))
-            }
-            self._metrics = {
-                pod.name: self._ports[1].broker + at for at, pod in enumerate(self._pods)
-            }
-            self.nodes = [self._start(pod) for pod in self._pods]
+            first = list(pods([item for item in made if item]))
+            self.cluster_id = first[0].variables()["KVORUM_CLUSTER_ID"]
+            self._port: dict[tuple[str, int], int] = {}
+            for pod in first:
+                self._give_ports(pod)
+            for pod in first:
+                self.start(pod)
         except BaseException:
             self.close()
             raise
@@ -53,7 +49,15 @@ class Release:
         """Where the test has a pod's port."""
         return self._port[pod, port]
 
-    def _start(self, pod: Pod) -> Command:
+    def _give_ports(self, pod: Pod) -> None:
+        at = len({name for name, _ in self._port})
+        for offset, port in enumerate((9092, 9292) if pod.role == "broker" else (9192,)):
+            self._port[pod.name, port] = self._ports[0].broker + 2 * at + offset
+        self._port[pod.name, 9404] = self._ports[1].broker + at
+
+    def start(self, pod: Pod) -> None:
+        if (pod.name, 9404) not in self._port:
+            self._give_ports(pod)
         folder = self.shell.folder / pod.name
         for target, key in pod.secrets().items():
             file = folder / target.removeprefix("/")
@@ -66,15 +70,13 @@ class Release:
             if name.startswith("KVORUM_")
         }
         arguments = pod.container["args"]
-        return Command(*arguments, error_file=folder / "node.err", **variables)
+        self.nodes.append(Command(*arguments, error_file=folder / "node.err", **variables))
 
     def _moved(self, value: str, pod: Pod, folder: Path) -> str:
         """A variable's value with addresses of the loopback interface and folders of the test."""
 
         def address(found: re.Match[str]) -> str:
-            name, port = found["pod"] or pod.name, int(found["port"])
-            moved = self._metrics[name] if port == 9404 else self.port(name, port)
-            return f"{HOST}:{moved}"
+            return f"{HOST}:{self.port(found['pod'] or pod.name, int(found['port']))}"
 
         value = re.sub(
             r"(?:(?P<pod>kvorum-\w+-\d+)\.kvorum-\w+\.kvorum\.svc\.cluster\.local|0\.0\.0\.0)"
@@ -152,3 +154,22 @@ def test_a_user_needs_an_acl_and_cannot_use_the_listener_of_brokers(
         lambda: run_kvorum(*produce, "-b", address, "--command-config", file).returncode == 0,
         "alice may produce",
     )
+
+
+def test_a_broker_is_added_while_the_others_do_not_know_it_as_a_super_user(
+    release: Release,
+) -> None:
+    release.run("add")
+    values = (*SECURE, "--set", "brokers.count=4", "--set", f"clusterId={release.cluster_id}")
+    pod = next(pod for pod in pods(rendered(*values)) if pod.name == "kvorum-broker-104")
+    release.start(pod)
+
+    def is_in() -> bool:
+        return "4 of 4 active" in release.ask("admin.properties", "health")
+
+    eventually(is_in, "broker 104 is active")
+    # Each follows the other: the old broker admits the new one's fetches, too.
+    both = ("--replica-assignment", "104:101,101:104")
+    release.ask("admin.properties", "topics", "create", "moved", *both)
+    health = release.ask("admin.properties", "health", "--wait", "60")
+    assert re.search(r"under-replicated +ok +0 of 8 partitions", health), health
