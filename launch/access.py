@@ -3,15 +3,19 @@ principals of nodes."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from kvorum.metadata.access.authorizer import Authorizer
-from kvorum.metadata.access.model import USER_PREFIX
+from kvorum.metadata.access.model import ANYBODY, USER_PREFIX
 from kvorum.metadata.access.nodes import ID, NodePrincipals
 from kvorum.runtime.errors import ConfigError
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The only value of authorizer.class.name but the empty one."""
+_JOINED = re.compile(rf",\s*{USER_PREFIX}")
+"""Two principals with a comma between them. The name of a certificate has
+commas too, but no such part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,7 @@ def access_settings(
                 f"super.users={super_users!r}: {name!r} is no principal; write User:NAME, with "
                 "semicolons between several"
             )
+        _check_super_user(name)
     if not class_name:
         if names or allow_if_no_acl or nodes is not None:
             raise ConfigError(
@@ -100,3 +105,17 @@ def _differ_by_digits(text: str, other: str) -> bool:
     shorter, longer = sorted((text, other), key=len)
     rest = longer.removeprefix(shorter)
     return longer.startswith(shorter) and (not rest or rest.isdecimal())
+
+
+def _check_super_user(name: str) -> None:
+    """Raise ConfigError for a text that Kafka takes for one user whom nobody can be."""
+    if _JOINED.search(name):
+        raise ConfigError(
+            f"super.users: {name!r} would be one user, whose name has a comma; write semicolons "
+            "between several: User:a;User:b"
+        )
+    if name == ANYBODY:
+        raise ConfigError(
+            f"super.users: {ANYBODY} would be a user named '*', and nobody else; name the users, "
+            f"or give everybody rights by ACLs: kvorum acls create --allow-principal '{ANYBODY}'"
+        )

@@ -40,7 +40,12 @@ def log_in(security: ClientSecurity, ask: Callable[[bytes], bytes]) -> None:
     head = _header(_HANDSHAKE, _HANDSHAKE_VERSION)
     request = encode_request("sasl_handshake", _HANDSHAKE_VERSION, named)
     hello = _read("sasl_handshake", _HANDSHAKE_VERSION, ask(head + bytes(request)), 4)
-    _check(int(hello.error_code), f"it offers {', '.join(hello.mechanisms)}")
+    offered = ", ".join(hello.mechanisms)
+    way_out = f"it offers {offered}; set sasl.mechanism to one of them"
+    if not offered:
+        protocol = "PLAINTEXT" if security.context is None else "SSL"
+        way_out = f"the listener asks for no login; set security.protocol={protocol}"
+    _check(int(hello.error_code), way_out)
     # The headers of flexible versions end with their tagged fields, of which there are none.
     head = _header(_AUTHENTICATE, _AUTHENTICATE_VERSION) + b"\x00"
     try:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from kvorum.runtime.tls import TlsSettings
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_OF_CONTROLLERS = "kvorum.controllers.security.protocol"
+OF_CONTROLLERS = "kvorum.controllers.security.protocol"
 _TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _KNOWN = (
     "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.login.callback.handler.class",
     "sasl.oauthbearer.token.endpoint.url", "ssl.truststore.type",
     "ssl.truststore.location", "ssl.keystore.type", "ssl.keystore.location", "ssl.key.password",
-    "ssl.endpoint.identification.algorithm", _OF_CONTROLLERS,
+    "ssl.endpoint.identification.algorithm", OF_CONTROLLERS,
 )  # fmt: skip
 
 
@@ -113,11 +113,9 @@ def security_of(properties: Mapping[str, str], where: str) -> ClientSecurity:
         raise ConfigError(
             f"{where}: security.protocol={protocol!r} is none of {', '.join(PROTOCOLS)}"
         )
-    controllers = properties.get(_OF_CONTROLLERS, "SSL").upper()
+    controllers = properties.get(OF_CONTROLLERS, "SSL").upper()
     if controllers not in ("PLAINTEXT", "SSL"):
-        raise ConfigError(
-            f"{where}: {_OF_CONTROLLERS}={controllers!r} is neither SSL nor PLAINTEXT"
-        )
+        raise ConfigError(f"{where}: {OF_CONTROLLERS}={controllers!r} is neither SSL nor PLAINTEXT")
     tls = _tls(properties, where) if protocol.endswith("SSL") else None
     context = None
     if tls is not None:

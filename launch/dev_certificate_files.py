@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kvorum.launch.dev_certificates import (
     OWN_HOSTS,
@@ -21,10 +22,14 @@ from kvorum.launch.dev_certificates import (
     is_signed_by,
     issue,
     load_authority,
+    load_certificate,
     new_authority,
 )
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.private_files import private_files
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 CA_FILE, CA_KEY_FILE = "ca.pem", "ca.key"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
@@ -56,34 +61,31 @@ class Request:
 
 
 def make_certificates(folder: str, request: Request, now: datetime.datetime) -> list[Made]:
-    """Make what is missing; the CA's own line is the first. Raises ConfigError before a file is
-    written, OSError."""
+    """Make what is missing; the CA's own line is the first. The CA's key is read only if there is
+    something to sign. Raises ConfigError before a file is written, OSError."""
     names = [*request.nodes, *request.users]
-    for name in names:
-        if not _NAME.fullmatch(name) or f"{name}.pem" == CA_FILE:
-            raise ConfigError(
-                f"{name!r} cannot be a node or user here: its file is NAME.pem, so a name has "
-                f"letters, digits and ._@-, and is not {CA_FILE.removesuffix('.pem')}"
-            )
-        if names.count(name) > 1:
-            raise ConfigError(f"{name} is given twice; a file is of one node or one user")
-    authority, is_new = _authority(folder, request, now)
+    _check_names(names)
+    paths = {name: os.path.join(folder, f"{name}.pem") for name in names}
+    missing = [
+        f"{name}.pem" for name in names if request.is_forced or not os.path.exists(paths[name])
+    ]
+    certificate, signer, is_new = _authority(folder, missing, now)
     ends = now + datetime.timedelta(days=request.days)
     todo: list[tuple[str, bytes]] = []
-    made = [_ca(folder, authority, is_new=is_new)]
-    if is_new:
-        todo += [(CA_KEY_FILE, authority.key_pem), (CA_FILE, authority.certificate_pem)]
-    for name in names:
+    made = [_ca(folder, certificate, is_new=is_new)]
+    if is_new and signer is not None:
+        todo += [(CA_KEY_FILE, signer.key_pem), (CA_FILE, signer.certificate_pem)]
+    for name, path in paths.items():
         is_node = name in request.nodes
         hosts = (*OWN_HOSTS, *request.hosts) if is_node else ()
-        kind, path = "node" if is_node else "user", os.path.join(folder, f"{name}.pem")
-        if os.path.exists(path) and not request.is_forced:
-            made.append(_kept(name, kind, path, authority, hosts=hosts, now=now))
+        kind = "node" if is_node else "user"
+        if f"{name}.pem" not in missing or signer is None:
+            made.append(_kept(name, kind, path, certificate, hosts=hosts, now=now))
             continue
         wanted = Wanted(name=name, hosts=hosts, is_node=is_node, ends=ends)
-        todo.append((f"{name}.pem", issue(authority, wanted, now)))
+        todo.append((f"{name}.pem", issue(signer, wanted, now)))
         made.append(
-            Made(name=name, kind=kind, file=path, state="made", ends=min(ends, authority.ends))
+            Made(name=name, kind=kind, file=path, state="made", ends=min(ends, signer.ends))
         )
     with private_files():
         os.makedirs(folder, exist_ok=True)
@@ -92,35 +94,56 @@ def make_certificates(folder: str, request: Request, now: datetime.datetime) -> 
     return made
 
 
-def _authority(folder: str, request: Request, now: datetime.datetime) -> tuple[Authority, bool]:
-    """The CA of the folder, and whether it is a new one."""
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if not _NAME.fullmatch(name) or f"{name}.pem" == CA_FILE:
+            raise ConfigError(
+                f"{name!r} cannot be a node or user here: its file is NAME.pem, so a name has "
+                f"letters, digits and ._@-, and is not {CA_FILE.removesuffix('.pem')}"
+            )
+        if names.count(name) > 1:
+            raise ConfigError(f"{name} is given twice; a file is of one node or one user")
+
+
+def _authority(
+    folder: str, missing: Sequence[str], now: datetime.datetime
+) -> tuple[Certificate, Authority | None, bool]:
+    """The CA of the folder: its certificate; with its key, if files are missing that it must sign;
+    and whether it is a new one."""
     paths = [os.path.join(folder, name) for name in (CA_FILE, CA_KEY_FILE)]
     there = [os.path.exists(path) for path in paths]
     if not any(there):
-        return new_authority(now), True
-    if not all(there):
-        missing = paths[there.index(False)]
+        made = new_authority(now)
+        return made.certificate, made, True
+    if not there[0] or (missing and not there[1]):
+        needs = f", and must sign {', '.join(missing)}" if there[0] else ""
         raise ConfigError(
-            f"{missing} is missing: put it back, or choose another folder; a new CA would make the "
-            f"certificates in {folder} worthless"
+            f"{paths[there.index(False)]} is missing: put it back, or choose another folder"
+            f"{needs}; a new CA would make the certificates in {folder} worthless"
         )
-    certificate, key = (_read(path) for path in paths)
-    authority = load_authority(certificate, key, " and ".join(paths))
-    if authority.ends <= now:
+    signer = None
+    if missing:
+        pem, key = (_read(path) for path in paths)
+        signer = load_authority(pem, key, " and ".join(paths))
+        certificate = signer.certificate
+    else:
+        certificate = load_certificate(_read(paths[0]), paths[0])
+    ends = certificate.not_valid_after_utc
+    if ends <= now:
         raise ConfigError(
-            f"{paths[0]} was valid until {authority.ends:%Y-%m-%d}: choose another folder, and "
+            f"{paths[0]} was valid until {ends:%Y-%m-%d}: choose another folder, and "
             "give every node and user its new file"
         )
-    return authority, False
+    return certificate, signer, False
 
 
-def _ca(folder: str, authority: Authority, *, is_new: bool) -> Made:
+def _ca(folder: str, certificate: Certificate, *, is_new: bool) -> Made:
     return Made(
         name="ca",
         kind="CA",
         file=os.path.join(folder, CA_FILE),
         state="made" if is_new else "kept",
-        ends=authority.ends,
+        ends=certificate.not_valid_after_utc,
     )
 
 
@@ -128,7 +151,7 @@ def _kept(
     name: str,
     kind: str,
     path: str,
-    authority: Authority,
+    authority: Certificate,
     *,
     hosts: Sequence[str],
     now: datetime.datetime,
@@ -154,8 +177,14 @@ def _kept(
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; give this user the right to read it, or put "
+            "it back"
+        ) from error
 
 
 def _write(path: str, text: bytes) -> None:

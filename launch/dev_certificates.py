@@ -85,6 +85,16 @@ def new_authority(
     return Authority(certificate=certificate, key=key)
 
 
+def load_certificate(pem: bytes, what: str) -> x509.Certificate:
+    """The certificate of a CA. what: names the file in messages. Raises ConfigError."""
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise ConfigError(
+            f"{what}: no certificate of a CA: {error}; put the file back, or choose another folder"
+        ) from error
+
+
 def load_authority(certificate_pem: bytes, key_pem: bytes, what: str) -> Authority:
     """The CA in two PEM texts. what: names the files in messages. Raises ConfigError for texts that
     are no CA and its key."""
@@ -141,11 +151,11 @@ def described(pem: bytes) -> tuple[datetime.datetime, frozenset[str]]:
     )
 
 
-def is_signed_by(pem: bytes, authority: Authority) -> bool:
+def is_signed_by(pem: bytes, authority: x509.Certificate) -> bool:
     """True if the first certificate in a PEM text is one of this CA. Raises ValueError."""
     certificate = x509.load_pem_x509_certificate(pem)
     try:
-        certificate.verify_directly_issued_by(authority.certificate)
+        certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
         return False
     return True

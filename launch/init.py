@@ -31,13 +31,17 @@ from kvorum.launch.plan import (
 from kvorum.launch.properties import broker_config, controller_config
 from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER, CONTROLLER_NAMES, settings_for
 from kvorum.launch.secure_plan import (
+    CA_FILE,
     CLIENTS,
     FOLDER,
     NODES,
     NODES_PORT_SHIFT,
+    check_listeners,
     first_credential,
+    make_node_certificates,
     prepare_secrets,
     security_properties,
+    with_security,
 )
 from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.config import dump_properties
@@ -49,6 +53,8 @@ from kvorum.runtime.text import address_text
 ENDING = ".toml"
 DATA_FOLDER = "data"
 _QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+_KEYSTORE = "ssl.keystore.location"
+_FILES = (_KEYSTORE, "ssl.truststore.location")
 _OF_ONE_NODE = (
     "advertised.listeners",
     "broker.rack",
@@ -61,16 +67,24 @@ _OF_ONE_NODE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNode:
-    """A node to create. warnings: properties that were not copied, or changes needed elsewhere."""
+    """A node to create. secrets: its files of a secure cluster. warnings: properties that were not
+    copied, or changes needed elsewhere."""
 
     place: NodePlace
     file: str
     directory: str
+    secrets: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         return self.place.name
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The files and folders that the node's host must have, and no more."""
+        of_controller = (self.directory,) if self.place.role == "controller" else ()
+        return (self.file, *of_controller, *self.secrets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +126,8 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     taken = [(place.host, place.port) for place in voters]
     brokers = with_ports(wanted.brokers, wanted.port, taken)
     check_places([*voters, *brokers])
+    if wanted.is_secure:
+        check_listeners((each.name, each.host, each.port) for each in (*voters, *brokers))
     if wanted.racks and len(wanted.racks) != len(brokers):
         raise ConfigError(f"{len(wanted.racks)} --rack for {len(brokers)} brokers; give each one")
     _check_settings(wanted.settings, [*voters, *brokers])
@@ -130,8 +146,15 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     }
     racks = dict(zip((place.node_id for place in brokers), wanted.racks, strict=False))
     nodes = [_node(folder, place) for place in (*voters, *brokers)]
-    names = [node.name for node in nodes] if wanted.is_secure else ()
-    texts = {node.file: _properties(node, common, racks, wanted.bind, names) for node in nodes}
+    security: dict[str, dict[str, str]] = {}
+    if wanted.is_secure:
+        nodes = [_with_secrets(folder, node) for node in nodes]
+        names = [node.name for node in nodes]
+        security = {name: security_properties(FOLDER, name, names) for name in names}
+    texts = {
+        node.file: _properties(node, common, racks, wanted.bind, security.get(node.name))
+        for node in nodes
+    }
     os.makedirs(folder, exist_ok=True)
     credentials = list(wanted.credentials)
     if wanted.is_secure:
@@ -170,14 +193,9 @@ def add_node(
     if role == "controller" and rack is not None:
         raise ConfigError("--rack is for a broker; a controller has none")
     node = _node(folder, _next_place(known, alike, role=role, host=host, port=port))
-    if os.path.exists(os.path.join(folder, FOLDER)):
-        raise ConfigError(
-            f"the cluster in {folder} was made with --secure: copy the file of another node, make "
-            f"a certificate (kvorum certs dev {os.path.join(folder, FOLDER)} --node {node.name}), "
-            f"and give User:{node.name} the right to {'vote' if role == 'controller' else 'follow'}"
-            f" (super.users, or kvorum acls create --allow-principal User:{node.name} --operation "
-            "cluster-action --cluster)"
-        )
+    is_secure = os.path.exists(os.path.join(folder, FOLDER)) and any(
+        _KEYSTORE in properties for properties in known
+    )
     bind = _bind_of(pattern)
     own = ["node.id", "listeners", "log.dirs"]
     own += ["advertised.listeners"] if bind is not None else []
@@ -194,11 +212,62 @@ def add_node(
                 "give the new node its own there if it needs one"
             )
     racks = {} if rack is None else {node.place.node_id: rack}
-    properties = _properties(node, settings, racks, bind)
+    security = None
+    if is_secure:
+        node = _with_secrets(folder, node)
+        security = _security_of_added(folder, node, known, settings if alike else {})
+        settings = {name: value for name, value in settings.items() if name not in security}
+        warnings.append(_way_in(node))
+    properties = _properties(node, settings, racks, bind, security)
+    if is_secure:
+        make_node_certificates(folder, {node.name: (node.place.host,)})
     if role == "controller":
         claim(_controller(node), cluster_id=settings["cluster.id"], rng=rng)
     _write(node.file, properties)
     return dataclasses.replace(node, warnings=tuple(warnings))
+
+
+def _way_in(node: NewNode) -> str:
+    """How the nodes of a secure cluster learn that one more is a node."""
+    if node.place.role == "broker":
+        return (
+            f"let {node.name} in before it starts: kvorum acls create --allow-principal "
+            f"User:{node.name} --operation cluster-action --cluster"
+        )
+    # An ACL would not do: without a leader the controllers do not know yet which ACLs hold, and
+    # would refuse this one's votes.
+    return (
+        f"let {node.name} in before it starts: put User:{node.name} into super.users of every "
+        "other node's file, and restart these nodes one after the other"
+    )
+
+
+def _security_of_added(
+    folder: str,
+    node: NewNode,
+    known: Sequence[Mapping[str, Any]],
+    pattern: Mapping[str, Any],
+) -> dict[str, str]:
+    """The security properties of a node that is added to a secure cluster. pattern: the settings of
+    the last node of its role, if there is one, which count but for the files of its own. Raises
+    ConfigError for a cluster whose nodes no longer have the certificates of `kvorum init`."""
+    own_folder = os.path.join(folder, FOLDER)
+    for properties in known:
+        keystore = str(properties.get(_KEYSTORE, ""))
+        if not keystore or os.path.dirname(keystore) != own_folder:
+            raise ConfigError(
+                f"node {properties['node.id']} in {folder} has {_KEYSTORE}={keystore or 'no file'},"
+                f" which is not in {own_folder}: copy the file of another node for {node.name}, "
+                f"have its certificate (CN={node.name}) signed by the CA of the others, and add "
+                f"User:{node.name} to super.users"
+            )
+    places = [(_name_of(each), *_listener(each)) for each in known]
+    check_listeners([*places, (node.name, node.place.host, node.place.port)])
+    names = [*(_name_of(each) for each in known), node.name]
+    security = security_properties(FOLDER, node.name, names)
+    of_pattern = {k: str(v) for k, v in pattern.items() if k in security and k not in _FILES}
+    users = with_security(of_pattern, {"super.users": security["super.users"]})["super.users"]
+    return {**security, **of_pattern, "super.users": users}
 
 
 def _next_place(
@@ -323,27 +392,35 @@ def _node(folder: str, place: NodePlace) -> NewNode:
     )
 
 
+def _with_secrets(folder: str, node: NewNode) -> NewNode:
+    """The node of a secure cluster: it has its own certificate, and the CA's."""
+    files = (f"{node.name}.pem", CA_FILE)
+    return dataclasses.replace(
+        node, secrets=tuple(os.path.join(folder, FOLDER, file) for file in files)
+    )
+
+
 def _properties(
     node: NewNode,
     common: Mapping[str, Any],
     racks: Mapping[int, str],
     bind: str | None,
-    secure_names: Sequence[str] = (),
+    security: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The node's properties, checked with the node's own checks. bind: where it listens, if that is
-    not its own host. secure_names: all nodes of a secure cluster."""
+    not its own host. security: its properties in a secure cluster."""
     is_controller = node.place.role == "controller"
+    is_secure = security is not None
     properties = {
-        **settings_for(node.place.role, common),
-        **(security_properties(FOLDER, node.name, secure_names) if secure_names else {}),
+        **with_security(settings_for(node.place.role, common), security or {}),
         "node.id": node.place.node_id,
-        "listeners": _listeners(node.place, node.place.host, is_secure=bool(secure_names)),
+        "listeners": _listeners(node.place, node.place.host, is_secure=is_secure),
         # Below the file's folder, so that the node can be moved as a whole.
         "log.dirs": os.path.relpath(node.directory, os.path.dirname(node.file)),
     }
     if bind is not None:
         properties["advertised.listeners"] = properties["listeners"]
-        properties["listeners"] = _listeners(node.place, bind, is_secure=bool(secure_names))
+        properties["listeners"] = _listeners(node.place, bind, is_secure=is_secure)
     if node.place.node_id in racks:
         properties["broker.rack"] = racks[node.place.node_id]
     check = controller_config if is_controller else broker_config
@@ -376,6 +453,10 @@ def _known(folder: str) -> list[dict[str, Any]]:
 def _role(properties: Mapping[str, Any]) -> str:
     name = str(properties["listeners"]).partition("://")[0]
     return "controller" if name == controller_listener_name(properties) else "broker"
+
+
+def _name_of(properties: Mapping[str, Any]) -> str:
+    return f"{_role(properties)}-{properties['node.id']}"
 
 
 def _listener(properties: Mapping[str, Any]) -> tuple[str, int]:

@@ -27,7 +27,14 @@ from kvorum.launch.property_classes import (
     CONTROLLER_NAMES,
     settings_for,
 )
-from kvorum.launch.secure_plan import CLIENTS, FOLDER, NODES, NODES_PORT_SHIFT, security_properties
+from kvorum.launch.secure_plan import (
+    CLIENTS,
+    FOLDER,
+    NODES,
+    NODES_PORT_SHIFT,
+    security_properties,
+    with_security,
+)
 from kvorum.runtime.config import bind
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
@@ -474,7 +481,7 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
     }
     if layout.is_secure:
         folder = os.path.join(layout.data_dir, FOLDER)
-        own |= security_properties(folder, name, list(layout.ids))
+        own = with_security(own, security_properties(folder, name, list(layout.ids)))
     if role == "broker" and layout.racks:
         own["broker.rack"] = f"rack-{(node_id - BROKER_ID_BASE - 1) % layout.racks + 1}"
     if "controller.quorum.voters" not in properties:

@@ -48,6 +48,7 @@ from kvorum.launch.property_classes import (
     QuorumProperties,
 )
 from kvorum.launch.quorum_addresses import bootstrap_servers, peer_overrides, static_voters
+from kvorum.launch.secret_properties import weak_secrets
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.controller.controller import ControllerConfig
@@ -76,7 +77,8 @@ class NodeConfig:
     controllers: address of each controller for this node, with overrides. voter_addresses: the same
         without overrides, for other nodes. Both are empty if the voters are dynamic.
     bootstrap_servers: the first addresses to ask if the voters are dynamic.
-    given: the properties as in the file. notes: a line for the log for each one without an effect.
+    given: the properties as in the file. notes: a line for the log for each one without an
+        effect, and for a weak secret.
     directory: of the metadata log. data_directories: of partitions; a controller has only
         `directory`.
     metrics: address of the metrics server, None for none; metrics_tls: its TLS, None in clear text.
@@ -137,7 +139,10 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
     config = dataclasses.replace(
         _node_config(properties, CONTROLLER),
         given=dict(given),
-        notes=unbound(given, CONTROLLER_NAMES | of_controllers(given), BROKER_NAMES, "controller"),
+        notes=(
+            *unbound(given, CONTROLLER_NAMES | of_controllers(given), BROKER_NAMES, "controller"),
+            *weak_secrets(given),
+        ),
     )
     if len(config.data_directories) > 1 and not config.node.metadata_log_dir:
         raise ConfigError(
@@ -195,7 +200,10 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
     config = dataclasses.replace(
         _node_config(properties, BROKER),
         given=dict(given),
-        notes=unbound(given, BROKER_NAMES | of_listeners(given), CONTROLLER_NAMES, "broker"),
+        notes=(
+            *unbound(given, BROKER_NAMES | of_listeners(given), CONTROLLER_NAMES, "broker"),
+            *weak_secrets(given),
+        ),
     )
     if config.node_id in config.controllers:
         raise ConfigError(

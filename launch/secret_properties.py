@@ -10,6 +10,9 @@ from kvorum.metadata.configs.secrets import is_password
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.private_files import is_readable_by_others
 
+TOKEN_KEY = "delegation.token.secret.key"
+TOKEN_KEY_BYTES_MIN = 16
+"""A shorter key can be guessed from one token and its HMAC, which every owner of a token has."""
 _KEY_FILE = "ssl.keystore.location"
 
 
@@ -22,6 +25,17 @@ def refuse_on_command_line(names: Iterable[str], way_out: str) -> None:
                 f"--set {name}: every user of this machine can read a command line; "
                 + way_out.replace("{name}", name)
             )
+
+
+def weak_secrets(properties: Mapping[str, Any]) -> tuple[str, ...]:
+    """A line for the log if the key of delegation tokens is short; Kafka takes any."""
+    length = len(str(properties.get(TOKEN_KEY, "")).encode())
+    if not 0 < length < TOKEN_KEY_BYTES_MIN:
+        return ()
+    return (
+        f"{TOKEN_KEY} has {length} bytes, and the owner of a token can guess a key of less than "
+        f"{TOKEN_KEY_BYTES_MIN}: give every node a longer one, and create new tokens",
+    )
 
 
 def readable_secrets(

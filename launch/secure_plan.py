@@ -12,7 +12,8 @@ import hashlib
 import os
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kvorum.broker.sasl.jaas import SCRAM_MODULE, parse_jaas
 from kvorum.broker.sasl.scram import HASHES, MECHANISMS, derived_keys
@@ -20,10 +21,12 @@ from kvorum.launch.access import STANDARD_AUTHORIZER
 from kvorum.metadata.controller.decide.scram import ITERATIONS_MIN
 from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.text import PORT_MAX, address_text
 
 FOLDER = "secrets"
 ADMIN = "admin"
 ADMIN_FILE = "admin.properties"
+CA_FILE = "ca.pem"
 MECHANISM = "SCRAM-SHA-512"
 CLIENTS, NODES = "CLIENTS", "NODES"
 """Listeners of a broker: for clients, and for the other brokers."""
@@ -33,6 +36,8 @@ CERTIFICATE_DAYS = 365
 _SALT_BYTES = 24
 _PASSWORD_BYTES = 24
 _JAAS = "sasl.jaas.config"
+_LISTS = {"super.users": ";", "sasl.enabled.mechanisms": ","}
+"""Properties with several values, and what separates them."""
 
 
 def admin_file(data_dir: str) -> str:
@@ -49,7 +54,7 @@ def security_properties(folder: str, name: str, nodes: Sequence[str]) -> dict[st
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": os.path.join(folder, f"{name}.pem"),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": os.path.join(folder, "ca.pem"),
+        "ssl.truststore.location": os.path.join(folder, CA_FILE),
         # A certificate of CN=broker-101 is that of the user broker-101.
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
         "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -66,25 +71,55 @@ def security_properties(folder: str, name: str, nodes: Sequence[str]) -> dict[st
     }
 
 
+def with_security(settings: Mapping[str, Any], security: Mapping[str, str]) -> dict[str, Any]:
+    """A node's settings with those of `security_properties`. Super users and mechanisms of both
+    count. Raises ConfigError for a setting that would change another one of them."""
+    found = dict(settings)
+    for name, value in security.items():
+        given = str(found.get(name, value))
+        if name in _LISTS:
+            separator = _LISTS[name]
+            parts = [part.strip() for part in f"{value}{separator}{given}".split(separator)]
+            found[name] = separator.join(dict.fromkeys(filter(None, parts)))
+        elif given == value:
+            found[name] = value
+        else:
+            raise ConfigError(
+                f"{name}={given} does not go with --secure, which writes {name}={value}: leave "
+                "one of them out"
+            )
+    return found
+
+
+def check_listeners(places: Iterable[tuple[str, str, int]]) -> None:
+    """Raise ConfigError if two listeners of a secure cluster have one address. places: name, host
+    and port of each node; a broker listens at NODES_PORT_SHIFT above its port too."""
+    taken: dict[tuple[str, int], str] = {}
+    for name, host, port in places:
+        of_node = {port: "CONTROLLER" if name.startswith("controller-") else CLIENTS}
+        if not name.startswith("controller-"):
+            of_node[port + NODES_PORT_SHIFT] = NODES
+        for each, listener in of_node.items():
+            if each > PORT_MAX:
+                raise ConfigError(
+                    f"the listener {listener} of {name} would get port {each}, above {PORT_MAX}: "
+                    f"give the broker a port up to {PORT_MAX - NODES_PORT_SHIFT}"
+                )
+            said = f"{name} ({listener})"
+            other = taken.setdefault((host, each), said)
+            if other != said:
+                raise ConfigError(
+                    f"{other} and {said} would both listen on {address_text(host, each)}: a "
+                    f"broker's listener {NODES} is {NODES_PORT_SHIFT} above its port; move --port "
+                    "or --controller-port"
+                )
+
+
 def prepare_secrets(data_dir: str, nodes: Mapping[str, Sequence[str]]) -> None:
     """Make what is missing of the certificates and of the first user's properties. nodes: by name
     the hosts of each, beside those of this machine. Raises ConfigError, OSError."""
-    # `cryptography` takes a tenth of a second to import.
-    from kvorum.launch.dev_certificate_files import Request, make_certificates
-
     folder = os.path.join(data_dir, FOLDER)
-    now = datetime.datetime.now(datetime.UTC)
-    requests = [
-        Request(nodes=(name,), hosts=hosts, days=CERTIFICATE_DAYS) for name, hosts in nodes.items()
-    ]
-    requests.append(Request(nodes=(), users=(ADMIN,), days=CERTIFICATE_DAYS))
-    made = [each for request in requests for each in make_certificates(folder, request, now)]
-    over = [each.file for each in made if each.ends < now]
-    if over:
-        raise ConfigError(
-            f"the certificate in {over[0]} has expired; make new ones with kvorum certs dev "
-            f"{folder} --force and the names of the nodes, or remove the file"
-        )
+    make_node_certificates(data_dir, nodes, users=(ADMIN,))
     path = admin_file(data_dir)
     if not os.path.exists(path):
         part = f"{path}.part"
@@ -93,13 +128,38 @@ def prepare_secrets(data_dir: str, nodes: Mapping[str, Sequence[str]]) -> None:
         os.replace(part, path)
 
 
+def make_node_certificates(
+    data_dir: str, nodes: Mapping[str, Sequence[str]], *, users: Sequence[str] = ()
+) -> None:
+    """Make the missing certificates. nodes: as for `prepare_secrets`. Raises ConfigError, also for
+    a certificate that is there and has expired, OSError."""
+    # `cryptography` takes a tenth of a second to import.
+    from kvorum.launch.dev_certificate_files import Request, make_certificates
+
+    folder = os.path.join(data_dir, FOLDER)
+    now = datetime.datetime.now(datetime.UTC)
+    requests = [
+        Request(nodes=(name,), hosts=hosts, days=CERTIFICATE_DAYS) for name, hosts in nodes.items()
+    ]
+    if users:
+        requests.append(Request(nodes=(), users=users, days=CERTIFICATE_DAYS))
+    made = [each for request in requests for each in make_certificates(folder, request, now)]
+    over = [each for each in made if each.ends <= now]
+    if over:
+        names = " ".join(f"--{each.kind} {each.name}" for each in over)
+        raise ConfigError(
+            f"the certificate in {over[0].file} was valid until {over[0].ends:%Y-%m-%d}; renew it "
+            f"with kvorum certs dev {folder} --force --days {CERTIFICATE_DAYS} {names}"
+        )
+
+
 def _admin_properties(folder: str, password: str) -> str:
     lines = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": MECHANISM,
         _JAAS: f'{SCRAM_MODULE} required username="{ADMIN}" password="{password}";',
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": os.path.join(folder, "ca.pem"),
+        "ssl.truststore.location": os.path.join(folder, CA_FILE),
         # For commands that talk to controllers, which know their callers by certificates.
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": os.path.join(folder, f"{ADMIN}.pem"),

@@ -17,7 +17,7 @@ from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.runtime.ids import uuid_from_text, uuid_text
 from kvorum.snapshots.format import SnapshotHeader, SnapshotId, read_header
 from kvorum.snapshots.retention import SnapshotFile, to_remove
-from kvorum.snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore, verify_named
+from kvorum.snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore
 from kvorum.snapshots.transfer import SnapshotReceiver
 
 
@@ -86,13 +86,12 @@ class SnapshotFiles:
         good: list[OffsetAndEpoch] = []
         headers: dict[OffsetAndEpoch, SnapshotHeader] = {}
         damaged: list[CorruptData] = []
-        for id in await store.list():
-            try:
-                header = await verify_named(store.disk, store.path(id))
-                voters_of(header)
-            except CorruptData as error:
-                damaged.append(error)
+        for id, header in await store.check_all():
+            if isinstance(header, CorruptData):
+                damaged.append(header)
                 continue
+            try:
+                voters_of(header)
             except ValueError as error:
                 damaged.append(CorruptData(store.path(id), 0, f"its voters: {error}"))
                 continue

@@ -91,7 +91,7 @@ def failure_text(error: BaseException) -> str:
     reason = getattr(error, "reason", None)
     if isinstance(error, ssl.SSLError) and reason:
         return _WORDS.get(reason, f"TLS: {reason.lower().replace('_', ' ')}")
-    if isinstance(error, ssl.SSLEOFError):
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return "the other side closed the connection during the TLS handshake"
     return str(error) or type(error).__name__
 
@@ -138,8 +138,23 @@ def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
             raise ConfigError(
                 f"{settings.what}: no certificate and key in "
                 f"{settings.keystore or 'ssl.keystore.certificate.chain and ssl.keystore.key'}: "
-                f"{_reason(error)}; a PEM file has the key, then the certificate and its chain"
+                f"{_key_reason(path, settings) or _reason(error)}"
             ) from error
+
+
+def _key_reason(path: str, settings: TlsSettings) -> str:
+    """The reason that an encrypted key gives, "" for any other; OpenSSL's own words name no
+    property."""
+    try:
+        with open(path, "rb") as file:
+            is_encrypted = b"ENCRYPTED" in file.read()
+    except OSError:
+        return ""  # the caller has the reason
+    if not is_encrypted:
+        return ""
+    if not settings.key_password:
+        return "the key is encrypted; set ssl.key.password to its password"
+    return "the key is encrypted, and ssl.key.password is not its password"
 
 
 def _load_trusted(context: ssl.SSLContext, settings: TlsSettings) -> None:

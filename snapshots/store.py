@@ -172,23 +172,23 @@ class SnapshotStore:
         with contextlib.suppress(OSError):
             await self.disk.remove(self.part_path(id))
 
-    async def newest_good(self) -> tuple[SnapshotId | None, builtins.list[CorruptData]]:
-        """The newest snapshot that passes every check, and the faults of newer ones."""
-        refused: builtins.list[CorruptData] = []
-        for id in reversed(await self.list()):
+    async def check_all(self) -> builtins.list[tuple[SnapshotId, SnapshotHeader | CorruptData]]:
+        """Every snapshot, the oldest first, checked as a whole: its header, or what is wrong with
+        it. Raises OSError if the disk fails."""
+        found: builtins.list[tuple[SnapshotId, SnapshotHeader | CorruptData]] = []
+        for id in await self.list():
+            path = self.path(id)
             try:
-                await verify_named(self.disk, self.path(id))
+                found.append((id, await verify_named(self.disk, path)))
             except CorruptData as error:
-                refused.append(error)
+                found.append((id, error))
             except OSError as error:
                 # A sector that cannot be read counts as damage; any other error is the disk's
                 # failure.
                 if error.errno != errno.EIO:
                     raise
-                refused.append(CorruptData(self.path(id), 0, f"cannot be read: {error}"))
-            else:
-                return id, refused
-        return None, refused
+                found.append((id, CorruptData(path, 0, f"cannot be read: {error}")))
+        return found
 
     async def bootstrap(self) -> SnapshotHeader | None:
         """Header of the bootstrap checkpoint, checked as a whole. Raises CorruptData."""

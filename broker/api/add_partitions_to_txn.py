@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext, Services
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.services import ApiServices
 from kvorum.broker.transactions.coordinators import ADD_PARTITIONS_TO_TXN
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
@@ -103,7 +104,7 @@ async def _many(context: RequestContext, request: Any) -> dict[str, Any]:
     return {"error_code": ErrorCode.NONE, "results_by_transaction": results}
 
 
-async def _ask(services: Services, body: AddPartitions) -> PartitionErrors:
+async def _ask(services: ApiServices, body: AddPartitions) -> PartitionErrors:
     if not body.transactional_id:
         return dict.fromkeys(body.partitions, ErrorCode.INVALID_REQUEST)
     image = services.registry.image

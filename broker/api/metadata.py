@@ -19,8 +19,9 @@ import asyncio
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext, Services
+from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.describe_cluster import cluster_operations
+from kvorum.broker.api.services import ApiServices
 from kvorum.broker.coordinator.topics import internal_topic
 from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED, is_asked
 from kvorum.broker.metadata_answers.topic_names import (
@@ -244,7 +245,7 @@ def _answer(
     }
 
 
-def _listed(services: Services, image: ClusterImage) -> tuple[int, ...]:
+def _listed(services: ApiServices, image: ClusterImage) -> tuple[int, ...]:
     return services.fenced_visibility.listed(image, services.now_ms())
 
 
@@ -297,7 +298,7 @@ def _topic(topic: TopicImage, partitions: Packed) -> dict[str, Any]:
     }
 
 
-def _auto_create(services: Services, names: list[str]) -> None:
+def _auto_create(services: ApiServices, names: list[str]) -> None:
     under_way: set[str] = services.caches.setdefault("auto_create", set())
     fresh = [name for name in dict.fromkeys(names) if name not in under_way]
     fresh = fresh[: max(AUTO_CREATIONS_MAX - len(under_way), 0)]

@@ -244,10 +244,8 @@ class BrokerLifecycleManager:
                     f"{reply.status.message}: another process has taken this broker's place"
                 )
             case _:
-                self._client.note_failure(target)
+                self._client.note_failure(target, reply.leader_id)
                 self._quorum_wait.begin()
-                if reply.leader_id != target:
-                    self._client.note_hint(reply.leader_id)
                 return False
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvorum.broker.api import sasl_authenticate
-from kvorum.broker.api.context import RequestContext, Services
+from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
@@ -32,6 +32,7 @@ from kvorum.broker.metrics.counters import (
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.network.login_limits import LOGIN_TIMEOUT_MS, LoginMemory
+from kvorum.broker.network.services import Services
 from kvorum.broker.network.tls_connection import TlsConnection, wrapped
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.access.authorizer import Authorizer

@@ -1,4 +1,4 @@
-"""The parts of a broker that transactions use. `broker.api.context.Services` has them all."""
+"""The parts of a broker that transactions use. `broker.network.services.Services` has them all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, Protocol
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.producer_ids import ProducerIdSource
 from kvorum.broker.coordinator.host import CoordinatorHost
-from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.fetch.follower_fetch import Connect, PeerAddress
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
+from kvorum.broker.network.purgatory import Deadlines
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import PartitionErrors
 from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.clock import Clock
 
 
 class TransactionCoordinators(Protocol):
@@ -36,6 +38,26 @@ class Driver(Protocol):
     def coordinators(self) -> TransactionCoordinators: ...
 
 
+class Waits(Protocol):
+    """The replica manager, for waiting."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def deadlines(self) -> Deadlines: ...
+
+
+class Reach(Waits, Protocol):
+    """The replica manager, for connections to other brokers, too."""
+
+    @property
+    def peer_address(self) -> PeerAddress: ...
+
+    @property
+    def connect(self) -> Connect: ...
+
+
 class BrokerServices(Protocol):
     """The parts of a broker that transactions use. groups, transactions: the coordinators on this
     broker."""
@@ -47,7 +69,7 @@ class BrokerServices(Protocol):
     def broker_id(self) -> int: ...
 
     @property
-    def replicas(self) -> ReplicaManager: ...
+    def replicas(self) -> Waits: ...
 
     @property
     def registry(self) -> ReplicaRegistry: ...
@@ -67,3 +89,10 @@ class BrokerServices(Protocol):
     def image(self) -> ClusterImage: ...
 
     def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
+
+
+class DriverServices(BrokerServices, Protocol):
+    """The parts of a broker that the driver of transactions needs."""
+
+    @property
+    def replicas(self) -> Reach: ...

@@ -7,7 +7,7 @@ from typing import Any
 from kvorum.broker.config.broker_config import part_of
 from kvorum.broker.coordinator.model import FactLearned
 from kvorum.broker.coordinator.shard_context import ShardContext
-from kvorum.broker.transactions.broker_services import BrokerServices
+from kvorum.broker.transactions.broker_services import DriverServices
 from kvorum.broker.transactions.config import TransactionConfig
 from kvorum.broker.transactions.coordinators import Coordinators
 from kvorum.broker.transactions.markers import MarkerSender
@@ -22,7 +22,7 @@ from kvorum.runtime.tasks import TaskGroup, report_failure
 class TransactionDriver:
     """The transactions of one broker. coordinators: used by the leaders of partitions."""
 
-    def __init__(self, services: BrokerServices) -> None:
+    def __init__(self, services: DriverServices) -> None:
         self._services = services
         replicas = services.replicas
         self._peers = Peers(

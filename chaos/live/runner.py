@@ -69,6 +69,7 @@ from kvorum.chaos.live.users import bootstrap_of_load
 from kvorum.launch.client_security import NONE
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
+from kvorum.runtime.private_files import private_files
 
 _EXPORT_TIMEOUT_S = 60.0
 _THREAD_TIMEOUT_MS = 15_000
@@ -106,6 +107,7 @@ class RunResult:
     rerun: str
 
 
+@private_files()
 def run(
     experiment_path: str,
     *,
@@ -119,7 +121,8 @@ def run(
     warm: WarmCluster | None = None,
     access: Access = NO_ACCESS,
 ) -> RunResult:
-    """Run an experiment on a fresh cluster and write everything into output_dir.
+    """Run an experiment on a fresh cluster and write everything into output_dir, which its owner
+    alone may read: a run holds ACLs and the metadata's records.
 
     seed: replaces the file's own seed. system, kafka_libs, is_owned: see `choose_system`.
     carry_out: takes the place of method and rollbacks, for a caller that decides the steps itself.

@@ -10,10 +10,12 @@ import click
 from kvorum.cli.common import (
     Row,
     cluster_options,
+    confirm,
     fail_on_errors,
     is_structured,
     show,
     show_outcomes,
+    warn,
 )
 from kvorum.cli.completion import acl_principals, group_names, topic_names
 from kvorum.cli.watch import watchable
@@ -191,7 +193,7 @@ def delete(is_all: bool, is_sure: bool, dry_run: bool, **options: Any) -> None:
     if found and not is_sure:
         if not is_structured(options["output"]):
             show(options["output"], [_row(acl) for acl in found], _ACL)
-        click.confirm(f"Delete {_count(found)}?", abort=True, err=True)
+        confirm(f"Delete {_count(found)}?")
     # Only the ACLs that were shown are deleted, none that was created since.
     _show_results(options, found, backend.delete(found), done="deleted")
 
@@ -236,8 +238,8 @@ def _wanted(options: dict[str, Any]) -> list[Acl]:
 
 def _whom(options: dict[str, Any]) -> list[Whom]:
     from kvorum.cli.acl_rules import Whom, principal_of
-    from kvorum.metadata.access.hosts import is_valid_host
-    from kvorum.metadata.access.model import WILDCARD, Permission
+    from kvorum.metadata.access.hosts import is_matching_host
+    from kvorum.metadata.access.model import USER_PREFIX, WILDCARD, Permission
 
     found = []
     for permission, who, where in (
@@ -249,8 +251,19 @@ def _whom(options: dict[str, Any]) -> list[Whom]:
         if hosts and not principals:
             raise click.UsageError(f"--{verb}-host needs --{verb}-principal")
         for host in hosts:
-            if not host or not is_valid_host(host):
-                raise click.UsageError(f"{host!r} is neither an address nor a range of them")
+            if not is_matching_host(host):
+                raise click.UsageError(
+                    f"--{verb}-host={host!r} would never match: it is neither an address nor a "
+                    "range of them, and names of hosts are not looked up; give an address, a range "
+                    "such as 10.0.0.0/8, or '*'"
+                )
+        for text in principals:
+            kind = principal_of(text).partition(":")[0] + ":"
+            if kind != USER_PREFIX:
+                warn(
+                    f"--{verb}-principal={text} matches nobody here: every client of this cluster "
+                    f"is a {USER_PREFIX}NAME"
+                )
         if principals:
             found.append(
                 Whom(

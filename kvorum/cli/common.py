@@ -106,6 +106,22 @@ def warn(text: str) -> None:
     click.echo(f"kvorum: {text}", err=True)
 
 
+def confirm(question: str) -> None:
+    """Ask before a deletion; returns for a yes. Raises CommandFailed for a no, and if standard
+    input ends before an answer. Ctrl-C is a click.Abort."""
+    try:
+        is_sure = click.confirm(question, err=True)
+    except click.Abort as error:
+        if isinstance(error.__context__, EOFError):
+            click.echo(err=True)
+            raise CommandFailed(
+                "nothing was changed: standard input ended before an answer; --yes asks no question"
+            ) from error
+        raise
+    if not is_sure:
+        raise CommandFailed("nothing was changed")
+
+
 _said: set[str] | None = None
 
 

@@ -17,6 +17,7 @@ from kvorum.cli.common import (
     CommandFailed,
     warn,
 )
+from kvorum.cli.connection_hints import connection_hint
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.history import MetadataCopy
 from kvorum.metadata.requests.config_requests import ConfigOperation
@@ -60,7 +61,8 @@ class BlockingControllerClient:
         self._address_by_id: dict[int, str] = {}
         self._channels: dict[str, Any] = {}
         # Taken now: one command has one security, and other threads use this client.
-        self._maker = current_security().channels()
+        self._security = current_security()
+        self._maker = self._security.channels()
         self._has_warned = False
 
     def describe(self) -> pb.DescribeQuorumReply:
@@ -253,7 +255,12 @@ class BlockingControllerClient:
             raise CommandFailed(self._no_quorum, EXIT_NO_QUORUM)
         if all("PERMISSION_DENIED" in problem for problem in problems):
             raise CommandFailed(problems[0], EXIT_NOT_AUTHORIZED)
-        raise CommandFailed(f"no controller reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
+        hints = dict.fromkeys(
+            connection_hint(self._security, problem, is_controller=True) for problem in problems
+        )
+        raise CommandFailed(
+            f"no controller reachable at {', '.join(problems)}{''.join(hints)}", EXIT_UNREACHABLE
+        )
 
     def _probe_round(self, is_leader_enough: bool) -> tuple[Replies, list[str], bool]:
         """Asks all controllers at once. Returns (answers, failures with reasons, True if a

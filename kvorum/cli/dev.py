@@ -140,6 +140,9 @@ def dev(ctx: click.Context, /, **options: Any) -> None:
                 supervisor.run()
         except StartupFailed as error:
             failure = error
+        except (ConfigError, CorruptData) as error:
+            # Of the secrets and of the first metadata, which `start` makes.
+            raise refused(error) from error
         finally:
             supervisor.stop()
             _forget(options["ready_file"])

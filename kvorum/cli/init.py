@@ -99,8 +99,9 @@ def init(context: click.Context, /, folder: str, **options: Any) -> None:
     """Write a TOML file for each node into FOLDER and prepare the controllers' directories.
 
     Start each node with kvorum controller|broker --config FILE. For several hosts, name each node
-    with --controller and --broker, then copy each node's file, and a controller's directory, to the
-    same path on its host. A controller that was added with --add follows the quorum until kvorum
+    with --controller and --broker, then copy what each node needs (-o wide) to the same path on its
+    host: its file, a controller's directory, and with --secure its own certificate and the CA's. A
+    controller that was added with --add follows the quorum until kvorum
     quorum add-voter makes it a voter.
     """
     from kvorum.runtime.errors import ConfigError, CorruptData
@@ -114,10 +115,22 @@ def init(context: click.Context, /, folder: str, **options: Any) -> None:
     except OSError as error:
         raise CommandFailed(f"cannot write {error.filename or folder}: {error.strerror}") from error
     rows = [
-        {"node": n.name, "listener": n.place.address, "config": n.file, "data": n.directory}
+        {
+            "node": n.name,
+            "listener": n.place.address,
+            "config": n.file,
+            "data": n.directory,
+            "needs": n.needs,
+        }
         for n in nodes
     ]
-    show(options["output"], rows)
+    show(options["output"], rows, ["node", "listener", "config", "data"])
+    if any(node.secrets for node in nodes):
+        warn(
+            "copy to each host what its node needs and no more (-o wide): its file, its own .pem "
+            "and ca.pem of secrets, and a controller's data; the other secrets stay here, ca.key "
+            "above all"
+        )
     for node in nodes:
         for text in node.warnings:
             warn(text)

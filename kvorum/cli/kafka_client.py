@@ -6,15 +6,17 @@ Schemas come from kio; only the versions named at the call are used.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Mapping
 from typing import Any
 
 from kvorum.cli.client_security import current_security
 from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
-from kvorum.launch.client_security import NONE
+from kvorum.cli.connection_hints import connection_hint
 from kvorum.runtime.errors import invariant, required
 from kvorum.runtime.text import address_text
+from kvorum.runtime.tls import failure_text
 
 CLIENT_ID = b"kvorum-cli"
 ANSWER_SLACK_S = 1.0
@@ -46,6 +48,7 @@ class KafkaConnection:
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         problems = []
+        hints: dict[str, None] = {}
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
         self._correlation_id = 0
@@ -67,9 +70,13 @@ class KafkaConnection:
                 self._socket.settimeout(timeout_s + ANSWER_SLACK_S)
                 return
             except OSError as error:
+                in_handshake = self._socket is None and self._security.context is not None
                 self.close()
-                problems.append(f"{address_text(host, port)} ({error.strerror or error})")
-        raise BrokerGone(f"no broker reachable at {', '.join(problems)}")
+                reason = _reason(error)
+                problems.append(f"{address_text(host, port)} ({reason})")
+                hint = connection_hint(self._security, reason, in_handshake=in_handshake)
+                hints[hint] = None
+        raise BrokerGone(f"no broker reachable at {', '.join(problems)}{''.join(hints)}")
 
     def _log_in(self) -> None:
         """Authenticate as the command's user. Raises CommandFailed, OSError."""
@@ -154,11 +161,11 @@ class KafkaConnection:
 
     def _gone(self, error: OSError) -> BrokerGone:
         if not isinstance(error, TimeoutError):
-            hint = ""
-            if not self._has_answered and self._security == NONE:
-                hint = "; if it asks for TLS or a login, give --command-config FILE"
-            text = f"broker {self._address} went away: {error.strerror or error}{hint}"
-            return BrokerGone(text)
+            # With TLS 1.3 a refused certificate ends a connection whose handshake is over here.
+            is_end = isinstance(error, ssl.SSLEOFError)
+            reason = "it closed the connection" if is_end else _reason(error)
+            hint = "" if self._has_answered else connection_hint(self._security, reason)
+            return BrokerGone(f"broker {self._address} went away: {reason}{hint}")
         waited_s = self._timeout_s + ANSWER_SLACK_S
         return BrokerGone(
             f"broker {self._address} did not answer within {waited_s:g} s; its log says "
@@ -193,6 +200,12 @@ class KafkaConnection:
                 raise ConnectionError("it closed the connection")
             parts += part
         return bytes(parts)
+
+
+def _reason(error: OSError) -> str:
+    """Why a connection failed, in words for an operator."""
+    is_tls = isinstance(error, ssl.SSLError)
+    return failure_text(error) if is_tls else str(error.strerror or error)
 
 
 def _entity(name: str, version: int, answer: bytes, start: int) -> Any:

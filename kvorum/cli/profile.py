@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ import click
 from kvorum.cli.common import CommandFailed, output_option, refused, show
 from kvorum.cli.profiles import (
     KEYS,
+    PATHS,
     Profiles,
     check_option,
     check_options,
@@ -53,7 +55,8 @@ def set_profile(name: str, assignments: tuple[str, ...]) -> None:
     """Set options of profile NAME, which is made if it is missing; KEY= takes one away.
 
     Keys: bootstrap_server, bootstrap_controller, timeout (seconds), output, command_config (a file
-    with Kafka's client properties). The first profile becomes the current one.
+    with Kafka's client properties, kept with its whole path). The first profile becomes the
+    current one.
     """
     found = _read()
     options = dict(found.items.get(name, {}))
@@ -63,7 +66,8 @@ def set_profile(name: str, assignments: tuple[str, ...]) -> None:
             if not separator:
                 raise ConfigError(f"{text!r} is not KEY=VALUE")
             if value:
-                options[key] = check_option(key, value)
+                checked = check_option(key, value)
+                options[key] = os.path.abspath(checked) if key in PATHS else checked
             elif key not in KEYS:
                 check_option(key, value)
             else:

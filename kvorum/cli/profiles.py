@@ -28,6 +28,8 @@ OUTPUTS = ("table", "wide", "json", "yaml")
 _BOOTSTRAP = ("bootstrap_server", "bootstrap_controller")
 KEYS = (*_BOOTSTRAP, "timeout", "output", "command_config")
 """The options that a profile may have."""
+PATHS = ("command_config",)
+"""Those with the path of a file. They are stored absolute: a profile counts in every folder."""
 
 _CHOSEN = "kvorum.profile"
 

@@ -39,6 +39,7 @@ def raft() -> None:
 def record(node_id: int, out: str, **options: Any) -> None:
     """Fetch the flight record of a running controller."""
     from kvorum.cli.backends import open_controllers
+    from kvorum.runtime.private_files import private_files
 
     controllers = open_controllers(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
@@ -46,7 +47,11 @@ def record(node_id: int, out: str, **options: Any) -> None:
     partial = f"{out}.tmp"
     lines = 0
     try:
-        with open(partial, "wb") as file:
+        # The record has the metadata log's records, with the keys of users' passwords among them.
+        # A file of an earlier attempt would keep its mode.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+        with private_files(), open(partial, "xb") as file:
             for piece in controllers.read_flight_record(node_id):
                 file.write(piece)
                 lines += piece.count(b"\n")

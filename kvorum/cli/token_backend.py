@@ -14,8 +14,19 @@ from typing import Any
 
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.common import check
+from kvorum.runtime.errors import ErrorCode
 
 USER = "User"
+_WAYS_OUT: dict[int, str] = {
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: (
+        "the broker has no tokens; set delegation.token.secret.key, the same on every broker and "
+        "controller, and restart them"
+    ),
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "only a user with a password or a certificate may ask; give --command-config FILE with "
+        "such a login, and without tokenauth in sasl.jaas.config"
+    ),
+}
 _ERROR_CODE = struct.Struct(">h")
 _AFTER_HEADER = 1
 """Bytes of an answer's header that remain: its tagged fields, which are empty."""
@@ -111,9 +122,11 @@ class BrokerTokens(BrokerBackend):
         if name != "describe_delegation_token":
             # The error is checked first: in Kafka's refusals the timestamps are -1, which kio
             # cannot read.
-            check(_ERROR_CODE.unpack_from(answer, _AFTER_HEADER)[0], None, subject)
+            code = _ERROR_CODE.unpack_from(answer, _AFTER_HEADER)[0]
+            check(code, _WAYS_OUT.get(code), subject)
         reply = read_response(name, version, memoryview(answer)[_AFTER_HEADER:])
-        check(reply.error_code, None, subject)
+        code = int(reply.error_code)
+        check(code, _WAYS_OUT.get(code), subject)
         return reply
 
 

@@ -18,6 +18,7 @@ from kvorum.cli.common import (
     Row,
     broker_addresses,
     cluster_options,
+    confirm,
     is_structured,
     show,
 )
@@ -99,7 +100,7 @@ def expire(token_id: str, after_ms: int | None, is_sure: bool, **options: Any) -
     backend = _backend(options)
     token = _found(backend, token_id)
     if after_ms is None and not is_sure:
-        click.confirm(f"Remove token {token_id} of {token.owner}?", abort=True, err=True)
+        confirm(f"Remove token {token_id} of {token.owner}?")
     changed = backend.expire(token, -1 if after_ms is None else after_ms)
     if after_ms is None:
         row = {"token_id": token_id, "owner": token.owner, "removed": True}

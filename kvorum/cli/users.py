@@ -6,13 +6,14 @@ machine sees the arguments of its processes.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, is_structured, show
+from kvorum.cli.common import CommandFailed, cluster_options, confirm, is_structured, show
 from kvorum.cli.completion import user_names
 from kvorum.cli.watch import watchable
 
@@ -130,7 +131,7 @@ def delete(name: str, mechanisms: tuple[str, ...], is_sure: bool, **options: Any
         raise CommandFailed(f"there is no user {name}{what}; kvorum users list shows all")
     if not is_sure:
         of_what = ", ".join(NAMES[number] for number in wanted)
-        click.confirm(f"Delete user {name} ({of_what})?", abort=True, err=True)
+        confirm(f"Delete user {name} ({of_what})?")
     for number in wanted:
         backend.remove_credential(name, number)
     rows = [{"user": name, "mechanism": NAMES[number], "deleted": True} for number in wanted]
@@ -161,20 +162,30 @@ def _set(backend: UserBackend, name: str, options: dict[str, Any]) -> None:
         return
     show(options["output"], [{key: row[key] for key in _COLUMNS} for row in rows], _COLUMNS)
     properties = rows[0]["client_properties"]
-    click.echo("\nFor the client, with the password in place of the dots:\n")
+    dots = "the password"
+    if properties.get("ssl.truststore.location") == "...":
+        dots += ", and the path of the CA's certificate (not for a CA that the system trusts),"
+    click.echo(f"\nFor the client, with {dots} in place of the dots:\n")
     click.echo("\n".join(f"{key}={value}" for key, value in properties.items()))
 
 
 def client_properties(name: str, mechanism: str) -> dict[str, str]:
-    """Kafka's client properties of a user, without the password."""
+    """Kafka's client properties of a user, without the password: the protocol and the CAs are those
+    of the command that runs, if it logs in. The path is left open if the command needs none."""
     from kvorum.broker.sasl.jaas import SCRAM_MODULE
+    from kvorum.cli.client_security import current_security
 
+    own = current_security()
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    return {
-        "security.protocol": "SASL_SSL",
+    found = {
+        "security.protocol": own.protocol if own.mechanism else "SASL_SSL",
         "sasl.mechanism": mechanism,
         "sasl.jaas.config": f'{SCRAM_MODULE} required username="{quoted}" password="...";',
     }
+    if found["security.protocol"] == "SASL_SSL" and (own.tls is None or own.tls.truststore):
+        path = "..." if own.tls is None else os.path.abspath(own.tls.truststore)
+        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": path}
+    return found
 
 
 def _warn_of_others(name: str, known: Any, mechanisms: tuple[str, ...]) -> None:

@@ -25,6 +25,17 @@ def is_valid_host(text: str) -> bool:
     return "/" not in text or _range_of(text) is not None
 
 
+def is_matching_host(text: str) -> bool:
+    """True if some client can have the host: a WILDCARD, an address, or a range of them."""
+    if text == WILDCARD or _range_of(text) is not None:
+        return True
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 @functools.lru_cache(maxsize=4096)
 def plain_address(address: str) -> str:
     """The address of a client as ACLs name it: an IPv4 address also if the socket has it as an

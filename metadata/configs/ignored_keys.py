@@ -22,7 +22,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "of TLS there are PEM files, of SASL PLAIN, SCRAM and OAUTHBEARER, both for clients",
+        "of TLS there are PEM files, of SASL PLAIN, SCRAM and OAUTHBEARER",
         """
         sasl.client.callback.handler.class CLASS -
         sasl.jaas.config PASSWORD - per-broker

@@ -17,6 +17,7 @@ from typing import Any, Generic
 import grpc.aio
 
 from kvorum.metadata.inspect import quorum_report
+from kvorum.metadata.rpc.active_controller import ActiveController
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
@@ -81,10 +82,7 @@ class ControllerClient:
         self._methods: dict[tuple[int, str], Callable[..., Any]] = {}
         # Old channels of moved controllers: calls may still run on them, so `close` closes them.
         self._moved: list[Channel] = []
-        self._ids = sorted(self._addresses)
-        self._leader_id: int | None = None
-        self._turn = 0
-        self._epoch = -1
+        self._active = ActiveController(self._addresses)
         self._active_at_ms: int | None = None
         self.is_lost = False
         """True if no active controller has been reached since the last one was lost."""
@@ -93,7 +91,7 @@ class ControllerClient:
     @property
     def leader_id(self) -> int | None:
         """The controller that was last seen active; None if none is known."""
-        return self._leader_id
+        return self._active.leader_id
 
     @property
     def addresses(self) -> Mapping[int, str]:
@@ -113,9 +111,7 @@ class ControllerClient:
             self._stubs = {key: stub for key, stub in self._stubs.items() if key[0] != node_id}
             self._methods = {key: m for key, m in self._methods.items() if key[0] != node_id}
         self._addresses = dict(addresses)
-        self._ids = sorted(self._addresses)
-        if self._leader_id not in self._addresses:
-            self._leader_id = None
+        self._active.update(self._addresses)
 
     def add_address(self, node_id: int, address: str) -> None:
         """Add the address of another controller; a known address is kept.
@@ -125,12 +121,7 @@ class ControllerClient:
         """
         if node_id not in self._addresses:
             self._addresses[node_id] = address
-            self._ids = sorted(self._addresses)
-
-    def note_hint(self, leader_id: int) -> None:
-        """Take a hint that names the leader, perhaps an outdated one; an id below 0 means none."""
-        if leader_id in self._addresses:
-            self._leader_id = leader_id
+            self._active.update(self._addresses)
 
     def note_active(self, controller_id: int) -> None:
         """Note that this controller has just answered as the active one.
@@ -143,32 +134,26 @@ class ControllerClient:
         self._switch_to(controller_id)
 
     def _switch_to(self, controller_id: int) -> None:
-        if controller_id not in self._addresses:
-            # The answer came from a bootstrap server's stand-in id, which the voter set has
-            # replaced since the call was sent.
+        self._active.note_active(controller_id)
+        if self._active.leader_id != controller_id:
             return
-        self._leader_id = controller_id
         for target, election in self._elections:
             if target != controller_id and not election.done():
                 election.set_result(None)
 
     def note_election(self, leader_id: int, epoch: int) -> None:
         """Send calls to the leader of `epoch`, as an observer of the quorum's log reports it."""
-        if leader_id in self._addresses and epoch > self._epoch:
-            self._epoch = epoch
+        if self._active.note_election(leader_id, epoch):
             self._switch_to(leader_id)
 
     def next_target(self) -> int:
         """The next controller to call: the known leader, or else each controller in turn."""
-        if self._leader_id is not None and self._leader_id in self._addresses:
-            return self._leader_id
-        self._turn += 1
-        return self._ids[self._turn % len(self._ids)]
+        return self._active.next()
 
-    def note_failure(self, controller_id: int) -> None:
-        """Note that this controller did not answer, or is not active."""
-        if self._leader_id == controller_id:
-            self._leader_id = None
+    def note_failure(self, controller_id: int, hint: int = -1) -> None:
+        """Note that this controller did not answer, or is not active. hint: the leader that it
+        named, perhaps an outdated one; below 0 for none."""
+        self._active.note_failure(controller_id, hint)
 
     def _name(self, controller_id: int) -> str:
         """The controller's name in messages; the id behind a bootstrap server is not known yet."""
@@ -232,9 +217,7 @@ class ControllerClient:
                     return reply
                 else:
                     last = reply.status.message
-                    self.note_failure(target)
-                    if reply.leader_id != target:
-                        self.note_hint(reply.leader_id)
+                    self.note_failure(target, reply.leader_id)
             except _Superseded:
                 last = f"{self._name(target)} was superseded before it answered"
                 continue
@@ -294,7 +277,7 @@ class ControllerClient:
         leader_id = quorum_report.leader_id_of(answers)
         if leader_id not in self._addresses:
             return False
-        if leader_id != self._leader_id:
+        if leader_id != self.leader_id:
             self._switch_to(leader_id)
         return True
 
@@ -305,7 +288,7 @@ class ControllerClient:
         # leader that was lost may have committed the request.
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT,
-            quorum_report.describe_outage(answers, self._addresses, self._epoch),
+            quorum_report.describe_outage(answers, self._addresses, self._active.epoch),
         )
 
     async def _probe_all(self) -> list[admin_pb.DescribeQuorumReply]:
@@ -323,7 +306,7 @@ class ControllerClient:
                 return None
             return reply
 
-        replies = await asyncio.gather(*map(probe, self._ids))
+        replies = await asyncio.gather(*map(probe, sorted(self._addresses)))
         return [reply for reply in replies if reply is not None]
 
     async def _attempt(

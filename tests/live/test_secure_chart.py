@@ -8,6 +8,7 @@ pods are on one loopback address, which their certificates name, each at ports o
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,11 +96,17 @@ class Release:
         )
         return self.shell.run(script)
 
-    def ask(self, properties: str, *words: str, port: int = 9092, code: int = 0) -> str:
-        """The output and errors of a command with a file of properties, which must end so."""
-        file = str(self.shell.folder / properties)
+    def attempt(
+        self, properties: str, *words: str, port: int = 9092
+    ) -> subprocess.CompletedProcess[str]:
+        """A command to broker 101, with a file of client properties."""
         address = f"{HOST}:{self.port('kvorum-broker-101', port)}"
-        done = run_kvorum(*words, "-b", address, "--command-config", file)
+        file = str(self.shell.folder / properties)
+        return run_kvorum(*words, "-b", address, "--command-config", file)
+
+    def ask(self, properties: str, *words: str, port: int = 9092, code: int = 0) -> str:
+        """The output and errors of such a command, which must end with this code."""
+        done = self.attempt(properties, *words, port=port)
         assert done.returncode == code, (words, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
@@ -148,10 +155,8 @@ def test_a_user_needs_an_acl_and_cannot_use_the_listener_of_brokers(
     assert "TOPIC_AUTHORIZATION_FAILED" in refused
     allow = ("acls", "create", "--allow-principal", "User:alice", "--producer", "--topic", "orders")
     release.ask("admin.properties", *allow)
-    file = str(release.shell.folder / "alice.properties")
-    address = f"{HOST}:{release.port('kvorum-broker-101', 9092)}"
     eventually(
-        lambda: run_kvorum(*produce, "-b", address, "--command-config", file).returncode == 0,
+        lambda: release.attempt("alice.properties", *produce).returncode == 0,
         "alice may produce",
     )
 
@@ -165,7 +170,8 @@ def test_a_broker_is_added_while_the_others_do_not_know_it_as_a_super_user(
     release.start(pod)
 
     def is_in() -> bool:
-        return "4 of 4 active" in release.ask("admin.properties", "health")
+        # While the broker is fenced, the command fails.
+        return "4 of 4 active" in release.attempt("admin.properties", "health").stdout
 
     eventually(is_in, "broker 104 is active")
     # Each follows the other: the old broker admits the new one's fetches, too.

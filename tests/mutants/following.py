@@ -266,7 +266,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("asked-for-ever", "the broker closes the connection after an answer without a leader", "broker/network/connection.py",
      "        if self._end_reason and self.is_idle:\n", "        if False:\n", OF_ISOLATION),
     ("controller-in-name-only", "a broker without controllers names another broker as the controller",
-     "broker/api/context.py", "        if self.controller.is_lost and others:\n", "        if False:\n",
+     "broker/network/services.py", "        if self.controller.is_lost and others:\n", "        if False:\n",
      OF_ISOLATION),
     # Requests in a broker's name.
     ("any-follower-is-believed", "a follower's fetch must carry its broker epoch", "broker/partition/peer_brokers.py",

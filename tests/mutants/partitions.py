@@ -303,7 +303,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("lost-files-are-nothing", "a log that ends below its recovery point is refused", RECOVERY,
      "    if end_offset < recovery_point:", "    if False:", OF_LOST),
     ("the-lowest-is-the-controller", "a broker that reaches the controllers names itself as the controller",
-     "broker/api/context.py", "        if self.broker_id in ids and not", "        if False and not",
+     "broker/network/services.py", "        if self.broker_id in ids and not", "        if False and not",
      ("tests/test_broker/test_mutation_quota.py",)),
     ("the-dead-lead-on", "Metadata waits for the next leader when a leader has closed its connections", METADATA_API,
      "    await suspects.wait(lambda present: _are_led_by(context, request, present))\n", "",

@@ -60,7 +60,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("certs-outlive", "no certificate outlives its CA", CERTIFICATES,
      "min(wanted.ends or authority.ends, authority.ends)", "wanted.ends or authority.ends"),
     ("certs-overwrite", "what is there is kept", CERTIFICATE_FILES,
-     "if os.path.exists(path) and not request.is_forced:", "if False:"),
+     "if request.is_forced or not os.path.exists(paths[name])", "if True"),
     ("certs-new-ca", "a CA that lost its key is not replaced", CERTIFICATE_FILES,
      "    if not any(there):", "    if not all(there):"),
     ("certs-open", "keys are their owner's alone", CERTIFICATE_FILES,

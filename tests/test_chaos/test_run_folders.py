@@ -50,6 +50,10 @@ def test_a_run_that_ended_before_its_first_event_does_not_refuse_the_next(
 
     def no_cluster(session: object, stack: object) -> None:
         folder = tmp_path / "run"
+        (folder / "metadata").touch()
+        modes = {path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))}
+        assert modes == {0}, "a run holds ACLs and the metadata's records"
+        (folder / "metadata").unlink()
         found.append(sorted(path.name for path in folder.iterdir()))
         (folder / "cluster").mkdir()
         raise KvorumError("the cluster does not start")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from kvorum.cli import acl_rules as rules
+from kvorum.cli.common import CommandFailed, confirm
 from kvorum.metadata.access.model import AclOperation, PatternType, Permission, ResourceType
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
@@ -157,7 +159,11 @@ USAGE = [
     ),
     (
         ("create", *ALICE, "--topic", "t", "--operation", "read", "--allow-host", "1.2.3.4/99"),
-        "'1.2.3.4/99' is neither an address",
+        "--allow-host='1.2.3.4/99' would never match: it is neither an address",
+    ),
+    (
+        ("create", *ALICE, "--topic", "t", "--operation", "read", "--allow-host", "h.example.org"),
+        "--allow-host='h.example.org' would never match: it is neither an address nor a range",
     ),
     (
         ("create", "--allow-principal", "User:", "--topic", "t", "--operation", "read"),
@@ -188,6 +194,26 @@ def test_wrong_options_are_refused_before_anything_is_asked(
     code, out, error = kvorum("acls", *arguments)
     assert (code, out) == (2, "")
     assert message in error
+
+
+def test_a_principal_that_no_client_can_be_is_told_and_taken() -> None:
+    create = ("acls", "create", "--topic", "t", "--operation", "read", "--dry-run")
+    code, out, error = kvorum(*create, "--allow-principal", "Grop:alice")
+    assert code == 0 and "Grop:alice" in out
+    assert "--allow-principal=Grop:alice matches nobody here" in error
+    places = ("--allow-host", "10.0.0.0/8", "--allow-host", "::1", "--allow-host", "*")
+    code, _, error = kvorum(*create, "--allow-principal", "alice", *places)
+    assert (code, error) == (0, "")
+
+
+def test_a_no_changes_nothing_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    for typed, words in (("n\n", "nothing was changed"), ("", "--yes asks no question")):
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        with pytest.raises(CommandFailed, match=words) as failed:
+            confirm("Delete 1 ACL?")
+        assert failed.value.exit_code == 1
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    confirm("Delete 1 ACL?")
 
 
 def whom(*principals: str) -> rules.Whom:

@@ -216,6 +216,11 @@ def test_flight_record_is_of_a_controller(via, tmp_path):
     assert (code, out) == (1, "")
     assert err == "kvorum: no controller has the id 101; there are 1\n"
     assert list(tmp_path.iterdir()) == []
+    out_file.write_text("an older one")
+    out_file.chmod(0o644)
+    code, _, err = via("raft", "record", "--node", "1", "--out", str(out_file))
+    assert code == 0, err
+    assert out_file.stat().st_mode & 0o777 == 0o600, "it holds the records of the metadata"
 
 
 def test_metadata_is_a_tree(via):

@@ -57,6 +57,18 @@ def test_the_first_profile_is_current_and_gives_a_commands_options(given):
     assert given() == ("broker", [OTHER], common.DEFAULT_TIMEOUT_S, "table")
 
 
+def test_the_file_of_a_profile_is_found_from_every_folder(tmp_path, monkeypatch):
+    (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
+    monkeypatch.chdir(tmp_path)
+    set_profile("one", "command_config=client.properties", f"bootstrap_server={SERVER}")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    shown = json.loads(kvorum("profile", "show", "one", "-o", "json")[1])
+    assert shown["command_config"] == str(tmp_path / "client.properties")
+    code, _, error = kvorum("topics", "list", "--timeout", "0.1", "-b", "127.0.0.1:1")
+    assert code == 3 and "no broker reachable" in error, "the file was read"
+
+
 def test_the_command_line_counts_more_than_the_environment_and_that_more_than_the_current_profile(
     given, monkeypatch
 ):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kvorum.cli.client_security import acting_as
 from kvorum.cli.user_credentials import new_credential
 from kvorum.cli.users import client_properties
 from kvorum.launch.client_security import read_properties, security_of
@@ -226,12 +227,26 @@ def test_no_option_takes_a_password() -> None:
 
 @pytest.mark.parametrize("name", ["alice", 'a"b', "a\\b", "CN=a, O=b"])
 def test_the_printed_properties_are_those_of_the_user(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "client.properties"
-    lines = [f"{key}={value}" for key, value in client_properties(name, "SCRAM-SHA-512").items()]
-    file.write_text("\n".join(lines))
-    security = security_of(read_properties(str(file)), str(file))
+    assert kvorum("certs", "dev", tmp_path)[0] == 0
+    printed = client_properties(name, "SCRAM-SHA-512")
+    assert printed["ssl.truststore.location"] == "..."
+    printed["ssl.truststore.location"] = str(tmp_path / "ca.pem")
+    security = security_of(written(tmp_path, printed), "a file")
     assert (security.user, security.mechanism) == (name, "SCRAM-SHA-512")
     assert security.context is not None
+    # A command that logs in itself prints its own protocol, and the CA that it trusts.
+    with acting_as(security):
+        assert client_properties(name, "SCRAM-SHA-512") == printed
+    plain = {**printed, "security.protocol": "SASL_PLAINTEXT"}
+    with acting_as(security_of(written(tmp_path, plain), "a file")):
+        assert list(client_properties(name, "SCRAM-SHA-512")) == list(printed)[:3]
+
+
+def written(folder: Path, properties: dict[str, str]) -> dict[str, str]:
+    """The properties, read back from a file."""
+    file = folder / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return read_properties(str(file))
 
 
 def test_a_credential_has_a_salt_of_its_own_and_shows_nothing() -> None:

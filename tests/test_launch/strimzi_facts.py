@@ -1,6 +1,8 @@
-"""The metrics and labels that Strimzi's dashboards for Kafka and KRaft ask for.
+"""The metrics and labels that Strimzi's dashboards for Kafka and KRaft, and its alert rules for
+Kafka, ask for.
 
-Facts about expressions of strimzi-kafka.json and strimzi-kraft.json, without the files: for each
+Facts about expressions of strimzi-kafka.json, strimzi-kraft.json and prometheus-kafka-rules.yaml,
+without the files: for each
 expression its metric, the labels that it selects by or that its variables and `by` need, and True
 if it takes a rate of the metric.
 """
@@ -16,6 +18,7 @@ class Asked(NamedTuple):
     is_rate: bool = False
 
 
+_NS = ("namespace",)
 _CLUSTER = ("namespace", "strimzi_io_cluster")
 _POD = (*_CLUSTER, "kubernetes_pod_name")
 _NAMED = ("namespace", "kubernetes_pod_name", "strimzi_io_name")
@@ -62,6 +65,15 @@ KRAFT = (
     Asked("kafka_server_raftmetrics_high_watermark", _NAMED),
     Asked("kafka_server_raftmetrics_log_end_offset", _NAMED),
 )
+RULES = (
+    Asked("kafka_server_replicamanager_underreplicatedpartitions", ("kubernetes_pod_name",)),
+    Asked("kafka_controller_kafkacontroller_activecontrollercount", ("strimzi_io_name", *_NS)),
+    Asked("kafka_controller_kafkacontroller_offlinepartitionscount", (*_NS, "pod")),
+    Asked("kafka_server_replicamanager_underminisrpartitioncount", ("kubernetes_pod_name",)),
+    Asked("kafka_log_logmanager_offlinelogdirectorycount", ("kubernetes_pod_name",)),
+    Asked("up", ("kubernetes_pod_name", "strimzi_io_component_type")),
+)
+"""KafkaRunningOutOfSpace and both alerts about containers ask for metrics in NO_VALUE."""
 NO_VALUE = (
     "jvm_memory_used_bytes",
     "jvm_gc_collection_seconds_sum",
@@ -69,6 +81,8 @@ NO_VALUE = (
     "jvm_threads_current",
     "container_memory_usage_bytes",
     "container_cpu_usage_seconds_total",
+    "container_last_seen",
     "kubelet_volume_stats_available_bytes",
+    "kubelet_volume_stats_capacity_bytes",
 )
 """Metrics of the JVM, of containers and of the kubelet; docs/metrics.md has the reason of each."""

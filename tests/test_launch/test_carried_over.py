@@ -131,6 +131,8 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
         ({**NODES, "kvorum.broker.principals": "User:controller-{id}"}, "could have the name of a"),
         # Broker 1 would be User:controller-91, as is controller 91.
         ({**NODES, "kvorum.broker.principals": "User:controller-9{id}"}, "could have the name of"),
+        ({"super.users": "User:a,User:b"}, "write semicolons between several: User:a;User:b"),
+        ({"super.users": "User:a;User:*"}, "a user named '*', and nobody else; name the users"),
         (
             {"security.inter.broker.protocol": "SSL"},
             "listener.name=SSL: listeners has",

@@ -1,7 +1,7 @@
 """A real Prometheus over a live cluster under load: every expression of the dashboards has a value.
 
-The expressions are those of our dashboard, and those of Strimzi's dashboards for Kafka and KRaft
-that can have a value (`strimzi_facts`).
+The expressions are those of our dashboard, and those of Strimzi's dashboards and alert rules that
+can have a value (`strimzi_facts`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 from tests.live.clients import Load, Topics, settings
 from tests.live.observed_cluster import MONITORING, ObservedCluster, Prometheus, program
 from tests.polling import eventually
-from tests.test_launch.strimzi_facts import KAFKA, KRAFT, Asked
+from tests.test_launch.strimzi_facts import KAFKA, KRAFT, RULES, Asked
 
 pytestmark = [
     pytest.mark.live,
@@ -115,8 +115,8 @@ def query_of(asked: Asked) -> str:
     return f"irate({text}[5m])" if asked.is_rate else text
 
 
-@pytest.mark.parametrize("asked", sorted({*KAFKA, *KRAFT}), ids=lambda asked: asked.metric)
-def test_every_expression_of_strimzis_dashboards_has_a_value(
+@pytest.mark.parametrize("asked", sorted({*KAFKA, *KRAFT, *RULES}), ids=lambda asked: asked.metric)
+def test_every_metric_of_strimzis_dashboards_and_rules_has_a_value(
     watched: Watched, asked: Asked
 ) -> None:
     eventually(lambda: bool(watched.kafka.query(query_of(asked))), query_of(asked))
@@ -145,3 +145,19 @@ def test_the_figures_agree_with_the_cluster(watched: Watched) -> None:
 def test_a_healthy_cluster_under_load_has_no_alert(watched: Watched) -> None:
     firing = [a["metric"] for a in watched.own.query('ALERTS{alertstate="firing"}')]
     assert firing == []
+
+
+def test_a_dead_broker_meets_the_conditions_of_strimzis_rules(watched: Watched) -> None:
+    """The last test of this module: the broker stays dead."""
+    under_replicated = "kafka_server_replicamanager_underreplicatedpartitions > 0"
+    is_down = 'up{strimzi_io_component_type="kafka"} == 0'
+    abnormal = (
+        "sum(kafka_controller_kafkacontroller_activecontrollercount)"
+        " by (strimzi_io_name, namespace) != 1"
+    )
+    for condition in (under_replicated, is_down, abnormal):
+        assert watched.kafka.query(condition) == []
+    watched.cluster.made.kill("broker-103")
+    for condition in (under_replicated, is_down):
+        eventually(lambda condition=condition: bool(watched.kafka.query(condition)), condition)
+    assert watched.kafka.query(abnormal) == []

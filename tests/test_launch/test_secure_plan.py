@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 import ssl
 from pathlib import Path
@@ -11,13 +12,16 @@ from typing import Any
 import pytest
 
 from kvorum.broker.sasl.scram import HASHES, derived_keys
+from kvorum.launch import supervisor
 from kvorum.launch.cluster_file import ClusterFile, write_cluster_file
+from kvorum.launch.dev_certificates import Wanted, described, issue, load_authority
 from kvorum.launch.node_file import load_node_file
 from kvorum.launch.plan import check_nodes, plan_cluster, reserve_ports
 from kvorum.launch.properties import broker_config, controller_config
 from kvorum.launch.secure_plan import ADMIN, admin_file, first_credential, prepare_secrets
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
+from tests.test_launch.node_folders import known_cluster
 
 
 def plan(tmp_path: Path, **more: Any) -> Any:
@@ -79,8 +83,84 @@ def test_an_expired_certificate_is_named_before_a_node_starts(tmp_path, monkeypa
             return super().now(tz) + datetime.timedelta(days=366)
 
     monkeypatch.setattr("kvorum.launch.secure_plan.datetime.datetime", Later)
-    with pytest.raises(ConfigError, match=r"broker-101.pem has expired; make new ones"):
+    renew = r"broker-101.pem was valid until .*--force --days 365 --node broker-101 --user admin"
+    with pytest.raises(ConfigError, match=renew):
         prepare_secrets(str(tmp_path), {"broker-101": ()})
+
+
+def test_the_key_of_the_ca_is_needed_only_to_sign(tmp_path):
+    prepare_secrets(str(tmp_path), {"broker-101": ()})
+    key = tmp_path / "secrets" / "ca.key"
+    for break_it in (lambda: key.write_text("no key"), key.unlink):
+        break_it()
+        prepare_secrets(str(tmp_path), {"broker-101": ()})
+        with pytest.raises(ConfigError, match=r"ca\.key"):
+            prepare_secrets(str(tmp_path), {"broker-101": (), "broker-102": ()})
+
+
+def spoil(secrets: Path, name: str, text: str | None) -> None:
+    """Make a file unusable: with this text in it, or, for None, so that nobody can read it."""
+    (secrets / name).unlink()
+    if text is None:
+        (secrets / name).mkdir()  # a superuser can read every file
+    else:
+        (secrets / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("ca.pem", "x", "ca.pem: no certificate of a CA"),
+        ("broker-101.pem", "x", "broker-101.pem holds no certificate"),
+        ("broker-101.pem", None, "broker-101.pem cannot be read: Is a directory"),
+        ("admin.properties", None, "admin.properties has no password of admin"),
+    ],
+)
+def test_a_restart_with_a_spoilt_secret_is_refused_in_a_sentence(
+    tmp_path, monkeypatch, name, text, words
+):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    spoil(secrets, name, text)
+    assert words in refused_restart(tmp_path)
+
+
+def test_a_restart_with_an_expired_certificate_says_how_to_renew_it_and_then_goes_on(
+    tmp_path, monkeypatch
+):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    now = datetime.datetime.now(datetime.UTC)
+    certificate, key = ((secrets / name).read_bytes() for name in ("ca.pem", "ca.key"))
+    past = Wanted(name="broker-101", hosts=("localhost",), ends=now - datetime.timedelta(minutes=1))
+    old = issue(load_authority(certificate, key, "the CA"), past, now)
+    (secrets / "broker-101.pem").write_bytes(old)
+    said = refused_restart(tmp_path)
+    assert f"{secrets / 'broker-101.pem'} was valid until" in said
+    renewal = said.partition("renew it with kvorum ")[2].split()
+    assert kvorum(*renewal)[0] == 0
+    prepare_secrets(str(tmp_path), {"controller-1": (), "broker-101": ()})
+
+
+def stopped_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cluster of `kvorum dev --secure`, with no process; the folder of its secrets."""
+
+    def spawn(*_: object, **__: object) -> None:
+        raise AssertionError("a process would have been started")
+
+    monkeypatch.setattr(supervisor, "spawn", spawn)
+    known_cluster(tmp_path, controllers=1, brokers=1, voters=1)
+    document = json.loads((tmp_path / "cluster.json").read_text())
+    (tmp_path / "cluster.json").write_text(json.dumps({**document, "is_secure": True}))
+    prepare_secrets(str(tmp_path), {"controller-1": (), "broker-101": ()})
+    return tmp_path / "secrets"
+
+
+def refused_restart(tmp_path: Path) -> str:
+    """What `kvorum dev --secure` says, which must be one sentence."""
+    shape = ("--controllers", 1, "--brokers", 1, "--port", 0)
+    code, out, err = kvorum("dev", "--secure", "--data-dir", tmp_path, *shape)
+    assert (code, out) == (2, "") and err.startswith("kvorum: "), err
+    assert len(err.splitlines()) == 1, err
+    return err
 
 
 def test_a_cluster_stays_as_it_was_made(tmp_path):
@@ -110,8 +190,103 @@ def test_init_puts_relative_paths_of_each_nodes_own_secrets_into_its_file(tmp_pa
     assert loaded["ssl.keystore.location"] == str(folder / "secrets" / "broker-101.pem")
     assert loaded["advertised.listeners"] == "CLIENTS://h2:9092,NODES://h2:9292"
     assert loaded["listeners"] == "CLIENTS://0.0.0.0:9092,NODES://0.0.0.0:9292"
-    code, _, err = kvorum("init", str(folder), "--add", "broker")
-    assert code == 2 and "make a certificate (kvorum certs dev" in err
+
+
+def test_init_names_the_files_that_each_host_needs_and_no_key_of_the_ca(tmp_path):
+    folder = tmp_path / "c"
+    shape = ("--controllers", 1, "--brokers", 1)
+    code, out, err = kvorum("init", folder, "--secure", *shape, "-o", "json")
+    assert code == 0 and "the other secrets stay here, ca.key above all" in err
+    controller, broker = (
+        [str(Path(each).relative_to(folder)) for each in row["needs"]] for row in json.loads(out)
+    )
+    assert controller == [
+        "controller-1.toml", "data/controller-1", "secrets/controller-1.pem", "secrets/ca.pem",
+    ]  # fmt: skip
+    assert broker == ["broker-101.toml", "secrets/broker-101.pem", "secrets/ca.pem"]
+
+
+def test_a_node_that_is_added_has_a_certificate_and_properties_like_the_others(tmp_path):
+    folder = tmp_path / "c"
+    more = ("--bind", "0.0.0.0", "--set", "super.users=User:operator")
+    places = ("--controller", "1@h1", "--broker", "101@h2")
+    assert kvorum("init", folder, "--secure", *places, *more)[0] == 0
+    before = {path: path.read_bytes() for path in (folder / "secrets").iterdir()}
+    code, _, err = kvorum("init", folder, "--add", "broker", "--host", "h3")
+    assert code == 0 and "--allow-principal User:broker-102 --operation cluster-action" in err, err
+    first, added = (
+        load_node_file(str(folder / f"broker-{node_id}.toml")) for node_id in (101, 102)
+    )
+    assert broker_config(added)[0].listeners[0].advertised == ("h3", 9292)
+    users = {*first["super.users"].split(";"), "User:broker-102"}
+    assert set(added["super.users"].split(";")) == users and "User:operator" in users
+    assert added["ssl.keystore.location"] == str(folder / "secrets" / "broker-102.pem")
+    own = {"node.id", "listeners", "advertised.listeners", "log.dirs", "super.users"}
+    same = set(first) - own - {"ssl.keystore.location"}
+    assert {name: added[name] for name in same} == {name: first[name] for name in same}
+    pem = (folder / "secrets" / "broker-102.pem").read_bytes()
+    assert {"h3", "localhost"} <= described(pem)[1]
+    after = {path: path.read_bytes() for path in (folder / "secrets").iterdir()}
+    assert {path: after[path] for path in before} == before
+    code, _, err = kvorum("init", folder, "--add", "controller")
+    assert code == 0 and "put User:controller-2 into super.users of every other node's file" in err
+    controller = load_node_file(str(folder / "controller-2.toml"))
+    assert controller_config(controller)[0].controller_listener.protocol == "SSL"
+
+
+def test_no_node_is_added_without_the_key_of_the_ca_or_beside_certificates_of_another(tmp_path):
+    folder = tmp_path / "c"
+    assert kvorum("init", folder, "--secure", "--controllers", 1, "--brokers", 1)[0] == 0
+    (folder / "secrets" / "ca.key").rename(tmp_path / "ca.key")
+    code, _, err = kvorum("init", folder, "--add", "broker")
+    assert code == 2 and "ca.key is missing: put it back" in err and "broker-102.pem" in err
+    (tmp_path / "ca.key").rename(folder / "secrets" / "ca.key")
+    file = folder / "broker-101.toml"
+    file.write_text(file.read_text().replace("secrets/broker-101.pem", "/etc/kvorum/broker.pem"))
+    code, _, err = kvorum("init", folder, "--add", "broker")
+    assert code == 2 and "/etc/kvorum/broker.pem, which is not in" in err
+    assert not (folder / "broker-102.toml").exists()
+
+
+def test_settings_beside_secure_are_merged_or_refused_by_name(tmp_path):
+    shape = ("--secure", "--controllers", 1, "--brokers", 1)
+    folder = tmp_path / "c"
+    more = ("--set", "super.users=User:bob;User:admin")
+    assert kvorum("init", folder, *shape, *more)[0] == 0
+    for name in ("controller-1", "broker-101"):
+        users = load_node_file(str(folder / f"{name}.toml"))["super.users"]
+        assert users == "User:controller-1;User:broker-101;User:admin;User:bob"
+    code, _, err = kvorum("init", tmp_path / "d", *shape, "--set", "ssl.truststore.type=JKS")
+    assert code == 2 and not (tmp_path / "d").exists()
+    assert "ssl.truststore.type=JKS does not go with --secure, which writes" in err
+    assert "ssl.truststore.type=PEM" in err
+    made = plan(tmp_path / "e", settings={"super.users": "User:bob"})
+    assert all(node.properties["super.users"].endswith(";User:bob") for node in made.nodes)
+    with pytest.raises(ConfigError, match=r"inter.broker.listener.name=X does not go with"):
+        plan(tmp_path / "f", settings={"inter.broker.listener.name": "X"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--controllers", 1, "--brokers", 1, "--controller-port", 9292),
+            "controller-1 (CONTROLLER) and broker-101 (NODES) would both listen on 127.0.0.1:9292",
+        ),
+        (
+            ("--controller", "1@h1", "--broker", "101@h2:9092", "--broker", "102@h2:9292"),
+            "broker-101 (NODES) and broker-102 (CLIENTS) would both listen on h2:9292",
+        ),
+        (
+            ("--controller", "1@h1", "--broker", "101@h2:65500"),
+            "NODES of broker-101 would get port 65700, above 65535: give the broker a port up to",
+        ),
+    ],
+)
+def test_listeners_of_a_secure_cluster_that_would_collide_are_refused(tmp_path, arguments, words):
+    code, _, err = kvorum("init", tmp_path / "c", "--secure", *arguments)
+    assert code == 2 and words in err, err
+    assert not (tmp_path / "c").exists()
 
 
 def test_a_static_quorum_cannot_have_a_first_user(tmp_path):

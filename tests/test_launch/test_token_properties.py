@@ -14,6 +14,7 @@ from kvorum.metadata.configs.secrets import is_password
 from kvorum.runtime.errors import ConfigError
 
 KEY = "delegation.token.secret.key"
+SECRET = "a secret of some length"
 TIMES = {
     "delegation.token.max.lifetime.ms": 604_800_000,
     "delegation.token.expiry.time.ms": 86_400_000,
@@ -30,12 +31,12 @@ CONTROLLER = {**BROKER, "node.id": 1, "listeners": "CONTROLLER://127.0.0.1:9093"
 
 
 def test_a_controller_has_the_key_and_kafkas_times() -> None:
-    config, controller = controller_config({**CONTROLLER, KEY: "a secret"})
-    assert controller.delegation_token_secret_key == "a secret"
+    config, controller = controller_config({**CONTROLLER, KEY: SECRET})
+    assert controller.delegation_token_secret_key == SECRET
     for name, default in TIMES.items():
         assert getattr(controller, name.replace(".", "_")) == default
     assert config.notes == ()
-    assert "a secret" not in repr(controller)
+    assert SECRET not in repr(controller)
 
 
 @pytest.mark.parametrize("name", TIMES)
@@ -45,11 +46,20 @@ def test_a_time_below_one_is_refused(name: str) -> None:
 
 
 def test_a_broker_has_the_key_alone_and_says_of_the_times_that_controllers_obey_them() -> None:
-    config, broker = broker_config({**BROKER, KEY: "a secret", **TIMES})
-    assert broker.delegation_token_secret_key == "a secret"
-    assert "a secret" not in repr(broker)
+    config, broker = broker_config({**BROKER, KEY: SECRET, **TIMES})
+    assert broker.delegation_token_secret_key == SECRET
+    assert SECRET not in repr(broker)
     assert len(config.notes) == 3
     assert all(any(name in note for note in config.notes) for name in TIMES)
+
+
+def test_a_short_key_is_told_at_the_start_and_taken() -> None:
+    for check, properties in ((controller_config, CONTROLLER), (broker_config, BROKER)):
+        config, own = check({**properties, KEY: "fifteen bytes.."})
+        assert own.delegation_token_secret_key == "fifteen bytes.."
+        (note,) = config.notes
+        assert f"{KEY} has 15 bytes" in note and "fifteen bytes.." not in note
+        assert check({**properties, KEY: "sixteen bytes..."})[0].notes == ()
 
 
 def test_without_the_key_tokens_are_off() -> None:
@@ -61,4 +71,4 @@ def test_without_the_key_tokens_are_off() -> None:
 def test_the_key_is_a_password_for_every_output() -> None:
     assert is_password(KEY)
     assert is_hidden(BROKER_CONFIGS[KEY])
-    assert static_values({KEY: "a secret"})[KEY].value == "a secret"
+    assert static_values({KEY: SECRET})[KEY].value == SECRET

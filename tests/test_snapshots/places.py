@@ -10,6 +10,7 @@ from typing import Any
 
 from kvorum.chaos.sim.kernel.async_disk import SimAsyncDisk, SimTask, run_now
 from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.snapshots.format import SnapshotDecoder, SnapshotHeader
 from kvorum.snapshots.store import SnapshotStore
@@ -90,3 +91,14 @@ def decode_file(path, data):
         if payload is not None:
             payloads.append(payload)
     return decoder.finish(), payloads
+
+
+def newest_good(place):
+    """The newest snapshot that passes every check, and the faults of newer ones."""
+    refused = []
+    for id, found in reversed(place.run(place.store.check_all())):
+        if not isinstance(found, CorruptData):
+            assert found.id == id
+            return id, refused
+        refused.append(found)
+    return None, refused

@@ -19,6 +19,7 @@ from tests.test_snapshots.places import (
     crash_before_call,
     decode_file,
     memory_place,
+    newest_good,
     pauses_of,
 )
 
@@ -51,7 +52,7 @@ def test_equal_snapshots_are_equal_bytes_whoever_wrote_them(place):
 def test_a_stale_part_file_is_replaced(place):
     place.put(place.store.part_path(OLD.id), b"?" * 5_000)
     place.run(place.store.write(OLD, PAYLOADS))
-    assert place.run(place.store.newest_good()) == (OLD.id, [])
+    assert newest_good(place) == (OLD.id, [])
     assert len(place.names()) == 1
 
 
@@ -63,14 +64,14 @@ def test_list_is_ascending_and_holds_final_names_only(place):
     assert place.run(place.store.list()) == [OLD.id, NEW.id]
 
 
-def test_newest_good_passes_over_what_is_damaged_and_names_it(place):
+def test_what_is_damaged_is_passed_over_and_named(place):
     third = SnapshotHeader(end_offset=9, epoch=2, timestamp_ms=30)
     for header in (OLD, NEW, third):
         place.run(place.store.write(header, PAYLOADS))
     damage(place, NEW.id)
     # A sound file, but under the name of another snapshot.
     place.put(place.store.path(third.id), place.bytes_of(place.store.path(OLD.id)))
-    found, refused = place.run(place.store.newest_good())
+    found, refused = newest_good(place)
     assert found == OLD.id
     assert [error.path for error in refused] == [place.store.path(i) for i in (third.id, NEW.id)]
     assert "by its header this is 00000000000000000003-0000000001" in refused[0].reason
@@ -82,12 +83,12 @@ def test_a_file_that_cannot_be_read_counts_as_damaged():
     for header in (OLD, NEW):
         place.run(place.store.write(header, PAYLOADS))
     place.store.disk.disk.fail("read", path_part=place.store.path(NEW.id))
-    found, refused = place.run(place.store.newest_good())
+    found, refused = newest_good(place)
     assert found == OLD.id and "cannot be read" in refused[0].reason
 
 
 def test_an_empty_or_missing_folder_has_no_snapshot(place):
-    assert place.run(place.store.newest_good()) == (None, [])
+    assert newest_good(place) == (None, [])
     missing = SnapshotStore(place.store.disk, f"{place.store.directory}/none")
     assert place.run(missing.list()) == []
     place.run(missing.clean_up())
@@ -124,7 +125,7 @@ def test_names_that_a_dead_process_left_are_durable_after_clean_up():
         place.run(place.store.clean_up())
         assert place.run(place.store.list()) == [NEW.id]
         place.store.disk.disk.crash()
-        assert place.run(place.store.newest_good()) == (NEW.id, [])
+        assert newest_good(place) == (NEW.id, [])
 
 
 def test_chunks_make_up_the_file(place):
@@ -156,7 +157,7 @@ def test_the_bootstrap_checkpoint_is_read_but_never_listed_served_or_removed(pla
     place.run(place.store.write(BOOTSTRAP, []))
     assert place.run(place.store.bootstrap()) == BOOTSTRAP
     assert place.run(place.store.list()) == []
-    assert place.run(place.store.newest_good()) == (None, [])
+    assert newest_good(place) == (None, [])
     with pytest.raises(SnapshotNotFound):
         place.run(place.store.read_chunk(BOOTSTRAP.id, 0, 10))
     with pytest.raises(InvariantViolated):
@@ -176,12 +177,12 @@ def check_after_crash(place, old):
     """Either no or a whole new snapshot, the old one as it was, and the next write succeeds."""
     ids = place.run(place.store.list())
     assert ids in ([OLD.id], [OLD.id, NEW.id])
-    assert place.run(place.store.newest_good()) == (ids[-1], [])
+    assert newest_good(place) == (ids[-1], [])
     assert place.bytes_of(place.store.path(OLD.id)) == old
     place.run(place.store.clean_up())
     assert len(place.names()) == len(ids)
     place.run(place.store.write(NEW, PAYLOADS))
-    assert place.run(place.store.newest_good()) == (NEW.id, [])
+    assert newest_good(place) == (NEW.id, [])
     return ids
 
 
@@ -218,7 +219,7 @@ def test_a_crash_while_a_snapshot_is_written_again_leaves_it_whole():
         for seed in range(6):
             place, old = with_an_old_one(seed)
             crash_before_call(place, place.store.write(OLD, PAYLOADS), number)
-            assert place.run(place.store.newest_good()) == (OLD.id, [])
+            assert newest_good(place) == (OLD.id, [])
             assert place.bytes_of(place.store.path(OLD.id)) == old
 
 
@@ -227,7 +228,7 @@ def test_what_write_has_told_survives_a_crash():
         place, _ = with_an_old_one(seed)
         place.run(place.store.write(NEW, PAYLOADS))
         place.store.disk.disk.crash()
-        assert place.run(place.store.newest_good()) == (NEW.id, [])
+        assert newest_good(place) == (NEW.id, [])
 
 
 def test_a_crash_before_any_disk_call_of_a_removal_leaves_all_or_none():
@@ -266,7 +267,7 @@ def test_a_full_disk_leaves_nothing_visible_and_frees_what_was_taken():
         place.run(place.store.write(NEW, [b"x" * 100] * 20))
     assert refused.value.errno == errno.ENOSPC
     assert place.store.disk.disk.used_bytes() == len(old)
-    assert place.run(place.store.newest_good()) == (OLD.id, [])
+    assert newest_good(place) == (OLD.id, [])
 
 
 def test_the_error_goes_on_also_when_the_part_cannot_be_removed():

@@ -13,6 +13,7 @@ from tests.test_snapshots.places import (
     PAYLOADS,
     crash_before_call,
     memory_place,
+    newest_good,
     os_place,
     pauses_of,
 )
@@ -146,7 +147,7 @@ def test_a_crash_before_any_disk_call_of_a_transfer_leaves_none_or_all(leader):
             place = memory_place(seed)
             crash_before_call(place, _receive(SnapshotReceiver(place.store, NEW.id), data), number)
             ids = place.run(place.store.list())
-            assert place.run(place.store.newest_good()) == (ids[-1] if ids else None, [])
+            assert newest_good(place) == (ids[-1] if ids else None, [])
             place.run(place.store.clean_up())
             assert len(place.names()) == len(ids)
 

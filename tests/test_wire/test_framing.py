@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.runtime.errors import CorruptData, ErrorCode, Rejected, WireError
-from kvorum.storage.format.batch import BatchError
-from kvorum.wire.errors import rejection_of
+from kvorum.runtime.errors import WireError
 from kvorum.wire.framing import frame_size, parse_request_header, response_head
 from kvorum.wire.primitives import Reader, uvarint_bytes
 from kvorum.wire.versions import Api, ServedVersions
@@ -84,11 +82,3 @@ def test_uvarints_read_back(value: int) -> None:
 def test_produce_is_advertised_from_zero_but_not_served_there() -> None:
     assert SERVED.advertised() == [(0, 0, 12), (3, 0, 13), (18, 0, 4)]
     assert not SERVED.is_served(0, 2)
-
-
-def test_each_kind_of_error_has_one_answer() -> None:
-    refused = BatchError(ErrorCode.CORRUPT_MESSAGE, "crc")
-    assert rejection_of(refused) == Rejected(ErrorCode.CORRUPT_MESSAGE, str(refused))
-    damaged = CorruptData("f", 1, "bad")
-    assert rejection_of(damaged) == Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(damaged))
-    assert rejection_of(ZeroDivisionError()) is None

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from kvorum.chaos.sim.controller.heartbeats import COMMIT_TIMEOUT_MS, RETRY_BACKOFF_MS, Heartbeats
 from kvorum.chaos.sim.controller.isr import IsrProposals
 from kvorum.chaos.sim.controller.process import ControllerMachine
-from kvorum.chaos.sim.controller.targets import Targets
 from kvorum.chaos.sim.kernel.wire import Answer
 from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.delta import Delta
@@ -30,6 +29,7 @@ from kvorum.metadata.requests.controller_requests import (
     RegisterBrokerRequest,
     RegisteredBroker,
 )
+from kvorum.metadata.rpc.active_controller import ActiveController
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid
 
@@ -150,7 +150,7 @@ class SimBroker:
 
     def on_election(self, leader_id: int, epoch: int) -> None:
         if self.process is not None:
-            self.process.targets.note_election(leader_id, epoch)
+            self.process.active.note_election(leader_id, epoch)
 
     def on_image(self, delta: Delta | None = None) -> None:
         if self.process is not None:
@@ -179,7 +179,7 @@ class SimBrokerProcess:
         self.is_serving = False
         self.want_shutdown = False
         self.log_dirs: tuple[bytes, ...] = ()
-        self.targets = Targets(broker.world.controller_ids, broker.rng.randrange(8))
+        self.active = ActiveController(broker.world.controller_ids, broker.rng.randrange(8))
         self._heartbeats = Heartbeats(self)
         self._isr = IsrProposals(self, broker.rng)
         self.later(0, self.register)
@@ -213,7 +213,7 @@ class SimBrokerProcess:
     def ask(self, request: Request, on_reply: Callable[[Any], None]) -> None:
         """Send a request to the controller that the broker takes for active; on_reply gets None if
         no answer arrives."""
-        target = self.targets.next()
+        target = self.active.next()
         server = self._world.nodes[target]
 
         def serve(answer: Answer) -> None:
@@ -228,14 +228,14 @@ class SimBrokerProcess:
         def end(reply: Any) -> None:
             self._world.history.tally[f"broker requests {_outcome_text(reply)}"] += 1
             if reply is None:
-                self.targets.note_failure(target)
+                self.active.note_failure(target)
                 on_reply(None)
                 return
             answer, leader_id = reply
             if isinstance(answer, Rejected) and answer.code is ErrorCode.NOT_CONTROLLER:
-                self.targets.note_failure(target, leader_id)
+                self.active.note_failure(target, leader_id)
             else:
-                self.targets.note_active(target)
+                self.active.note_active(target)
             on_reply(answer)
 
         self._world.wire.call(self._node, server, serve, end, timeout_ms=CALL_TIMEOUT_MS)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kvorum.chaos.sim.controller.process import ControllerMachine
 from kvorum.chaos.sim.kernel.wire import Answer, Stream
 from kvorum.metadata.requests.controller_requests import Heartbeat, HeartbeatReply
+from kvorum.metadata.rpc.active_controller import ActiveController
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.scenario import ControllerScenario
-    from kvorum.chaos.sim.controller.targets import Targets
     from kvorum.chaos.sim.kernel.wire import Wire
     from kvorum.chaos.sim.quorum.node import SimNode
     from kvorum.metadata.image.image import ClusterImage
@@ -44,7 +44,7 @@ class LivingProcess(Protocol):
 
     broker_epoch: int
     want_shutdown: bool
-    targets: Targets
+    active: ActiveController
 
     @property
     def world(self) -> HeartbeatWorld: ...
@@ -93,7 +93,7 @@ class Heartbeats:
         """Open a stream to the controller that seems to be active."""
         process = self._process
         self._has_begun = True
-        self._target = process.targets.next()
+        self._target = process.active.next()
         server = process.world.nodes[self._target]
         # Runs at the server, as in `metadata.rpc.service`.
         sender: tuple[int, int] | None = None
@@ -156,7 +156,7 @@ class Heartbeats:
 
     def _on_failed(self) -> None:
         if self._stream is not None:
-            self._process.targets.note_failure(self._target)
+            self._process.active.note_failure(self._target)
             self._reopen()
 
     def _reopen(self) -> None:
@@ -172,7 +172,7 @@ class Heartbeats:
         answer, leader_id = reply
         self._is_awaiting = False
         if isinstance(answer, HeartbeatReply):
-            process.targets.note_active(self._target)
+            process.active.note_active(self._target)
             process.on_controller_answer(answer.is_fenced)
             if answer.should_shut_down and process.want_shutdown:
                 process.leave(True)
@@ -186,7 +186,7 @@ class Heartbeats:
         elif code is ErrorCode.STALE_BROKER_EPOCH:
             process.end(f"place lost: {answer}")
         else:
-            process.targets.note_failure(self._target, leader_id)
+            process.active.note_failure(self._target, leader_id)
             self._reopen()
 
     def _next(self, number: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,11 +130,6 @@ class History:
             "AcknowledgedSurvives",
             f"acknowledged before it was committed: {brief(attempt)}",
         )
-
-    def committed_attempts(self, committed: Mirror) -> Iterator[Attempt]:
-        """The attempts whose records are in the log, in the log's order."""
-        found = [a for a in self.by_place.values() if a.values and a.is_committed(committed)]
-        yield from sorted(found, key=lambda attempt: attempt.base_offset)
 
 
 def brief(attempt: Attempt) -> str:
