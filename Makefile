@@ -45,7 +45,7 @@ lint: setup
 
 deploy-check: setup
 	@bash deploy/setup.sh deploy
-	$(PYTHON) -m pytest -rs tests/test_deploy
+	$(PYTHON) -m pytest -rs tests/test_deploy tests/live/test_secure_chart.py
 
 bench: setup
 	$(PYTHON) -m bench.run

@@ -98,7 +98,7 @@ def _environment(more: dict[str, str]) -> dict[str, str]:
 class Command:
     """A `kvorum` that keeps running; its lines are read as they come."""
 
-    def __init__(self, *arguments: str, error_file: Path) -> None:
+    def __init__(self, *arguments: str, error_file: Path, **environment: str) -> None:
         self._error_file = error_file
         with open(error_file, "ab") as errors:
             self._process = subprocess.Popen(
@@ -107,7 +107,7 @@ class Command:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=_environment({}),
+                env=_environment(environment),
                 start_new_session=True,
             )
         self.pid = self._process.pid

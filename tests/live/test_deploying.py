@@ -1,17 +1,9 @@
-"""Six nodes across six loopback addresses, from docs/deploying.md and the units alone.
-
-The test acts as the service manager, because systemd may not run here. It runs each unit's
-ExecStart, waits for READY=1, restarts a node by SIGTERM, and hears the watchdog.
-"""
+"""Six nodes across six loopback addresses, from docs/deploying.md and the units alone."""
 
 from __future__ import annotations
 
-import os
-import re
 import shlex
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,80 +15,23 @@ import yaml
 
 from kvorum.launch.node_file import load_node_file
 from tests.live.by_hand import HandMade
-from tests.live.cluster import is_alive, run_kvorum
+from tests.live.cluster import run_kvorum
+from tests.live.units import NODES, Service, skip_if_taken
 from tests.polling import DEADLINE_S, eventually
+from tests.shell import shell_block
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
-DOCUMENT = ROOT / "docs" / "deploying.md"
-NODES = ["controller-1", "controller-2", "controller-3", "broker-101", "broker-102", "broker-103"]
+DOCUMENT = "docs/deploying.md"
 
 
 def commands(mark: str) -> list[list[str]]:
     """The commands of the document's block behind `<!-- mark -->`, each without its `kvorum`."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    block = re.search(rf"<!-- {mark} -->\n```sh\n(.*?)```", text, re.DOTALL)
-    assert block is not None, f"docs/deploying.md has no block {mark}"
-    lines = block[1].replace("\\\n", " ").splitlines()
+    lines = shell_block(DOCUMENT, mark).replace("\\\n", " ").splitlines()
     found = [shlex.split(line, comments=True) for line in lines]
     assert all(words[0] == "kvorum" for words in found)
     return [words[1:] for words in found]
-
-
-class Service:
-    """One unit, run as systemd would."""
-
-    def __init__(self, node: str, folder: Path) -> None:
-        role, node_id = node.split("-")
-        self.name, self._folder = node, folder
-        text = (ROOT / "deploy" / "systemd" / f"kvorum-{role}@.service").read_text(encoding="utf-8")
-        directives = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
-        start = directives["ExecStart"].replace("%i", node_id)
-        program, *self._arguments = shlex.split(start)
-        assert program == "/usr/bin/kvorum"
-        self._arguments = [
-            word.replace("/etc/kvorum", str(folder / "cluster")) for word in self._arguments
-        ]
-        self.watchdog_s = int(directives["WatchdogSec"].removesuffix("s"))
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(str(folder / f"{node}.notify"))
-        self._socket.settimeout(DEADLINE_S)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *, watchdog_s: float | None = None) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("KVORUM_")}
-        environment["NOTIFY_SOCKET"] = str(self._folder / f"{self.name}.notify")
-        environment["WATCHDOG_USEC"] = str(int((watchdog_s or self.watchdog_s) * 1_000_000))
-        with open(self._folder / f"{self.name}.log", "ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "kvorum", *self._arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
-
-    def wait_for(self, state: str) -> None:
-        while self._socket.recv(4096).decode() != state:
-            pass
-
-    def stop(self) -> int:
-        process = self._process
-        assert process is not None
-        process.send_signal(signal.SIGTERM)
-        self.wait_for("STOPPING=1")
-        return process.wait(DEADLINE_S)
-
-    def close(self) -> None:
-        if self._process is not None and is_alive(self._process.pid):
-            self._process.kill()
-            self._process.wait(DEADLINE_S)
-        self._socket.close()
-
-    def log(self) -> str:
-        return (self._folder / f"{self.name}.log").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -104,18 +39,10 @@ def services() -> Iterator[dict[str, Service]]:
     # A socket's path has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="kv-"))
     (init,) = commands("init")
-    for host in {word.partition("@")[2] for word in init if "@" in word}:
-        for port in (9092, 9192):
-            probe = socket.socket()
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with probe:
-                try:
-                    probe.bind((host, port))
-                except OSError as error:
-                    pytest.skip(f"{host}:{port}, which docs/deploying.md names, is taken: {error}")
+    skip_if_taken({word.partition("@")[2] for word in init if "@" in word}, 9092, 9192)
     made = run_kvorum(*[str(folder / "cluster") if word == "./cluster" else word for word in init])
     assert made.returncode == 0, made.stderr
-    running = {node: Service(node, folder) for node in NODES}
+    running = {node: Service(node, folder, folder / "cluster") for node in NODES}
     try:
         for service in running.values():
             service.start()
@@ -136,7 +63,7 @@ def test_the_documents_commands_work_on_the_running_units(services: dict[str, Se
 
 def test_each_node_is_at_its_own_address(services: dict[str, Service]) -> None:
     hosts = [
-        load_node_file(service._arguments[-1])["listeners"].partition("://")[2].partition(":")[0]
+        load_node_file(service.file)["listeners"].partition("://")[2].partition(":")[0]
         for service in services.values()
     ]
     assert hosts == [f"127.0.0.{last}" for last in range(11, 17)]

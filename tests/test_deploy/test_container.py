@@ -10,17 +10,11 @@ import yaml
 
 from kvorum.launch.node_file import node_properties
 from kvorum.launch.properties import broker_config, controller_config
+from tests.test_deploy.compose import COMPOSE, node_names, services
 from tests.test_deploy.tools import DEPLOY, run, tool
 from tests.tree import ROOT, packages
 
-COMPOSE = DEPLOY / "compose.yaml"
-
-
-def services():
-    return yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
-
-
-NODES = [name for name in services() if name != "prometheus"]
+NODES = node_names()
 
 
 def test_hadolint_finds_nothing():

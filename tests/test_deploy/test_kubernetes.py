@@ -9,15 +9,19 @@ import yaml
 
 from kvorum.launch.node_file import node_properties
 from kvorum.launch.properties import broker_config, controller_config
+from tests.test_deploy.chart import (
+    CHART,
+    RELEASE,
+    SECURE,
+    SET_ID,
+    VERSION,
+    of_kind,
+    pods,
+)
 from tests.test_deploy.tools import DEPLOY, TOOLS, run, tool
 
-CHART = DEPLOY / "helm" / "kvorum"
 MANIFESTS = DEPLOY / "kubernetes" / "kvorum.yaml"
-CLUSTER_ID = "a3ZvcnVtLWt1YmVybmV0ZQ"
 KINDS = ("service-v1", "statefulset-apps-v1", "poddisruptionbudget-policy-v1")
-VERSION = ("--kube-version", "1.31.0")
-SET_ID = ("--set", f"clusterId={CLUSTER_ID}")
-RELEASE = ("kvorum", str(CHART), "--namespace", "kvorum", *VERSION, *SET_ID)
 HEAD = f"""\
 # Made by: helm template {" ".join(("kvorum", "deploy/helm/kvorum", *RELEASE[2:]))}
 # Apply with: kubectl create namespace kvorum && kubectl apply -f deploy/kubernetes/kvorum.yaml
@@ -30,28 +34,12 @@ def manifests():
 
 
 def of(kind):
-    return {item["metadata"]["name"]: item for item in manifests() if item["kind"] == kind}
+    return of_kind(manifests(), kind)
 
 
-def variables(container, pod, ordinal):
-    """The container's variables as the kubelet fills them in."""
-    found = {}
-    fields = {
-        "metadata.name": pod,
-        "metadata.labels['apps.kubernetes.io/pod-index']": str(ordinal),
-    }
-    for entry in container["env"]:
-        value = entry.get("value")
-        if value is None:
-            value = fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
-        for name, known in found.items():
-            value = value.replace(f"$({name})", known)
-        found[entry["name"]] = value
-    return found
-
-
-def test_helm_lints_the_chart():
-    run(tool("helm"), "lint", "--strict", CHART, *VERSION, *SET_ID)
+@pytest.mark.parametrize("values", [(), SECURE])
+def test_helm_lints_the_chart(values):
+    run(tool("helm"), "lint", "--strict", CHART, *VERSION, *SET_ID, *values)
 
 
 def test_the_manifests_are_what_the_chart_makes():
@@ -63,6 +51,7 @@ def test_the_manifests_are_what_the_chart_makes():
     "values",
     [
         (),
+        SECURE,
         ("--set", "brokers.count=5", "--set", "controllers.storageClass=fast"),
         (
             "--set",
@@ -107,14 +96,12 @@ def test_the_variables_of_each_pod_make_a_node(role, first):
     assert (one["ordinals"]["start"], one["podManagementPolicy"]) == (first, "Parallel")
     (container,) = one["template"]["spec"]["containers"]
     assert container["args"] == [role]
-    for ordinal in range(first, first + one["replicas"]):
-        pod = f"kvorum-{role}-{ordinal}"
-        properties = node_properties(None, [], variables(container, pod, ordinal))
+    for pod in (pod for pod in pods(manifests()) if pod.role == role):
+        properties = node_properties(None, [], pod.variables())
         config, _ = (controller_config if role == "controller" else broker_config)(properties)
-        host = f"{pod}.{one['serviceName']}.kvorum.svc.cluster.local"
-        assert (config.node_id, config.advertised[0]) == (ordinal, host)
+        assert (config.node_id, config.advertised[0]) == (pod.ordinal, pod.host)
         if role == "controller":
-            assert config.voter_addresses[ordinal] == config.advertised
+            assert config.voter_addresses[pod.ordinal] == config.advertised
         (mount,) = (m for m in container["volumeMounts"] if m["name"] == "data")
         assert config.directory.startswith(mount["mountPath"] + "/")
         shutdown_s = config.node.controlled_shutdown_timeout_ms / 1000
