@@ -158,6 +158,7 @@ class BrokerLifecycleManager:
                     logger.info("heartbeat to controller=%d failed: %s", target, _brief(error))
                 self._client.note_failure(target)
                 self._client.is_lost = True
+                self._client.note_refusal(error)
                 self._note_failure(target, error)
             finally:
                 stream.cancel()

@@ -1,4 +1,5 @@
-"""Logs what a broker without a quorum is waiting for: soon at first, then less and less often.
+"""Logs what a broker without a quorum waits for, or why the controllers refuse it: soon at first,
+then less and less often.
 
 Clients see nothing of a broker that cannot register, or whose heartbeats no controller accepts;
 only the log shows it.
@@ -66,8 +67,15 @@ class QuorumWait:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
             reply = await self._client.describe(0)
             # A controller may have become the leader and not answered a heartbeat yet; then there
-            # is nothing to log.
-            if isinstance(reply, Rejected):
+            # is nothing to log, unless it refuses this broker.
+            if self._client.refusal:
+                self._has_spoken = True
+                logger.warning(
+                    "broker=%d is refused by the controllers: %s",
+                    self._broker_id,
+                    self._client.refusal,
+                )
+            elif isinstance(reply, Rejected):
                 self._has_spoken = True
                 sentence = quorum_report.with_age(
                     reply.message, "This broker", self._client.leader_age_ms

@@ -75,14 +75,47 @@ def is_outage(answers: Sequence[Any]) -> bool:
     return bool(answers) and all(answer.leaderless_ms >= LEADER_WAIT_MS for answer in answers)
 
 
+_USUAL_FAILURES = (
+    "Connection refused",
+    "Connect call failed",
+    "nothing answered within",
+    "Deadline",
+)
+"""Words of gRPC for a node that is not there. A sentence that it is missing says enough."""
+
+
 def describe_outage(
-    answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int = -1
+    answers: Sequence[Any],
+    addresses: Mapping[int, str],
+    known_epoch: int = -1,
+    failures: Mapping[int, str] | None = None,
 ) -> str:
     """The sentence: reachable voters, missing voters and their addresses, epoch, votes needed.
 
     addresses: host:port by controller id, as far as known without the answers.
     known_epoch: the epoch that the caller knows, for the case that no controller answered.
+    failures: the reason of each controller that did not answer; if it is another one than a node
+        that is not there (a name that does not resolve, a certificate, a refusal), the sentence
+        has it.
     """
+    return _cause(answers, addresses, known_epoch) + _reasons(failures or {})
+
+
+def _reasons(failures: Mapping[int, str]) -> str:
+    who_failed: dict[str, list[int]] = {}
+    for node_id, reason in sorted(failures.items()):
+        if not any(words in reason for words in _USUAL_FAILURES):
+            who_failed.setdefault(reason, []).append(node_id)
+    return "".join(
+        f"; {reason}"
+        if len(node_ids) == len(failures) or min(node_ids) < 0
+        # ids below 0 stand for bootstrap servers, which a reason names by their addresses
+        else f"; {', '.join(map(str, node_ids))}: {reason}"
+        for reason, node_ids in who_failed.items()
+    )
+
+
+def _cause(answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int) -> str:
     # A node that is new to the quorum, or lost its disk, knows no voters at any epoch.
     newest = max(answers, key=lambda a: (bool(a.voters), a.leader_epoch), default=None)
     if newest is not None and not newest.voters:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic
 
+import grpc
 import grpc.aio
 
 from kvorum.metadata.inspect import quorum_report
@@ -84,8 +85,12 @@ class ControllerClient:
         self._moved: list[Channel] = []
         self._active = ActiveController(self._addresses)
         self._active_at_ms: int | None = None
+        self._failures: dict[int, str] = {}
+        """Why controllers did not describe themselves when they were asked last."""
         self.is_lost = False
         """True if no active controller has been reached since the last one was lost."""
+        self.refusal = ""
+        """The sentence of a controller that lets this caller call nothing; "" after an answer."""
         self._elections: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -155,6 +160,12 @@ class ControllerClient:
         named, perhaps an outdated one; below 0 for none."""
         self._active.note_failure(controller_id, hint)
 
+    def note_refusal(self, error: BaseException) -> None:
+        """Keep the sentence if this error is a controller's refusal of the caller itself."""
+        denied = grpc.StatusCode.PERMISSION_DENIED
+        if isinstance(error, grpc.aio.AioRpcError) and error.code() is denied:
+            self.refusal = error.details() or "the controllers refuse this node"
+
     def _name(self, controller_id: int) -> str:
         """The controller's name in messages; the id behind a bootstrap server is not known yet."""
         if controller_id >= 0:
@@ -212,6 +223,7 @@ class ControllerClient:
             try:
                 timeout_s = min(left_ms, max(self._attempt_timeout_ms, timeout_ms // 3)) / 1000
                 reply = await self._attempt(invoke, target, timeout_s, patience_ms)
+                self.refusal = ""
                 if reply.status.code != ErrorCode.NOT_CONTROLLER:
                     self.note_active(target)
                     return reply
@@ -226,6 +238,7 @@ class ControllerClient:
             except grpc.aio.AioRpcError as error:
                 last = f"{self._name(target)}: {error.code().name} {error.details()}"
                 self.note_failure(target)
+                self.note_refusal(error)
                 if _may_be_taken_up(error):
                     lost.add(target)
                 if patience_ms is not None and len(lost) >= LOST_MAX:
@@ -288,11 +301,14 @@ class ControllerClient:
         # leader that was lost may have committed the request.
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT,
-            quorum_report.describe_outage(answers, self._addresses, self._active.epoch),
+            quorum_report.describe_outage(
+                answers, self._addresses, self._active.epoch, self._failures
+            ),
         )
 
     async def _probe_all(self) -> list[admin_pb.DescribeQuorumReply]:
         """The descriptions from all controllers that answer within PROBE_TIMEOUT_MS."""
+        self._failures = {}
 
         async def probe(controller_id: int) -> admin_pb.DescribeQuorumReply | None:
             try:
@@ -302,7 +318,8 @@ class ControllerClient:
                     admin_pb.DescribeQuorumRequest(),
                     timeout=quorum_report.PROBE_TIMEOUT_MS / 1000,
                 )
-            except grpc.aio.AioRpcError:
+            except grpc.aio.AioRpcError as error:
+                self._failures[controller_id] = error.details() or error.code().name
                 return None
             return reply
 

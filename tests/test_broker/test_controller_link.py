@@ -7,6 +7,8 @@ import logging
 import socket
 from contextlib import suppress
 
+import grpc
+import grpc.aio
 import pytest
 
 from kvorum.broker.controller.lifecycle import BrokerLifecycleManager
@@ -99,6 +101,32 @@ def test_a_broker_without_a_quorum_says_what_it_waits_for_at_growing_intervals(
         "heard from a leader yet"
     ]
     assert last == "broker=101 waits for the quorum no more"
+
+
+def test_a_broker_that_the_controllers_refuse_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    reason = "RegisterBroker is refused to User:x, who is not node 101"
+    client = Leaderless({1: "h:1"})
+    code, nothing = grpc.StatusCode, grpc.aio.Metadata()
+    client.note_refusal(grpc.aio.AioRpcError(code.UNAVAILABLE, nothing, nothing, "gone"))
+    assert client.refusal == ""
+    client.note_refusal(grpc.aio.AioRpcError(code.PERMISSION_DENIED, nothing, nothing, reason))
+
+    async def run() -> None:
+        said = asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            if caplog.messages:
+                said.set()
+                await asyncio.Event().wait()
+
+        wait = QuorumWait(client, 101, sleep=sleep)
+        wait.begin()
+        await said.wait()
+        wait.stop()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert caplog.messages == [f"broker=101 is refused by the controllers: {reason}"]
 
 
 def test_a_registration_and_heartbeats_without_a_leader_are_waits(

@@ -78,6 +78,19 @@ def test_without_any_answer_the_askers_own_knowledge_serves():
     assert "epoch unknown" in report.describe_outage([], ADDRESSES)
 
 
+def test_a_reason_that_is_not_a_missing_node_is_part_of_the_sentence():
+    refused = "DescribeQuorum is refused to User:broker-101"
+    down = "failed to connect to two:2: [Errno 111] Connection refused"
+    everywhere = report.describe_outage([], ADDRESSES, 5, dict.fromkeys(ADDRESSES, refused))
+    assert everywhere.endswith(f"epoch 5; need 2; {refused}")
+    some = report.describe_outage([], ADDRESSES, 5, {1: refused, 2: down, 3: refused})
+    assert some.endswith(f"need 2; 1, 3: {refused}")
+    assert report.describe_outage([], ADDRESSES, 5, {2: down}).endswith("need 2")
+    unknown = "failed to connect to one:1: Name or service not known"
+    text = report.describe_outage([], {-2: "one:1", -3: "two:2"}, -1, {-2: unknown, -3: down})
+    assert text.endswith(f"the bootstrap servers; {unknown}")
+
+
 def test_voters_are_those_of_the_newest_epoch_and_addresses_come_from_all():
     grown = described(4, epoch=9, voters=(3, 4, 5, 6, 7), nodes=[(5, "five", 55), (3, "third", 33)])
     grown.voters[3].address = "six:66"
