@@ -34,7 +34,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("group-sync-timer-outlives", "the sync timer ends with its generation", REBALANCE,
      "        step.cancel_timer(SyncTimer(group.group_id))\n        group.pending_sync.clear()\n",
      "        group.pending_sync.clear()\n"),
-    ("group-never-syncs", "a member that never syncs is removed (KIP-800)", REBALANCE,
+    ("group-never-syncs", "a member that never syncs is removed (KAFKA-12890)", REBALANCE,
      "    step.set_timer(SyncTimer(group.group_id), group.rebalance_timeout_ms)\n", ""),
     ("group-empties-in-memory-only", "an empty group is written to the log", REBALANCE,
      "        group.leader_id = None\n        step.append(group.record())\n",

@@ -115,7 +115,7 @@ def update_target(group: ConsumerGroup, inputs: StepInputs) -> None:
 
 
 def chosen_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
-    """The assignor that the members vote for; the default, `assignors[0]`, if this build does not
-    know that name."""
+    """The assignor that the members vote for; the default, `assignors[0]`, if that one is not among
+    `assignors`, which group.consumer.assignors names: it did once, or on another broker."""
     name = group.assignor_name(assignors[0])
-    return name if name in ASSIGNORS else assignors[0]
+    return name if name in assignors else assignors[0]

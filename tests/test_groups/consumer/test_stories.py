@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kvorum.broker.groups.config import GroupConfig
@@ -315,6 +317,14 @@ def test_most_members_choose_the_assignor(world):
     assert described.assignor_name == "range"
     targets = [row.target for row in described.members]
     assert targets[0] == parts("orders", 0, 1) | parts("payments", 0, 1)
+
+
+def test_an_assignor_that_is_configured_no_more_is_replaced_by_the_default(world):
+    joined(world, "a", "b", server_assignor="range")
+    world.config = replace(world.config, group_consumer_assignors=("uniform",))
+    world.fail_over()
+    described = world.call(DescribeConsumerGroup(group_id=GROUP))
+    assert described.assignor_name == "uniform"
 
 
 def test_an_unknown_assignor_is_refused(world):
