@@ -39,7 +39,7 @@ class Capability(enum.Enum):
     CHANGE_VOTERS = "added and removed voters"
     REASSIGN = "reassignment of partitions"
     ROLL = "a rolling restart by one command"
-    ELECT_LEADERS = "preferred and unclean leader election"
+    ELECT_LEADERS = "preferred leader election"
     METADATA_EXPORT = "a copy of the metadata log"
 
 
