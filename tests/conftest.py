@@ -1,12 +1,16 @@
 """Options of the whole test suite."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # No profile of the user changes a test.
 os.environ["KVORUM_PROFILES"] = os.devnull
+# A shell's background job ignores SIGINT, and so would the commands that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Hypothesis has no deadline: on a loaded machine, elapsed time says nothing about the code.
 TIMELESS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("timeless", TIMELESS)
