@@ -308,7 +308,9 @@ def test_a_signal_ends_a_job_that_follows_and_another_goes_on(
         kill_group(follower)
     said = log.read_text()
     assert "stopped; a restart with this checkpoint goes on here" in said
-    assert "Traceback" not in said
+    # PySpark's own server of accumulators may print one while the JVM ends.
+    tracebacks = said.split("Traceback (most recent call last)")[1:]
+    assert [each for each in tracebacks if "socketserver.py" not in each] == []
     job.tell(("a", T0))
     job.once(session)
     assert job.offsets() == [0]
