@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from kvorum.broker.network.peer_security import NO_SECURITY
+from kvorum.launch.own_principal import check_own_principal
 from kvorum.launch.properties import NodeConfig
 from kvorum.runtime.certificates import CertificateWatch, TlsCaller, TlsListener
 from kvorum.runtime.principals import PrincipalRules
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 class NodeLinks:
     """The TLS of a node's connections. channels: to controllers. server: TLS of a controller's own
     listener, None in clear text. metrics: TLS of the metrics page, None in clear text. Raises
-    ConfigError for files that cannot be used."""
+    ConfigError for files that cannot be used, and for those of another node."""
 
     def __init__(self, config: NodeConfig) -> None:
+        check_own_principal(config)
         self._config = config
         listener = config.controller_listener
         self.certificates = CertificateWatch()

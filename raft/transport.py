@@ -37,6 +37,9 @@ _NO_ANSWER = (
 """The errors that end a fetch without a response: a broken stream, or a peer that breaks the
 protocol."""
 
+REFUSED_FIRST_MS, REFUSED_MAX_MS = 50, 5_000
+"""Pause after a fetch that the peer refused to this node; it doubles each time."""
+
 _METHODS: dict[type, str] = {
     m.VoteRequest: "Vote",
     m.BeginQuorumEpochRequest: "BeginQuorumEpoch",
@@ -187,8 +190,13 @@ class _FetchStream:
         try:
             await self._stream.write(first)
             await self._stream.listen(self._on_message)
-        except _NO_ANSWER:
-            pass  # as if the stream had ended: a fetch under way gets no response
+        except _NO_ANSWER as error:
+            # As if the stream had ended: a fetch under way gets no response.
+            if self._peer.fetches is self and _is_refused(error):
+                # Only an operator can change that. Asked again at once, the peer's log would grow
+                # by forty lines a second.
+                self._peer.refusals += 1
+                await asyncio.sleep(_backoff_s(self._peer.refusals))
         if self._peer.fetches is self:
             self._peer.close_stream()
             if self.is_busy:
@@ -207,8 +215,19 @@ class _FetchStream:
             raise WireError("what came in place of a fetch answer is no message")
         _learn(message, self._note_address)
         response = codec.decode(message)
+        self._peer.refusals = 0
         self.is_busy = False
         self._deliver(ResponseReceived(self._peer.node_id, message.correlation_id, response))
+
+
+def _is_refused(error: BaseException) -> bool:
+    """True if the peer refuses calls of this node."""
+    denied = grpc.StatusCode.PERMISSION_DENIED
+    return isinstance(error, grpc.aio.AioRpcError) and error.code() is denied
+
+
+def _backoff_s(refusals: int) -> float:
+    return min(REFUSED_FIRST_MS << min(refusals - 1, 16), REFUSED_MAX_MS) / 1000
 
 
 class _Peer:
@@ -220,6 +239,8 @@ class _Peer:
         self.channel = channels.open(address_text(*address))
         self.stub = pb_grpc.RaftStub(self.channel)
         self.fetches: _FetchStream | None = None
+        self.refusals = 0
+        """Fetches in a row that the peer refused to this node."""
 
     def close_stream(self) -> None:
         if self.fetches is not None:

@@ -92,7 +92,8 @@ def read_certificate(settings: TlsSettings, *, is_server: bool) -> Certificate |
         ) from error
     return Certificate(
         where=where,
-        subject=own.subject.rfc4514_string(),
+        # Java and OpenSSL have a name for this one, RFC 4514 has none.
+        subject=own.subject.rfc4514_string({x509.NameOID.EMAIL_ADDRESS: "EMAILADDRESS"}),
         begins_s=own.not_valid_before_utc.timestamp(),
         ends_s=own.not_valid_after_utc.timestamp(),
         names=names,

@@ -60,7 +60,10 @@ class PrincipalRules:
 
     def user_of(self, certificate: Mapping[str, Any]) -> str:
         """The user of a certificate, as `ssl.SSLSocket.getpeercert` gives it."""
-        name = distinguished_name(certificate)
+        return self.user_of_name(distinguished_name(certificate))
+
+    def user_of_name(self, name: str) -> str:
+        """The user of a certificate with this distinguished name, as RFC 2253 writes it."""
         for rule in self._rules:
             if rule is None:
                 return name

@@ -145,13 +145,14 @@ class RequestContext:
         if not self.allows_on_cluster(AclOperation.CLUSTER_ACTION):
             return False
         nodes = self.services.node_principals
-        if nodes is None or nodes.is_broker(self.user, broker_id):
+        if nodes is None or self.user == nodes.broker(broker_id):
             return True
         audit = self.services.audit
         if audit.notes(is_allowed=False):
             audit.note_access(
                 self.user, self.slot.connection.address, AclOperation.CLUSTER_ACTION,
                 ResourceType.CLUSTER, CLUSTER_NAME, is_allowed=False,
+                reason=f"a fetch as broker {broker_id}, who is User:{nodes.broker(broker_id)}",
             )  # fmt: skip
         return False
 

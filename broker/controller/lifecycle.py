@@ -36,7 +36,6 @@ REGISTRATION_BACKOFF_MS = 50
 HEARTBEAT_TIMEOUT_MS = 1_000
 """A heartbeat unanswered for this long is given up, and sent to the next controller."""
 
-RETRY_BACKOFF_MS = 20
 
 #: The exceptions of a write or read on a stream that is gone, or whose peer is.
 _STREAM_FAILURES = (
@@ -162,7 +161,7 @@ class BrokerLifecycleManager:
                 self._note_failure(target, error)
             finally:
                 stream.cancel()
-            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+            await asyncio.sleep(self._client.retry_backoff_s)
 
     async def shut_down(self, timeout_ms: int) -> str | None:
         """Controlled shutdown. None if the controller has moved all leaders away, else the reason
@@ -212,6 +211,7 @@ class BrokerLifecycleManager:
             if reply is grpc.aio.EOF:
                 raise grpc.aio.UsageError("the controller closed the stream")
             self._gone.clear()
+            self._client.note_answer()
             if not await self._handle_reply(reply, target):
                 return
             if reply.status.code == ErrorCode.NONE:

@@ -31,6 +31,8 @@ FAILURE_FIRST_MS = 10
 REFUSED_MAX_MS = 1_000
 """Longest pause of a partition whose records this follower refused. Each try transfers up to
 replica.fetch.max.bytes, and the leader checks its own records only after another try."""
+DENIAL_MS = 60_000
+"""Pause between two warnings that a leader refuses this broker as a follower."""
 EPOCH_MAX = (1 << 31) - 1
 THROTTLE_WAIT_MAX_MS = 1_000
 """Partitions held back by the quota are checked again after this time: the rate may have been
@@ -96,6 +98,7 @@ class FollowerFetchSession:
         self._epoch = 0
         self._sent = self._answered = 0
         self._paused = 0
+        self._denial_due_ms = 0
 
     @property
     def is_empty(self) -> bool:
@@ -276,6 +279,8 @@ class FollowerFetchSession:
             self._restart(key, followed, part)
             return
         if part.error:
+            if part.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                self._warn_of_denial()
             self._pause(key, followed)
             return
         if not followed.refused:
@@ -308,6 +313,17 @@ class FollowerFetchSession:
         )
         if has_moved:
             self._changed[key] = followed
+
+    def _warn_of_denial(self) -> None:
+        """The leader takes this broker for a client: say so, once a minute for all partitions."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._denial_due_ms:
+            self._denial_due_ms = now_ms + DENIAL_MS
+            _log.warning(
+                "%s refuses the fetches of this broker: its user there needs CLUSTER_ACTION on the "
+                "cluster and, by kvorum.broker.principals, the name of its own id",
+                self._leader_name(),
+            )
 
     def _restart(self, key: TopicIdPartition, followed: Followed, part: ReplicaAnswer) -> None:
         """Drop the log's records and start where the leader's log starts: this log shares nothing

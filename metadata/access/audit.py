@@ -52,8 +52,10 @@ class AuditLog:
         *,
         is_allowed: bool,
         method: str = "",
+        reason: str = "",
     ) -> None:
-        """An operation was allowed or refused. method: the call, for those of gRPC."""
+        """An operation was allowed or refused. method: the call, for those of gRPC. reason: of a
+        refusal that is not for want of an ACL."""
         self._write(
             is_allowed,
             event="access",
@@ -64,6 +66,7 @@ class AuditLog:
             resource=name,
             allowed=is_allowed,
             **({"method": method} if method else {}),
+            **({"reason": reason} if reason else {}),
         )
 
     def note_login(

@@ -23,13 +23,13 @@ class NodePrincipals:
     controllers: str
     brokers: str
 
-    def is_controller(self, user: str, node_id: int) -> bool:
-        """True if controller `node_id` connects as this user."""
-        return user == self.controllers.replace(ID, str(node_id))
+    def controller(self, node_id: int) -> str:
+        """The user as which controller `node_id` connects."""
+        return self.controllers.replace(ID, str(node_id))
 
-    def is_broker(self, user: str, node_id: int) -> bool:
-        """True if broker `node_id` connects as this user."""
-        return user == self.brokers.replace(ID, str(node_id))
+    def broker(self, node_id: int) -> str:
+        """The user as which broker `node_id` connects."""
+        return self.brokers.replace(ID, str(node_id))
 
     def refusal(self, path: str, message: Any, user: str) -> str | None:
         """Why this user may not send this message, in a sentence; None if the user may.
@@ -43,8 +43,8 @@ class NodePrincipals:
         # Below 0: a replica without an id, which can acknowledge nothing.
         if node_id < 0 and sender.may_be_nobody:
             return None
-        is_own = (sender.may_be_controller and self.is_controller(user, node_id)) or (
-            sender.may_be_broker and self.is_broker(user, node_id)
+        is_own = (sender.may_be_controller and user == self.controller(node_id)) or (
+            sender.may_be_broker and user == self.broker(node_id)
         )
         if is_own:
             return None

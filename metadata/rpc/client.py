@@ -31,6 +31,8 @@ from kvorum.runtime.http2.status import Unsent
 from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
 
 RETRY_BACKOFF_MS = 20
+REFUSED_BACKOFF_MAX_MS = 5_000
+"""Longest pause of a caller that the controllers refuse."""
 ATTEMPT_TIMEOUT_MS = 1_000
 """A controller that does not answer within this time is passed over while there is time left."""
 
@@ -91,6 +93,7 @@ class ControllerClient:
         """True if no active controller has been reached since the last one was lost."""
         self.refusal = ""
         """The sentence of a controller that lets this caller call nothing; "" after an answer."""
+        self._refusals = 0
         self._elections: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -165,6 +168,18 @@ class ControllerClient:
         denied = grpc.StatusCode.PERMISSION_DENIED
         if isinstance(error, grpc.aio.AioRpcError) and error.code() is denied:
             self.refusal = error.details() or "the controllers refuse this node"
+            self._refusals += 1
+
+    def note_answer(self) -> None:
+        """Note that a controller has answered this caller."""
+        self.refusal = ""
+        self._refusals = 0
+
+    @property
+    def retry_backoff_s(self) -> float:
+        """The pause before the next attempt: short during an election, long for a caller that is
+        refused, since only an operator can change that."""
+        return min(RETRY_BACKOFF_MS << min(self._refusals, 16), REFUSED_BACKOFF_MAX_MS) / 1000
 
     def _name(self, controller_id: int) -> str:
         """The controller's name in messages; the id behind a bootstrap server is not known yet."""
@@ -223,7 +238,7 @@ class ControllerClient:
             try:
                 timeout_s = min(left_ms, max(self._attempt_timeout_ms, timeout_ms // 3)) / 1000
                 reply = await self._attempt(invoke, target, timeout_s, patience_ms)
-                self.refusal = ""
+                self.note_answer()
                 if reply.status.code != ErrorCode.NOT_CONTROLLER:
                     self.note_active(target)
                     return reply
@@ -251,7 +266,7 @@ class ControllerClient:
                 answers = await self._await_leader(min(patience_ms, deadline_ms))
                 if not self._follow(answers):
                     return self._no_leader(answers)
-            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+            await asyncio.sleep(self.retry_backoff_s)
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT, f"no active controller within {timeout_ms} ms: {last}"
         )

@@ -57,7 +57,7 @@ class ControllerGuard:
         if refusal is not None and self._audit.notes(is_allowed=False):
             self._audit.note_access(
                 user, host, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME,
-                is_allowed=False, method=path,
+                is_allowed=False, method=path, reason=refusal,
             )  # fmt: skip
         return refusal
 

@@ -186,7 +186,7 @@ class Server:
         refusal = self._guard(path, *connection.caller)
         if refusal is None:
             return True
-        self._refused.closed(connection.peer, refusal)
+        self._refused.closed(connection.peer, refusal, address=connection.caller.host)
         self.refuse_call(stream, grpc.StatusCode.PERMISSION_DENIED, refusal)
         return False
 
@@ -196,7 +196,7 @@ class Server:
         """Ask the guard about a message. Raises Aborted if the caller may not send it."""
         refusal = guard(path, message, *connection.caller)
         if refusal is not None:
-            self._refused.closed(connection.peer, refusal)
+            self._refused.closed(connection.peer, refusal, address=connection.caller.host)
             raise Aborted(grpc.StatusCode.PERMISSION_DENIED, refusal)
 
     def check_conversations(self) -> None:

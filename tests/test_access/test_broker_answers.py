@@ -113,6 +113,7 @@ def test_a_follower_of_another_name_is_refused_and_audited(
     error = partition_of(answer).error_code
     assert (error == ErrorCode.TOPIC_AUTHORIZATION_FAILED) is not is_let_in
     assert ("CLUSTER_ACTION" in caplog.text) is not is_let_in
+    assert ("a fetch as broker 2, who is User:" in caplog.text) is not is_let_in
 
 
 def test_a_consumer_cannot_take_over_the_session_of_a_follower(harness, authorizer, client):

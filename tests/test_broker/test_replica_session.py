@@ -257,6 +257,24 @@ def test_a_start_that_retention_has_moved_is_in_the_next_request():
     assert asyncio.run(ask()) == 0
 
 
+def test_a_leader_that_refuses_this_follower_is_told_of_once_a_minute(caplog):
+    async def run():
+        session = session_of()
+        session.add((TOPIC_ID, 0), replica_of())
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for _ in range(3):
+            session.next_request()
+            denied = [ReplicaAnswer(TOPIC_ID, 0, code, 0, 0, None, 0, 0)]
+            session.take_answer(ReplicaFetchAnswer(1, 0, 7, denied), memoryview(b""))
+            assert session.is_paused
+            session.add((TOPIC_ID, 0), session._partitions[TOPIC_ID, 0].replica)
+        session.close()
+
+    asyncio.run(run())
+    (line,) = caplog.messages
+    assert "refuses the fetches of this broker: its user there needs CLUSTER_ACTION" in line
+
+
 @pytest.mark.parametrize(
     ("base_offset", "is_refused"),
     [(0, False), (2, True), (3, True), (4, False)],

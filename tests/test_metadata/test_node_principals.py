@@ -91,6 +91,7 @@ def test_a_refused_message_is_audited(caplog: pytest.LogCaptureFixture) -> None:
     (line,) = caplog.messages
     assert '"principal": "User:controller-1"' in line
     assert vote in line
+    assert '"reason": "' in line and "not node 2" in line
 
 
 def test_a_message_that_is_refused_ends_its_call_and_is_not_carried_out() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS = 20
-"""Pause after a lost stream or request, as in `broker.controller.lifecycle`."""
+"""Pause after a lost stream or request, as in `metadata.rpc.client`."""
 
 COMMIT_TIMEOUT_MS = 10_000
 """The controller's time limit for the commit, as in `metadata.rpc.service`."""
