@@ -51,13 +51,15 @@ class Made:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The certificates to make. nodes, users: names. hosts: in every node's certificate, beside
-    OWN_HOSTS. days: until they expire. is_forced: replace the files of these names."""
+    OWN_HOSTS. days: until they expire. is_forced: replace the files of these names. may_begin: make
+    a CA in a folder without CA and certificates."""
 
     nodes: Sequence[str]
     users: Sequence[str] = ()
     hosts: Sequence[str] = ()
     days: int = 365
     is_forced: bool = False
+    may_begin: bool = True
 
 
 def make_certificates(folder: str, request: Request, now: datetime.datetime) -> list[Made]:
@@ -69,7 +71,7 @@ def make_certificates(folder: str, request: Request, now: datetime.datetime) -> 
     missing = [
         f"{name}.pem" for name in names if request.is_forced or not os.path.exists(paths[name])
     ]
-    certificate, signer, is_new = _authority(folder, missing, now)
+    certificate, signer, is_new = _authority(folder, missing, now, may_begin=request.may_begin)
     ends = now + datetime.timedelta(days=request.days)
     todo: list[tuple[str, bytes]] = []
     made = [_ca(folder, certificate, is_new=is_new)]
@@ -106,21 +108,17 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _authority(
-    folder: str, missing: Sequence[str], now: datetime.datetime
+    folder: str, missing: Sequence[str], now: datetime.datetime, *, may_begin: bool
 ) -> tuple[Certificate, Authority | None, bool]:
     """The CA of the folder: its certificate; with its key, if files are missing that it must sign;
     and whether it is a new one."""
     paths = [os.path.join(folder, name) for name in (CA_FILE, CA_KEY_FILE)]
-    there = [os.path.exists(path) for path in paths]
-    if not any(there):
+    away = [path for path in paths if not os.path.exists(path)]
+    if away == paths and may_begin and not _certificates(folder):
         made = new_authority(now)
         return made.certificate, made, True
-    if not there[0] or (missing and not there[1]):
-        needs = f", and must sign {', '.join(missing)}" if there[0] else ""
-        raise ConfigError(
-            f"{paths[there.index(False)]} is missing: put it back, or choose another folder"
-            f"{needs}; a new CA would make the certificates in {folder} worthless"
-        )
+    if paths[0] in away or (missing and away):
+        raise ConfigError(_without(away, folder, missing, may_begin=may_begin))
     signer = None
     if missing:
         pem, key = (_read(path) for path in paths)
@@ -135,6 +133,35 @@ def _authority(
             "give every node and user its new file"
         )
     return certificate, signer, False
+
+
+def _certificates(folder: str) -> list[str]:
+    """The names of the files with certificates in the folder, which may not exist."""
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(".pem"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be read: {error.strerror}; choose another folder"
+        ) from error
+
+
+def _without(away: Sequence[str], folder: str, missing: Sequence[str], *, may_begin: bool) -> str:
+    """The refusal to go on without these files of the CA. missing: what it would have to sign."""
+    is_one = len(away) == 1
+    said = f"{' and '.join(away)} {'is' if is_one else 'are'} missing"
+    them = "it" if is_one else "them"
+    if missing and away[-1].endswith(CA_KEY_FILE):
+        said += f", and {', '.join(missing)} must be signed with {them}"
+    found = _certificates(folder)
+    said += f": put {them} back"
+    if may_begin:
+        said += ", or choose another folder"
+    if may_begin and not is_one:
+        said += f", or move {', '.join(found)} away to begin anew with another CA"
+    others = f"the certificates in {folder}" if found else "the certificates of the other nodes"
+    return f"{said}; a new CA would make {others} worthless"
 
 
 def _ca(folder: str, certificate: Certificate, *, is_new: bool) -> Made:

@@ -119,7 +119,7 @@ def prepare_secrets(data_dir: str, nodes: Mapping[str, Sequence[str]]) -> None:
     """Make what is missing of the certificates and of the first user's properties. nodes: by name
     the hosts of each, beside those of this machine. Raises ConfigError, OSError."""
     folder = os.path.join(data_dir, FOLDER)
-    make_node_certificates(data_dir, nodes, users=(ADMIN,))
+    make_node_certificates(data_dir, nodes, users=(ADMIN,), may_begin=True)
     path = admin_file(data_dir)
     if not os.path.exists(path):
         part = f"{path}.part"
@@ -129,20 +129,25 @@ def prepare_secrets(data_dir: str, nodes: Mapping[str, Sequence[str]]) -> None:
 
 
 def make_node_certificates(
-    data_dir: str, nodes: Mapping[str, Sequence[str]], *, users: Sequence[str] = ()
+    data_dir: str,
+    nodes: Mapping[str, Sequence[str]],
+    *,
+    users: Sequence[str] = (),
+    may_begin: bool = False,
 ) -> None:
-    """Make the missing certificates. nodes: as for `prepare_secrets`. Raises ConfigError, also for
-    a certificate that is there and has expired, OSError."""
+    """Make the missing certificates. nodes: as for `prepare_secrets`. may_begin: make a CA, too.
+    Raises ConfigError, also for a certificate that is there and has expired, OSError."""
     # `cryptography` takes a tenth of a second to import.
     from kvorum.launch.dev_certificate_files import Request, make_certificates
 
     folder = os.path.join(data_dir, FOLDER)
     now = datetime.datetime.now(datetime.UTC)
     requests = [
-        Request(nodes=(name,), hosts=hosts, days=CERTIFICATE_DAYS) for name, hosts in nodes.items()
+        Request(nodes=(name,), hosts=hosts, days=CERTIFICATE_DAYS, may_begin=may_begin)
+        for name, hosts in nodes.items()
     ]
     if users:
-        requests.append(Request(nodes=(), users=users, days=CERTIFICATE_DAYS))
+        requests.append(Request(nodes=(), users=users, days=CERTIFICATE_DAYS, may_begin=may_begin))
     made = [each for request in requests for each in make_certificates(folder, request, now)]
     over = [each for each in made if each.ends <= now]
     if over:

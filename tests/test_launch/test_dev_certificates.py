@@ -163,9 +163,24 @@ def test_half_a_ca_is_not_replaced(tmp_path: Path, name: str) -> None:
     (tmp_path / name).unlink()
     before = contents(tmp_path)
     for is_forced in (False, True):
-        with pytest.raises(ConfigError, match=f"{name} is missing: put it back"):
+        must = ", and b.pem must be signed with it" if name == "ca.key" else ""
+        with pytest.raises(ConfigError, match=f"{name} is missing{must}: put it back"):
             made(tmp_path, "b", is_forced=is_forced)
     assert contents(tmp_path) == before
+
+
+def test_no_new_ca_begins_beside_certificates_of_another(tmp_path: Path) -> None:
+    made(tmp_path, "a")
+    for name in ("ca.pem", "ca.key"):
+        (tmp_path / name).unlink()
+    before = contents(tmp_path)
+    said = r"ca.pem and \S*ca.key are missing.* put them back, .* or move a.pem away"
+    for node, is_forced in (("a", False), ("a", True), ("b", False)):
+        with pytest.raises(ConfigError, match=said):
+            made(tmp_path, node, is_forced=is_forced)
+    assert contents(tmp_path) == before
+    (tmp_path / "a.pem").unlink()
+    assert made(tmp_path, "a") == {"ca": "made", "a": "made"}
 
 
 def test_a_ca_that_is_none_or_has_ended_is_refused(tmp_path: Path) -> None:

@@ -98,6 +98,14 @@ def test_the_key_of_the_ca_is_needed_only_to_sign(tmp_path):
             prepare_secrets(str(tmp_path), {"broker-101": (), "broker-102": ()})
 
 
+def test_a_restart_without_the_ca_makes_no_other_beside_certificates(tmp_path, monkeypatch):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    for name in ("ca.pem", "ca.key"):
+        (secrets / name).unlink()
+    assert "ca.pem and " in (said := refused_restart(tmp_path)) and "put them back" in said
+    assert not (secrets / "ca.pem").exists()
+
+
 def spoil(secrets: Path, name: str, text: str | None) -> None:
     """Make a file unusable: with this text in it, or, for None, so that nobody can read it."""
     (secrets / name).unlink()
@@ -239,7 +247,14 @@ def test_no_node_is_added_without_the_key_of_the_ca_or_beside_certificates_of_an
     assert kvorum("init", folder, "--secure", "--controllers", 1, "--brokers", 1)[0] == 0
     (folder / "secrets" / "ca.key").rename(tmp_path / "ca.key")
     code, _, err = kvorum("init", folder, "--add", "broker")
-    assert code == 2 and "ca.key is missing: put it back" in err and "broker-102.pem" in err
+    signed = "ca.key is missing, and broker-102.pem must be signed with it: put it back;"
+    assert code == 2 and signed in err, err
+    hidden = [each.rename(tmp_path / each.name) for each in (folder / "secrets").iterdir()]
+    code, _, err = kvorum("init", folder, "--add", "broker")
+    assert code == 2 and "must be signed with them: put them back; a new CA would make" in err, err
+    assert not list((folder / "secrets").iterdir())
+    for each in hidden:
+        each.rename(folder / "secrets" / each.name)
     (tmp_path / "ca.key").rename(folder / "secrets" / "ca.key")
     file = folder / "broker-101.toml"
     file.write_text(file.read_text().replace("secrets/broker-101.pem", "/etc/kvorum/broker.pem"))
