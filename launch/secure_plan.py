@@ -136,9 +136,10 @@ def make_node_certificates(
     may_begin: bool = False,
 ) -> None:
     """Make the missing certificates. nodes: as for `prepare_secrets`. may_begin: make a CA, too.
-    Raises ConfigError, also for a certificate that is there and has expired, OSError."""
+    Raises ConfigError, also for a certificate that is there and has expired or is of another CA,
+    OSError."""
     # `cryptography` takes a tenth of a second to import.
-    from kvorum.launch.dev_certificate_files import Request, make_certificates
+    from kvorum.launch.dev_certificate_files import Request, make_certificates, renewal
 
     folder = os.path.join(data_dir, FOLDER)
     now = datetime.datetime.now(datetime.UTC)
@@ -149,12 +150,23 @@ def make_node_certificates(
     if users:
         requests.append(Request(nodes=(), users=users, days=CERTIFICATE_DAYS, may_begin=may_begin))
     made = [each for request in requests for each in make_certificates(folder, request, now)]
-    over = [each for each in made if each.ends <= now]
-    if over:
-        names = " ".join(f"--{each.kind} {each.name}" for each in over)
+    bad = [each for each in made if each.ends <= now or not each.is_own]
+    if bad:
+        command = renewal(
+            folder,
+            [(each.kind, each.name) for each in bad],
+            hosts=[host for each in bad for host in nodes.get(each.name, ())],
+            days=CERTIFICATE_DAYS,
+        )
+        if not bad[0].is_own:
+            raise ConfigError(
+                f"the certificate in {bad[0].file} is of another CA than that in "
+                f"{os.path.join(folder, CA_FILE)}: put back the file that was replaced, or "
+                f"renew it with {command}"
+            )
         raise ConfigError(
-            f"the certificate in {over[0].file} was valid until {over[0].ends:%Y-%m-%d}; renew it "
-            f"with kvorum certs dev {folder} --force --days {CERTIFICATE_DAYS} {names}"
+            f"the certificate in {bad[0].file} was valid until {bad[0].ends:%Y-%m-%d}; renew it "
+            f"with {command}"
         )
 
 

@@ -14,7 +14,7 @@ import pytest
 from kvorum.broker.sasl.scram import HASHES, derived_keys
 from kvorum.launch import supervisor
 from kvorum.launch.cluster_file import ClusterFile, write_cluster_file
-from kvorum.launch.dev_certificates import Wanted, described, issue, load_authority
+from kvorum.launch.dev_certificates import Wanted, described, issue, load_authority, new_authority
 from kvorum.launch.node_file import load_node_file
 from kvorum.launch.plan import check_nodes, plan_cluster, reserve_ports
 from kvorum.launch.properties import broker_config, controller_config
@@ -22,6 +22,8 @@ from kvorum.launch.secure_plan import ADMIN, admin_file, first_credential, prepa
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 from tests.test_launch.node_folders import known_cluster
+
+NOW = datetime.datetime.now(datetime.UTC)
 
 
 def plan(tmp_path: Path, **more: Any) -> Any:
@@ -118,8 +120,8 @@ def spoil(secrets: Path, name: str, text: str | None) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("ca.pem", "x", "ca.pem: no certificate of a CA"),
-        ("broker-101.pem", "x", "broker-101.pem holds no certificate"),
+        ("ca.pem", "x", "ca.pem holds no certificate of a CA in PEM form: put the file back"),
+        ("broker-101.pem", "x", "broker-101.pem holds no certificate in PEM form: move it away"),
         ("broker-101.pem", None, "broker-101.pem cannot be read: Is a directory"),
         ("admin.properties", None, "admin.properties has no password of admin"),
     ],
@@ -146,6 +148,23 @@ def test_a_restart_with_an_expired_certificate_says_how_to_renew_it_and_then_goe
     renewal = said.partition("renew it with kvorum ")[2].split()
     assert kvorum(*renewal)[0] == 0
     prepare_secrets(str(tmp_path), {"controller-1": (), "broker-101": ()})
+
+
+def test_a_restart_with_a_certificate_of_another_ca_says_so_and_how_to_renew_it(
+    tmp_path, monkeypatch
+):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    foreign = issue(new_authority(NOW), Wanted(name="broker-101", hosts=("localhost",)), NOW)
+    (secrets / "broker-101.pem").write_bytes(foreign)
+    said = refused_restart(tmp_path)
+    assert (
+        f"{secrets / 'broker-101.pem'} is of another CA than that in {secrets / 'ca.pem'}" in said
+    )
+    assert kvorum(*said.partition("renew it with kvorum ")[2].split())[0] == 0
+    prepare_secrets(str(tmp_path), {"controller-1": (), "broker-101": ()})
+    (secrets / "ca.pem").write_bytes(new_authority(NOW).certificate_pem)
+    said = refused_restart(tmp_path)
+    assert "controller-1.pem is of another CA" in said and "put back the file" in said
 
 
 def stopped_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
