@@ -115,12 +115,20 @@ def check_listeners(places: Iterable[tuple[str, str, int]]) -> None:
                 )
 
 
-def prepare_secrets(data_dir: str, nodes: Mapping[str, Sequence[str]]) -> None:
+def prepare_secrets(
+    data_dir: str, nodes: Mapping[str, Sequence[str]], *, has_users: bool = False
+) -> None:
     """Make what is missing of the certificates and of the first user's properties. nodes: by name
-    the hosts of each, beside those of this machine. Raises ConfigError, OSError."""
+    the hosts of each, beside those of this machine. has_users: the cluster has its first metadata,
+    so a new password would be none of a user's. Raises ConfigError, OSError."""
     folder = os.path.join(data_dir, FOLDER)
-    make_node_certificates(data_dir, nodes, users=(ADMIN,), may_begin=True)
     path = admin_file(data_dir)
+    if has_users and not os.path.exists(path):
+        raise ConfigError(
+            f"{path} is missing, and a new one would have a password that the cluster does not "
+            f"know: put it back, or remove {data_dir} with all its data to begin anew"
+        )
+    make_node_certificates(data_dir, nodes, users=(ADMIN,), may_begin=True)
     if not os.path.exists(path):
         part = f"{path}.part"
         with open(part, "w", encoding="utf-8") as file:

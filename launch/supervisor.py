@@ -17,7 +17,7 @@ from types import FrameType
 
 from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, write_cluster_file
 from kvorum.launch.control import finish_restart, take_restart_requests
-from kvorum.launch.first_voters import format_planned
+from kvorum.launch.first_voters import format_planned, has_run
 from kvorum.launch.forking import READY, Child, preload_brokers, preload_controllers, spawn
 from kvorum.launch.log_files import rotate
 from kvorum.launch.plan import HOST, ClusterPlan, NodePlan
@@ -91,7 +91,8 @@ class Supervisor:
         # Before the first node: node data without a cluster file would be refused for ever.
         self._write_cluster_file()
         if self._plan.is_secure:
-            prepare_secrets(self._plan.data_dir, {node.name: () for node in self._plan.nodes})
+            nodes: dict[str, tuple[str, ...]] = {node.name: () for node in self._plan.nodes}
+            prepare_secrets(self._plan.data_dir, nodes, has_users=has_run(self._plan))
         format_planned(self._plan, random.SystemRandom())
         for process in self._of_role("controller"):
             self._spawn(process)

@@ -15,10 +15,17 @@ from kvorum.broker.sasl.scram import HASHES, derived_keys
 from kvorum.launch import supervisor
 from kvorum.launch.cluster_file import ClusterFile, write_cluster_file
 from kvorum.launch.dev_certificates import Wanted, described, issue, load_authority, new_authority
+from kvorum.launch.first_voters import format_planned, has_run
 from kvorum.launch.node_file import load_node_file
 from kvorum.launch.plan import check_nodes, plan_cluster, reserve_ports
 from kvorum.launch.properties import broker_config, controller_config
-from kvorum.launch.secure_plan import ADMIN, admin_file, first_credential, prepare_secrets
+from kvorum.launch.secure_plan import (
+    ADMIN,
+    ADMIN_FILE,
+    admin_file,
+    first_credential,
+    prepare_secrets,
+)
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 from tests.test_launch.node_folders import known_cluster
@@ -165,6 +172,20 @@ def test_a_restart_with_a_certificate_of_another_ca_says_so_and_how_to_renew_it(
     (secrets / "ca.pem").write_bytes(new_authority(NOW).certificate_pem)
     said = refused_restart(tmp_path)
     assert "controller-1.pem is of another CA" in said and "put back the file" in said
+
+
+def test_a_cluster_with_users_gets_no_other_password_of_admin(tmp_path, monkeypatch):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    made = plan_cluster(controllers=1, brokers=1, data_dir=str(tmp_path), port=9092)
+    format_planned(made, random.Random(1))
+    assert not has_run(made)
+    (secrets.parent / "controller-1" / "__cluster_metadata-0" / "quorum-state").touch()
+    assert has_run(made)
+    (secrets / ADMIN_FILE).unlink()
+    said = refused_restart(tmp_path)
+    assert f"{secrets / ADMIN_FILE} is missing" in said
+    assert f"put it back, or remove {tmp_path} with all its data" in said
+    assert not (secrets / ADMIN_FILE).exists()
 
 
 def stopped_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
