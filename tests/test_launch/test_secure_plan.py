@@ -252,6 +252,13 @@ def test_init_names_the_files_that_each_host_needs_and_no_key_of_the_ca(tmp_path
         "controller-1.toml", "data/controller-1", "secrets/controller-1.pem", "secrets/ca.pem",
     ]  # fmt: skip
     assert broker == ["broker-101.toml", "secrets/broker-101.pem", "secrets/ca.pem"]
+    code, out, err = kvorum("init", folder, "--add", "broker", "--host", "h2")
+    needs = "broker-102 on h2: broker-102.toml secrets/broker-102.pem secrets/ca.pem"
+    assert (
+        code == 0
+        and needs in out.splitlines()
+        and f"Copy these files of {folder} to the host" in out
+    )
 
 
 def test_a_node_that_is_added_has_a_certificate_and_properties_like_the_others(tmp_path):
