@@ -140,7 +140,7 @@ def _tell_needs(folder: str, nodes: list[NewNode], output: str) -> None:
         click.echo(f"\nCopy these files of {os.path.abspath(folder)} to the host of each node:\n")
         for node in nodes:
             paths = " ".join(os.path.relpath(path, folder) for path in node.needs)
-            click.echo(f"{node.name} on {node.place.host}: {paths}")
+            click.echo(f"{node.name} on {node.place.host} needs {paths}")
         click.echo()
     warn(
         "copy to each host what its node needs and no more; the other secrets stay here, ca.key "

@@ -234,6 +234,16 @@ def test_half_a_ca_is_not_replaced(tmp_path: Path, name: str) -> None:
     assert contents(tmp_path) == before
 
 
+def test_the_key_of_a_ca_that_is_away_is_not_replaced(tmp_path: Path) -> None:
+    made(tmp_path, "a")
+    for name in ("ca.pem", "a.pem"):
+        (tmp_path / name).unlink()
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match=r"ca.pem is missing: put it back"):
+        made(tmp_path, "a")
+    assert contents(tmp_path) == before
+
+
 def test_no_new_ca_begins_beside_certificates_of_another(tmp_path: Path) -> None:
     made(tmp_path, "a")
     for name in ("ca.pem", "ca.key"):

@@ -253,7 +253,7 @@ def test_init_names_the_files_that_each_host_needs_and_no_key_of_the_ca(tmp_path
     ]  # fmt: skip
     assert broker == ["broker-101.toml", "secrets/broker-101.pem", "secrets/ca.pem"]
     code, out, err = kvorum("init", folder, "--add", "broker", "--host", "h2")
-    needs = "broker-102 on h2: broker-102.toml secrets/broker-102.pem secrets/ca.pem"
+    needs = "broker-102 on h2 needs broker-102.toml secrets/broker-102.pem secrets/ca.pem"
     assert (
         code == 0
         and needs in out.splitlines()
