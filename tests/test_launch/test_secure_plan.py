@@ -202,9 +202,17 @@ def stopped_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "secrets"
 
 
-def refused_restart(tmp_path: Path) -> str:
+def test_a_refused_start_with_more_brokers_leaves_the_cluster_as_it_was(tmp_path, monkeypatch):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    before = (tmp_path / "cluster.json").read_bytes()
+    (secrets / "ca.key").unlink()
+    assert "broker-102.pem must be signed with it" in refused_restart(tmp_path, brokers=2)
+    assert (tmp_path / "cluster.json").read_bytes() == before
+
+
+def refused_restart(tmp_path: Path, *, brokers: int = 1) -> str:
     """What `kvorum dev --secure` says, which must be one sentence."""
-    shape = ("--controllers", 1, "--brokers", 1, "--port", 0)
+    shape = ("--controllers", 1, "--brokers", brokers, "--port", 0)
     code, out, err = kvorum("dev", "--secure", "--data-dir", tmp_path, *shape)
     assert (code, out) == (2, "") and err.startswith("kvorum: "), err
     assert len(err.splitlines()) == 1, err
