@@ -164,6 +164,9 @@ def _certificates(folder: str) -> list[str]:
 
 def _without(away: Sequence[str], folder: str, missing: Sequence[str], *, may_begin: bool) -> str:
     """The refusal to go on without these files of the CA. missing: what it would have to sign."""
+    may_move = may_begin and len(away) > 1
+    if not missing:
+        away = away[:1]  # the key may be elsewhere on purpose, and nothing needs it now
     is_one = len(away) == 1
     said = f"{' and '.join(away)} {'is' if is_one else 'are'} missing"
     them = "it" if is_one else "them"
@@ -173,8 +176,8 @@ def _without(away: Sequence[str], folder: str, missing: Sequence[str], *, may_be
     said += f": put {them} back"
     if may_begin:
         said += ", or choose another folder"
-    if may_begin and not is_one:
-        said += f", or move {', '.join(found)} away to begin anew with another CA"
+    if may_move:
+        said += f", or move {', '.join(found)} away to begin anew"
     others = f"the certificates in {folder}" if found else "the certificates of the other nodes"
     return f"{said}; a new CA would make {others} worthless"
 

@@ -249,8 +249,13 @@ def test_no_new_ca_begins_beside_certificates_of_another(tmp_path: Path) -> None
     for name in ("ca.pem", "ca.key"):
         (tmp_path / name).unlink()
     before = contents(tmp_path)
-    said = r"ca.pem and \S*ca.key are missing.* put them back, .* or move a.pem away"
-    for node, is_forced in (("a", False), ("a", True), ("b", False)):
+    both = r"ca.pem and \S*ca.key are missing, and {}.pem must be signed with them: put them back, "
+    for node, is_forced, said in (
+        ("a", False, "ca.pem is missing: put it back, "),
+        ("a", True, both.format("a")),
+        ("b", False, both.format("b")),
+    ):
+        said += "or choose another folder, or move a.pem away to begin anew; a new CA would make"
         with pytest.raises(ConfigError, match=said):
             made(tmp_path, node, is_forced=is_forced)
     assert contents(tmp_path) == before
