@@ -77,11 +77,11 @@ def _node_principals(controllers: str, brokers: str) -> NodePrincipals | None:
     given = {"kvorum.controller.principals": controllers, "kvorum.broker.principals": brokers}
     if not any(given.values()):
         return None
-    for name, pattern in given.items():
+    for (name, pattern), role in zip(given.items(), ("controller", "broker"), strict=True):
         if not pattern.startswith(USER_PREFIX) or pattern.count(ID) != 1:
             raise ConfigError(
                 f"{name}={pattern!r} must be one principal with {ID} for the node's id, such as "
-                f"User:broker-{ID}; give both {' and '.join(given)}, or neither"
+                f"User:{role}-{ID}; give both {' and '.join(given)}, or neither"
             )
     of_controllers, of_brokers = (each.removeprefix(USER_PREFIX) for each in given.values())
     if _may_be_equal(of_controllers, of_brokers):

@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from kvorum.launch.dev_certificates import (
     is_signed_by,
     issue,
     load_authority,
-    load_certificate,
+    load_certificates,
     new_authority,
 )
 from kvorum.runtime.errors import ConfigError
@@ -37,27 +38,30 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A file of the folder. state: made, or kept. ends: when its certificate expires. warning: why
-    a file that was kept cannot be used as it is."""
+    """A file of the folder. state: made, or kept. ends: when its certificate expires. is_own: False
+    for one of another CA. warning: why a file that was kept cannot be used as it is."""
 
     name: str
     kind: str
     file: str
     state: str
     ends: datetime.datetime
+    is_own: bool = True
     warning: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The certificates to make. nodes, users: names. hosts: in every node's certificate, beside
-    OWN_HOSTS. days: until they expire. is_forced: replace the files of these names."""
+    OWN_HOSTS. days: until they expire. is_forced: replace the files of these names. may_begin: make
+    a CA in a folder without CA and certificates."""
 
     nodes: Sequence[str]
     users: Sequence[str] = ()
     hosts: Sequence[str] = ()
     days: int = 365
     is_forced: bool = False
+    may_begin: bool = True
 
 
 def make_certificates(folder: str, request: Request, now: datetime.datetime) -> list[Made]:
@@ -69,10 +73,12 @@ def make_certificates(folder: str, request: Request, now: datetime.datetime) -> 
     missing = [
         f"{name}.pem" for name in names if request.is_forced or not os.path.exists(paths[name])
     ]
-    certificate, signer, is_new = _authority(folder, missing, now)
+    authority, trusted, signer, is_new = _authority(
+        folder, missing, now, may_begin=request.may_begin
+    )
     ends = now + datetime.timedelta(days=request.days)
     todo: list[tuple[str, bytes]] = []
-    made = [_ca(folder, certificate, is_new=is_new)]
+    made = [_ca(folder, authority, is_new=is_new)]
     if is_new and signer is not None:
         todo += [(CA_KEY_FILE, signer.key_pem), (CA_FILE, signer.certificate_pem)]
     for name, path in paths.items():
@@ -80,7 +86,10 @@ def make_certificates(folder: str, request: Request, now: datetime.datetime) -> 
         hosts = (*OWN_HOSTS, *request.hosts) if is_node else ()
         kind = "node" if is_node else "user"
         if f"{name}.pem" not in missing or signer is None:
-            made.append(_kept(name, kind, path, certificate, hosts=hosts, now=now))
+            again = renewal(
+                folder, [(kind, name)], hosts=request.hosts if is_node else (), days=request.days
+            )
+            made.append(_kept(name, kind, path, trusted, hosts=hosts, now=now, again=again))
             continue
         wanted = Wanted(name=name, hosts=hosts, is_node=is_node, ends=ends)
         todo.append((f"{name}.pem", issue(signer, wanted, now)))
@@ -92,6 +101,16 @@ def make_certificates(folder: str, request: Request, now: datetime.datetime) -> 
         for file, text in todo:
             _write(os.path.join(folder, file), text)
     return made
+
+
+def renewal(
+    folder: str, names: Sequence[tuple[str, str]], *, hosts: Sequence[str], days: int
+) -> str:
+    """The command that makes these certificates anew. names: of each the kind, node or user, and
+    the name. hosts, days: as in Request."""
+    given = [part for kind, name in names for part in (f"--{kind}", name)]
+    given += [part for host in dict.fromkeys(hosts) for part in ("--host", host)]
+    return shlex.join(["kvorum", "certs", "dev", folder, "--force", "--days", str(days), *given])
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -106,35 +125,61 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _authority(
-    folder: str, missing: Sequence[str], now: datetime.datetime
-) -> tuple[Certificate, Authority | None, bool]:
-    """The CA of the folder: its certificate; with its key, if files are missing that it must sign;
-    and whether it is a new one."""
+    folder: str, missing: Sequence[str], now: datetime.datetime, *, may_begin: bool
+) -> tuple[Certificate, list[Certificate], Authority | None, bool]:
+    """The CA of the folder: its certificate; all certificates of its file, which may have those of
+    other CAs; the CA with its key, if it must sign files; and whether it is a new one."""
     paths = [os.path.join(folder, name) for name in (CA_FILE, CA_KEY_FILE)]
-    there = [os.path.exists(path) for path in paths]
-    if not any(there):
+    away = [path for path in paths if not os.path.exists(path)]
+    if away == paths and may_begin and not _certificates(folder):
         made = new_authority(now)
-        return made.certificate, made, True
-    if not there[0] or (missing and not there[1]):
-        needs = f", and must sign {', '.join(missing)}" if there[0] else ""
-        raise ConfigError(
-            f"{paths[there.index(False)]} is missing: put it back, or choose another folder"
-            f"{needs}; a new CA would make the certificates in {folder} worthless"
-        )
-    signer = None
-    if missing:
-        pem, key = (_read(path) for path in paths)
-        signer = load_authority(pem, key, " and ".join(paths))
-        certificate = signer.certificate
-    else:
-        certificate = load_certificate(_read(paths[0]), paths[0])
+        return made.certificate, [made.certificate], made, True
+    if paths[0] in away or (missing and away):
+        raise ConfigError(_without(away, folder, missing, may_begin=may_begin))
+    pem = _read(paths[0])
+    trusted = load_certificates(pem, paths[0])
+    signer = load_authority(pem, _read(paths[1]), *paths) if missing else None
+    last = max(trusted, key=lambda each: each.not_valid_after_utc)
+    certificate = last if signer is None else signer.certificate
     ends = certificate.not_valid_after_utc
     if ends <= now:
         raise ConfigError(
             f"{paths[0]} was valid until {ends:%Y-%m-%d}: choose another folder, and "
             "give every node and user its new file"
         )
-    return certificate, signer, False
+    return certificate, trusted, signer, False
+
+
+def _certificates(folder: str) -> list[str]:
+    """The names of the files with certificates in the folder, which may not exist."""
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(".pem"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be read: {error.strerror}; choose another folder"
+        ) from error
+
+
+def _without(away: Sequence[str], folder: str, missing: Sequence[str], *, may_begin: bool) -> str:
+    """The refusal to go on without these files of the CA. missing: what it would have to sign."""
+    may_move = may_begin and len(away) > 1
+    if not missing:
+        away = away[:1]  # the key may be elsewhere on purpose, and nothing needs it now
+    is_one = len(away) == 1
+    said = f"{' and '.join(away)} {'is' if is_one else 'are'} missing"
+    them = "it" if is_one else "them"
+    if missing and away[-1].endswith(CA_KEY_FILE):
+        said += f", and {', '.join(missing)} must be signed with {them}"
+    found = _certificates(folder)
+    said += f": put {them} back"
+    if may_begin:
+        said += ", or choose another folder"
+    if may_move:
+        said += f", or move {', '.join(found)} away to begin anew"
+    others = f"the certificates in {folder}" if found else "the certificates of the other nodes"
+    return f"{said}; a new CA would make {others} worthless"
 
 
 def _ca(folder: str, certificate: Certificate, *, is_new: bool) -> Made:
@@ -151,18 +196,19 @@ def _kept(
     name: str,
     kind: str,
     path: str,
-    authority: Certificate,
+    trusted: Sequence[Certificate],
     *,
     hosts: Sequence[str],
     now: datetime.datetime,
+    again: str,
 ) -> Made:
     pem = _read(path)
     try:
         ends, known = described(pem)
-        is_own = is_signed_by(pem, authority)
+        is_own = is_signed_by(pem, trusted)
     except ValueError as error:
         raise ConfigError(
-            f"{path} holds no certificate: {error}; move it away, or make it anew with --force"
+            f"{path} holds no certificate in PEM form: move it away, or make it anew with {again}"
         ) from error
     missing = [host for host in hosts if host not in known]
     reason = ""
@@ -173,7 +219,9 @@ def _kept(
     elif missing:
         reason = f"it does not name {', '.join(missing)}"
     warning = f"{path} is kept, but {reason}; make it anew with --force" if reason else ""
-    return Made(name=name, kind=kind, file=path, state="kept", ends=ends, warning=warning)
+    return Made(
+        name=name, kind=kind, file=path, state="kept", ends=ends, is_own=is_own, warning=warning
+    )
 
 
 def _read(path: str) -> bytes:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -85,28 +86,44 @@ def new_authority(
     return Authority(certificate=certificate, key=key)
 
 
-def load_certificate(pem: bytes, what: str) -> x509.Certificate:
-    """The certificate of a CA. what: names the file in messages. Raises ConfigError."""
+def load_certificates(pem: bytes, what: str) -> list[x509.Certificate]:
+    """The certificates of CAs, at least one. what: names the file in messages. Raises
+    ConfigError."""
     try:
-        return x509.load_pem_x509_certificate(pem)
+        return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
         raise ConfigError(
-            f"{what}: no certificate of a CA: {error}; put the file back, or choose another folder"
+            f"{what} holds no certificate of a CA in PEM form: put the file back, or choose "
+            "another folder"
         ) from error
 
 
-def load_authority(certificate_pem: bytes, key_pem: bytes, what: str) -> Authority:
-    """The CA in two PEM texts. what: names the files in messages. Raises ConfigError for texts that
-    are no CA and its key."""
+def load_authority(
+    certificate_pem: bytes, key_pem: bytes, what: str, key_what: str = ""
+) -> Authority:
+    """The CA in two PEM texts: of several certificates, the one of the key. what, key_what: name
+    the files in messages. Raises ConfigError for texts that are no CA and its key."""
+    certificates = load_certificates(certificate_pem, what)
+    key_what = key_what or what
     try:
-        certificate = x509.load_pem_x509_certificate(certificate_pem)
         key = serialization.load_pem_private_key(key_pem, password=None)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{what}: no certificate of a CA and its key: {error}") from error
-    if certificate.public_key() != key.public_key():
-        raise ConfigError(f"{what}: the key is not the certificate's")
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigError(
+            f"{key_what} holds no key in PEM form without a password: put the key of the CA in "
+            f"{what} back, or choose another folder"
+        ) from error
+    public = key.public_key()
+    certificate = next((each for each in certificates if each.public_key() == public), None)
+    if certificate is None:
+        raise ConfigError(
+            f"{key_what} is not the key of the CA in {what}: put back the file that is wrong, or "
+            "choose another folder"
+        )
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"{what}: the key is none of kvorum certs dev")
+        raise ConfigError(
+            f"{key_what} holds a key of another kind than those of kvorum certs dev: sign with "
+            "your CA's own tools, or choose another folder"
+        )
     return Authority(certificate=certificate, key=key)
 
 
@@ -151,12 +168,23 @@ def described(pem: bytes) -> tuple[datetime.datetime, frozenset[str]]:
     )
 
 
-def is_signed_by(pem: bytes, authority: x509.Certificate) -> bool:
-    """True if the first certificate in a PEM text is one of this CA. Raises ValueError."""
-    certificate = x509.load_pem_x509_certificate(pem)
+def is_signed_by(pem: bytes, authorities: Sequence[x509.Certificate]) -> bool:
+    """True if the first certificate in a PEM text is one of these CAs, or of a CA below them whose
+    certificate follows in the text. Raises ValueError."""
+    certificate, *others = x509.load_pem_x509_certificates(pem)
+    while not any(_is_issued_by(certificate, each) for each in authorities):
+        issuer = next((each for each in others if _is_issued_by(certificate, each)), None)
+        if issuer is None:
+            return False
+        others.remove(issuer)
+        certificate = issuer
+    return True
+
+
+def _is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
-        certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 

@@ -75,21 +75,26 @@ def format_planned(plan: ClusterPlan, rng: random.Random) -> None:
 
     Nothing is done for a plan with static voters. Raises ConfigError, OSError.
     """
+    if not plan.voters or has_run(plan):
+        return
     places = [
         ControllerPlace(node_id=node.node_id, host=HOST, port=node.port, directory=node.directory)
         for node in plan.nodes
         if node.role == "controller"
     ]
-    if not plan.voters or any(map(_has_run, places)):
-        return
     records = (first_credential(plan.data_dir, rng),) if plan.is_secure else ()
     format_voters(places[: plan.voters], cluster_id=plan.cluster_id, rng=rng, records=records)
     for place in places[plan.voters :]:
         claim(place, cluster_id=plan.cluster_id, rng=rng)
 
 
-def _has_run(place: ControllerPlace) -> bool:
-    return os.path.exists(f"{metadata_directory(place.directory)}/{VOTE_FILE}")
+def has_run(plan: ClusterPlan) -> bool:
+    """True if a controller of the plan has ever run, and so may have the first metadata."""
+    return any(
+        os.path.exists(f"{metadata_directory(node.directory)}/{VOTE_FILE}")
+        for node in plan.nodes
+        if node.role == "controller"
+    )
 
 
 async def _write_checkpoints(

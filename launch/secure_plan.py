@@ -115,12 +115,20 @@ def check_listeners(places: Iterable[tuple[str, str, int]]) -> None:
                 )
 
 
-def prepare_secrets(data_dir: str, nodes: Mapping[str, Sequence[str]]) -> None:
+def prepare_secrets(
+    data_dir: str, nodes: Mapping[str, Sequence[str]], *, has_users: bool = False
+) -> None:
     """Make what is missing of the certificates and of the first user's properties. nodes: by name
-    the hosts of each, beside those of this machine. Raises ConfigError, OSError."""
+    the hosts of each, beside those of this machine. has_users: the cluster has its first metadata,
+    so a new password would be none of a user's. Raises ConfigError, OSError."""
     folder = os.path.join(data_dir, FOLDER)
-    make_node_certificates(data_dir, nodes, users=(ADMIN,))
     path = admin_file(data_dir)
+    if has_users and not os.path.exists(path):
+        raise ConfigError(
+            f"{path} is missing, and a new one would have a password that the cluster does not "
+            f"know: put it back, or remove {data_dir} with all its data to begin anew"
+        )
+    make_node_certificates(data_dir, nodes, users=(ADMIN,), may_begin=True)
     if not os.path.exists(path):
         part = f"{path}.part"
         with open(part, "w", encoding="utf-8") as file:
@@ -129,27 +137,44 @@ def prepare_secrets(data_dir: str, nodes: Mapping[str, Sequence[str]]) -> None:
 
 
 def make_node_certificates(
-    data_dir: str, nodes: Mapping[str, Sequence[str]], *, users: Sequence[str] = ()
+    data_dir: str,
+    nodes: Mapping[str, Sequence[str]],
+    *,
+    users: Sequence[str] = (),
+    may_begin: bool = False,
 ) -> None:
-    """Make the missing certificates. nodes: as for `prepare_secrets`. Raises ConfigError, also for
-    a certificate that is there and has expired, OSError."""
+    """Make the missing certificates. nodes: as for `prepare_secrets`. may_begin: make a CA, too.
+    Raises ConfigError, also for a certificate that is there and has expired or is of another CA,
+    OSError."""
     # `cryptography` takes a tenth of a second to import.
-    from kvorum.launch.dev_certificate_files import Request, make_certificates
+    from kvorum.launch.dev_certificate_files import Request, make_certificates, renewal
 
     folder = os.path.join(data_dir, FOLDER)
     now = datetime.datetime.now(datetime.UTC)
     requests = [
-        Request(nodes=(name,), hosts=hosts, days=CERTIFICATE_DAYS) for name, hosts in nodes.items()
+        Request(nodes=(name,), hosts=hosts, days=CERTIFICATE_DAYS, may_begin=may_begin)
+        for name, hosts in nodes.items()
     ]
     if users:
-        requests.append(Request(nodes=(), users=users, days=CERTIFICATE_DAYS))
+        requests.append(Request(nodes=(), users=users, days=CERTIFICATE_DAYS, may_begin=may_begin))
     made = [each for request in requests for each in make_certificates(folder, request, now)]
-    over = [each for each in made if each.ends <= now]
-    if over:
-        names = " ".join(f"--{each.kind} {each.name}" for each in over)
+    bad = [each for each in made if each.ends <= now or not each.is_own]
+    if bad:
+        command = renewal(
+            folder,
+            [(each.kind, each.name) for each in bad],
+            hosts=[host for each in bad for host in nodes.get(each.name, ())],
+            days=CERTIFICATE_DAYS,
+        )
+        if not bad[0].is_own:
+            raise ConfigError(
+                f"the certificate in {bad[0].file} is of another CA than that in "
+                f"{os.path.join(folder, CA_FILE)}: put back the file that was replaced, or "
+                f"renew it with {command}"
+            )
         raise ConfigError(
-            f"the certificate in {over[0].file} was valid until {over[0].ends:%Y-%m-%d}; renew it "
-            f"with kvorum certs dev {folder} --force --days {CERTIFICATE_DAYS} {names}"
+            f"the certificate in {bad[0].file} was valid until {bad[0].ends:%Y-%m-%d}; renew it "
+            f"with {command}"
         )
 
 

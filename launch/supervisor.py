@@ -17,7 +17,7 @@ from types import FrameType
 
 from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, write_cluster_file
 from kvorum.launch.control import finish_restart, take_restart_requests
-from kvorum.launch.first_voters import format_planned
+from kvorum.launch.first_voters import format_planned, has_run
 from kvorum.launch.forking import READY, Child, preload_brokers, preload_controllers, spawn
 from kvorum.launch.log_files import rotate
 from kvorum.launch.plan import HOST, ClusterPlan, NodePlan
@@ -69,6 +69,7 @@ class Supervisor:
         self._wake_read, self._wake_write = os.pipe()
         self._stop_asked = False
         self._is_cluster_file_stale = False
+        self._has_begun = False
         self._had_handlers: dict[int, object] = {}
 
     @property
@@ -88,10 +89,16 @@ class Supervisor:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in _SIGNALS:
             self._had_handlers[number] = signal.signal(number, self._on_signal)
+        is_known = os.path.exists(os.path.join(self._plan.data_dir, FILE_NAME))
+        if is_known:
+            # A refusal leaves the file as it is: brokers in it that were never made would be
+            # missed by the next start, which has fewer.
+            self._prepare_secrets()
         # Before the first node: node data without a cluster file would be refused for ever.
         self._write_cluster_file()
-        if self._plan.is_secure:
-            prepare_secrets(self._plan.data_dir, {node.name: () for node in self._plan.nodes})
+        self._has_begun = True
+        if not is_known:
+            self._prepare_secrets()
         format_planned(self._plan, random.SystemRandom())
         for process in self._of_role("controller"):
             self._spawn(process)
@@ -139,7 +146,8 @@ class Supervisor:
         for role in ("broker", "controller"):
             self._stop_group(self._of_role(role))
         try:
-            self._write_cluster_file(is_running=False)
+            if self._has_begun:
+                self._write_cluster_file(is_running=False)
         except OSError as failure:
             # All nodes have ended; the rest of this function must still run.
             self._print_line(f"cannot write to {FILE_NAME} that the cluster has stopped: {failure}")
@@ -151,6 +159,11 @@ class Supervisor:
         os.close(self._wake_write)
 
     # Helpers.
+
+    def _prepare_secrets(self) -> None:
+        if self._plan.is_secure:
+            nodes: dict[str, tuple[str, ...]] = {node.name: () for node in self._plan.nodes}
+            prepare_secrets(self._plan.data_dir, nodes, has_users=has_run(self._plan))
 
     def _patience_s(self) -> float | None:
         """Time until something must be done without an event; None for never."""

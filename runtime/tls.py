@@ -207,7 +207,7 @@ def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
             raise ConfigError(
                 f"{settings.what}: no certificate and key in "
                 f"{settings.keystore or 'ssl.keystore.certificate.chain and ssl.keystore.key'}: "
-                f"{_key_reason(path, settings) or _reason(error)}"
+                f"{_key_reason(path, settings) or _reason(error, _NO_PAIR)}"
             ) from error
 
 
@@ -234,7 +234,8 @@ def _load_trusted(context: ssl.SSLContext, settings: TlsSettings) -> None:
     except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigError(
             f"{settings.what}: no certificates in "
-            f"{settings.truststore or 'ssl.truststore.certificates'}: {_reason(error)}"
+            f"{settings.truststore or 'ssl.truststore.certificates'}: "
+            f"{_reason(error, _NO_TRUSTED)}"
         ) from error
 
 
@@ -252,7 +253,20 @@ def _key_file(settings: TlsSettings) -> Iterator[str]:
         os.close(fd)
 
 
-def _reason(error: Exception) -> str:
+_NO_PAIR = "it must hold a private key and its certificate, both in PEM form"
+_NO_TRUSTED = "it must hold certificates in PEM form"
+_OF_FILES = {
+    "KEY_VALUES_MISMATCH": "the key is not the certificate's",
+    "NO_CERTIFICATE_OR_CRL_FOUND": _NO_TRUSTED,
+}
+"""OpenSSL's reason -> what is wrong with a file."""
+
+
+def _reason(error: Exception, unreadable: str) -> str:
+    """unreadable: the words for a text that OpenSSL refuses without a reason, with a line of its
+    own source."""
     if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).lower().replace("_", " ")
+        if not error.reason:
+            return unreadable
+        return _OF_FILES.get(error.reason, error.reason.lower().replace("_", " "))
     return getattr(error, "strerror", None) or str(error)

@@ -176,6 +176,8 @@ def _start_in_background(options: dict[str, Any]) -> None:
         _say(json.dumps(fields))
     else:
         _say(f"bootstrap: {fields['bootstrap']}")
+        if "command_config" in fields:
+            _say(_properties_line(fields["command_config"]))
 
 
 def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
@@ -242,7 +244,7 @@ def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> 
     else:
         _say(f"bootstrap: {plan.bootstrap}")
         if plan.is_secure:
-            _say(f"client properties: {admin_file(plan.data_dir)} (--command-config)")
+            _say(_properties_line(admin_file(plan.data_dir)))
         else:
             _say("open to everybody on this machine; --secure has TLS, users and ACLs")
     if ready_file is not None:
@@ -251,6 +253,10 @@ def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> 
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(f"{plan.bootstrap}\n")
         os.replace(temporary, ready_file)
+
+
+def _properties_line(path: str) -> str:
+    return f"client properties: {path} (--command-config)"
 
 
 def _forget(ready_file: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -99,10 +100,10 @@ def init(context: click.Context, /, folder: str, **options: Any) -> None:
     """Write a TOML file for each node into FOLDER and prepare the controllers' directories.
 
     Start each node with kvorum controller|broker --config FILE. For several hosts, name each node
-    with --controller and --broker, then copy what each node needs (-o wide) to the same path on its
-    host: its file, a controller's directory, and with --secure its own certificate and the CA's. A
-    controller that was added with --add follows the quorum until kvorum
-    quorum add-voter makes it a voter.
+    with --controller and --broker, then copy what each node needs to the same path on its host: its
+    file, a controller's directory, and with --secure its own certificate and the CA's. A new
+    cluster's -o wide lists these files; with --secure they are always printed. A controller that
+    was added with --add follows the quorum until kvorum quorum add-voter makes it a voter.
     """
     from kvorum.runtime.errors import ConfigError, CorruptData
     from kvorum.runtime.private_files import private_files
@@ -126,14 +127,25 @@ def init(context: click.Context, /, folder: str, **options: Any) -> None:
     ]
     show(options["output"], rows, ["node", "listener", "config", "data"])
     if any(node.secrets for node in nodes):
-        warn(
-            "copy to each host what its node needs and no more (-o wide): its file, its own .pem "
-            "and ca.pem of secrets, and a controller's data; the other secrets stay here, ca.key "
-            "above all"
-        )
+        _tell_needs(folder, nodes, options["output"])
     for node in nodes:
         for text in node.warnings:
             warn(text)
+
+
+def _tell_needs(folder: str, nodes: list[NewNode], output: str) -> None:
+    """Say what to copy to each host of a secure cluster. The structured outputs have that already,
+    and the wide table."""
+    if output == "table":
+        click.echo(f"\nCopy these files of {os.path.abspath(folder)} to the host of each node:\n")
+        for node in nodes:
+            paths = " ".join(os.path.relpath(path, folder) for path in node.needs)
+            click.echo(f"{node.name} on {node.place.host} needs {paths}")
+        click.echo()
+    warn(
+        "copy to each host what its node needs and no more; the other secrets stay here, ca.key "
+        "above all"
+    )
 
 
 def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[NewNode]:

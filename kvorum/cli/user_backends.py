@@ -23,6 +23,10 @@ class UserBackend(Protocol):
 
     def remove_credential(self, user: str, mechanism: int) -> None: ...
 
+    def super_users(self) -> tuple[str, ...]:
+        """The principals of super.users on one broker; none if controllers are asked, which do not
+        tell their properties."""
+
 
 def open_user_backend(
     bootstrap_server: str | None, bootstrap_controller: str | None, timeout_s: float
@@ -42,6 +46,10 @@ def open_user_backend(
 
 class BrokerUsers(BrokerBackend):
     """Requests through any broker; works against Apache Kafka as well."""
+
+    def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
+        super().__init__(addresses, timeout_s)
+        self._timeout_s = timeout_s
 
     def users(self, names: Iterable[str] = ()) -> Users:
         values = {"users": [{"name": name} for name in names] or None}
@@ -72,6 +80,25 @@ class BrokerUsers(BrokerBackend):
 
     def remove_credential(self, user: str, mechanism: int) -> None:
         self._alter({"deletions": [{"name": user, "mechanism": mechanism}], "upsertions": []})
+
+    def super_users(self) -> tuple[str, ...]:
+        from kvorum.cli.config_broker import BrokerConfigs
+
+        live = [row for row in self.brokers() if not row["is_fenced"]]
+        # One that the command was given, if possible: its address is known to be right.
+        live.sort(key=lambda row: (row["host"], row["port"]) not in self.addresses)
+        configs = BrokerConfigs(self.addresses, self._timeout_s)
+        try:
+            rows = [
+                row
+                for each in live[:1]
+                for row in configs.describe_configs("broker", str(each["broker_id"]), is_all=True)
+            ]
+        finally:
+            configs.close()
+        # Apache Kafka does not show the value.
+        found = next((row["value"] for row in rows if row["name"] == "super.users"), None)
+        return tuple(filter(None, (part.strip() for part in (found or "").split(";"))))
 
     def _alter(self, values: Mapping[str, object]) -> None:
         reply = self.connection.call("alter_user_scram_credentials", 51, 0, values, flexible=True)

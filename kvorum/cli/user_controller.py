@@ -47,6 +47,9 @@ class ControllerUsers(ControllerBackend):
         deletion = ScramDeletion(user=user, mechanism=mechanism)
         self._alter(AlterScramCredentials(deletions=(deletion,)), user)
 
+    def super_users(self) -> tuple[str, ...]:
+        return ()
+
     def _alter(self, request: AlterScramCredentials, user: str) -> None:
         for result in self.request(ALTER_SCRAM_CREDENTIALS, request, f"user {user}"):
             check(result.error, result.message, f"user {result.user}")

@@ -89,12 +89,16 @@ def list_(**options: Any) -> None:
 @password_options
 @cluster_options
 def create(name: str, **options: Any) -> None:
-    """Create the user NAME. What the user may do is a matter of `kvorum acls`."""
+    """Create the user NAME. What the user may do is a matter of `kvorum acls`.
+
+    A warning says if User:NAME is in super.users of the broker that was asked.
+    """
     backend = _backend(options)
     if backend.users([_checked(name)]):
         raise CommandFailed(
             f"user {name} exists already; kvorum users set-password {name} changes the password"
         )
+    _warn_of_super_user(backend, name)
     _set(backend, name, options)
 
 
@@ -198,6 +202,22 @@ def _warn_of_others(name: str, known: Any, mechanisms: tuple[str, ...]) -> None:
                 f"user {name} still has the old password with {NAMES[number]}; set it too with "
                 f"--mechanism {NAMES[number]}, or remove it with kvorum users delete"
             )
+
+
+def _warn_of_super_user(backend: UserBackend, name: str) -> None:
+    from kvorum.cli.common import warn
+
+    try:
+        is_super = f"User:{name}" in backend.super_users()
+    except CommandFailed as error:
+        # The right to change users does not imply the right to read configs.
+        warn(f"it is not known if User:{name} is in super.users, who may do everything: {error}")
+        return
+    if is_super:
+        warn(
+            f"User:{name} is in super.users, so whoever logs in with this password may do "
+            "everything; choose another name if that is not meant"
+        )
 
 
 def _checked(name: str) -> str:

@@ -46,9 +46,15 @@ class ControllerGuard:
             )  # fmt: skip
         if is_allowed:
             return None
+        way_out = (
+            "controllers and brokers must be super.users, or have CLUSTER_ACTION"
+            if needed is AclOperation.CLUSTER_ACTION
+            else f"a user needs the operation {needed.name} on the cluster by an ACL (kvorum acls "
+            "create ... --cluster), or a place in super.users"
+        )
         return (
             f"{path} is refused to User:{user} from {host}, who may not {needed.name} the cluster; "
-            "controllers and brokers must be super.users, or have CLUSTER_ACTION"
+            f"{way_out}"
         )
 
     def refusal_of_message(self, path: str, message: Any, user: str, host: str) -> str | None:

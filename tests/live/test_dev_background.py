@@ -133,6 +133,22 @@ def test_stop_ends_every_node_and_keeps_the_data(made: Background) -> None:
     assert " 1 " in topics.stdout and "t" in topics.stdout.split()
 
 
+def test_a_secure_cluster_tells_where_the_properties_of_its_clients_are(tmp_path: Path) -> None:
+    made = Background(tmp_path)
+    try:
+        done = run_kvorum(*made.arguments, "--secure", "--controllers", "1", "--brokers", "1")
+        assert done.returncode == 0, done.stderr
+        line = done.stdout.splitlines()[1]
+        file = line.removeprefix("client properties: ").removesuffix(" (--command-config)")
+        listed = run_kvorum(
+            "topics", "list", "-b", made.bootstrap.split(",")[0], "--command-config", file
+        )
+        assert listed.returncode == 0, (line, listed.stderr)
+    finally:
+        made.dev("stop")
+        made.ports.close()
+
+
 def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     data = ("--data-dir", str(tmp_path / "d"))
     done = run_kvorum("dev", "--background", *data, "--set", "log.dirz=x")

@@ -78,13 +78,8 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 
 def test_a_reader_comes_from_nothing_to_a_user_with_rights(hosts: Hosts, tmp_path: Path) -> None:
     prod = ("--profile", "prod")
-    create = ("topics", "create", "orders", "--replication-factor", "2", *prod)
-
-    def is_made() -> bool:
-        done = run_kvorum(*create, KVORUM_PROFILES=str(hosts.profiles))
-        return done.returncode == 0
-
-    eventually(is_made, "the topic is made")
+    hosts.run("health", "--wait", "60", *prod)
+    hosts.run("topics", "create", "orders", "--replication-factor", "2", *prod)
     password = tmp_path / "password"
     password.write_text("correct horse battery staple")
     hosts.run("users", "create", "alice", "--password-file", str(password), *prod)

@@ -26,6 +26,7 @@ INIT = "launch/init.py"
 CONTROLLER = "metadata/controller/controller.py"
 CERTIFICATES = "launch/dev_certificates.py"
 CERTIFICATE_FILES = "launch/dev_certificate_files.py"
+SECURE_PLAN = "launch/secure_plan.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("secret-record", "a dumped record shows no credential", SECRETS,
@@ -62,7 +63,19 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("certs-overwrite", "what is there is kept", CERTIFICATE_FILES,
      "if request.is_forced or not os.path.exists(paths[name])", "if True"),
     ("certs-new-ca", "a CA that lost its key is not replaced", CERTIFICATE_FILES,
-     "    if not any(there):", "    if not all(there):"),
+     "if away == paths and may_begin", "if away and may_begin"),
+    ("certs-second-ca", "no CA is made beside certificates of another", CERTIFICATE_FILES,
+     "if away == paths and may_begin and not _certificates(folder):",
+     "if away == paths and may_begin:"),
+    ("certs-ca-of-added", "no CA is made for a node that is added", CERTIFICATE_FILES,
+     "if away == paths and may_begin and not _certificates(folder):",
+     "if away == paths and not _certificates(folder):"),
+    ("certs-foreign", "a certificate of another CA is refused before a node starts", SECURE_PLAN,
+     "if each.ends <= now or not each.is_own]", "if each.ends <= now]"),
+    ("certs-chain", "a certificate may be of a CA below the one that is trusted", CERTIFICATES,
+     "if issuer is None:", "if True:"),
+    ("admin-unknown", "a cluster that has users gets no other password of admin", SECURE_PLAN,
+     "if has_users and not os.path.exists(path):", "if False:"),
     ("certs-open", "keys are their owner's alone", CERTIFICATE_FILES,
      "    with private_files():", "    if True:"),
     ("first-users-again", "the first users are those of a new cluster alone", CONTROLLER,
@@ -158,5 +171,6 @@ MUTANTS = mutants_of(
         "tests/test_launch/test_dev_certificates.py",
         "tests/test_launch/test_oauthbearer_settings.py",
         "tests/test_launch/test_secret_properties.py",
+        "tests/test_launch/test_secure_plan.py",
     ),
 )

@@ -41,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
             "inter.broker.listener.name": "PLAINTEXT",
             "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
             "authorizer.class.name": AUTHORIZER,
-            "super.users": "User:ANONYMOUS",
+            "super.users": "User:ANONYMOUS;User:broker-101",
         },
     )
     made.clients = clients  # type: ignore[attr-defined]
@@ -108,6 +108,50 @@ def test_a_user_is_created_listed_changed_and_deleted(users: Any, password_file:
     code, out, _ = users("delete", "alice", "--yes", "-o", "json")
     assert json.loads(out) == [{"user": "alice", "mechanism": "SCRAM-SHA-512", "deleted": True}]
     assert listed(users) == []
+
+
+def at_clients(cluster: Any, user: str, folder: Path) -> tuple[str, ...]:
+    """The options of a command that logs in as this user, whose password is SECRET."""
+    properties = client_properties(user, "SCRAM-SHA-512") | {"security.protocol": "SASL_PLAINTEXT"}
+    file = folder / f"{user}.properties"
+    lines = [f"{key}={value}" for key, value in properties.items()]
+    file.write_text("\n".join(lines).replace("...", SECRET))
+    return ("-b", cluster.clients, "--command-config", str(file))
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_a_user_with_the_name_of_a_super_user_is_warned_of(
+    cluster: HandMade, password_file: str, tmp_path: Path
+) -> None:
+    given = ("--password-file", password_file)
+    code, _, error = kvorum("users", "create", "broker-101", *given, "-b", cluster.bootstrap)
+    assert code == 0 and "User:broker-101 is in super.users, so whoever logs in" in error, error
+    # It may do everything, as the warning says.
+    own = at_clients(cluster, "broker-101", tmp_path)
+    assert run_kvorum("users", "create", "bob", *given, *own).stderr == ""
+    for user in ("bob", "broker-101"):
+        assert kvorum("users", "delete", user, "--yes", "-b", cluster.bootstrap)[0] == 0
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_a_user_who_may_not_read_super_users_is_told_so(
+    cluster: HandMade, password_file: str, tmp_path: Path
+) -> None:
+    given = ("--password-file", password_file)
+    at_broker = ("-b", cluster.bootstrap)
+    assert kvorum("users", "create", "carol", *given, *at_broker)[0] == 0
+    for operation in ("alter", "describe"):
+        allow = ("--allow-principal", "User:carol", "--operation", operation, "--cluster")
+        assert kvorum("acls", "create", *allow, *at_broker)[0] == 0
+    own = at_clients(cluster, "carol", tmp_path)
+    made = run_kvorum("users", "create", "bob", *given, *own)
+    assert made.returncode == 0
+    assert "it is not known if User:bob is in super.users" in made.stderr, made.stderr
+    assert kvorum("acls", "delete", "--all", "--yes", *at_broker)[0] == 0
+    for user in ("bob", "carol"):
+        assert kvorum("users", "delete", user, "--yes", *at_broker)[0] == 0
 
 
 def test_each_mechanism_has_a_credential(users: Any, password_file: str) -> None:
@@ -194,7 +238,7 @@ def test_the_user_logs_in_with_what_was_printed_and_lacks_rights(
 )
 def test_no_password_is_no_user(text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = []
-    backend = SimpleNamespace(users=lambda _: {}, set_credential=changed.append)
+    backend = SimpleNamespace(users=lambda _: {}, super_users=tuple, set_credential=changed.append)
     monkeypatch.setattr("kvorum.cli.user_backends.open_user_backend", lambda *_: backend)
     typed(monkeypatch, text)
     code, out, error = kvorum("users", "create", "alice")
@@ -204,7 +248,7 @@ def test_no_password_is_no_user(text: str, message: str, monkeypatch: pytest.Mon
 
 def test_a_terminal_is_asked_twice_without_an_echo(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
-    backend = SimpleNamespace(users=lambda _: {}, set_credential=lambda _: None)
+    backend = SimpleNamespace(users=lambda _: {}, super_users=tuple, set_credential=lambda _: None)
     monkeypatch.setattr("kvorum.cli.user_backends.open_user_backend", lambda *_: backend)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
 

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
 import ssl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from kvorum.launch.dev_certificate_files import Request, make_certificates
-from kvorum.launch.dev_certificates import Wanted, described, issue, load_authority, new_authority
+from kvorum.launch.dev_certificates import (
+    Authority,
+    Wanted,
+    described,
+    is_signed_by,
+    issue,
+    load_authority,
+    new_authority,
+)
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.tls import TlsSettings, server_context
 from tests.command import kvorum
@@ -128,6 +141,58 @@ def test_a_kept_file_that_will_not_do_is_named(tmp_path: Path) -> None:
     assert "another CA signed it" in warnings()[1]
 
 
+def test_a_broken_file_is_told_with_the_command_that_makes_it_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "my files"
+    made(folder, "a", hosts=["h1"])
+    for text in (b"x", b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"):
+        (folder / "a.pem").write_bytes(text)
+        with pytest.raises(ConfigError) as refused:
+            made(folder, "a", hosts=["h1"])
+        said, _, command = str(refused.value).partition(" make it anew with ")
+        assert said == f"{folder / 'a.pem'} holds no certificate in PEM form: move it away, or"
+        assert kvorum(*shlex.split(command)[1:])[0] == 0
+        assert "h1" in described((folder / "a.pem").read_bytes())[1]
+
+
+def test_a_certificate_is_of_a_ca_that_its_file_leads_to(tmp_path: Path) -> None:
+    old, new, other = (new_authority(NOW, name=name) for name in ("old", "new", "other"))
+    below = _below(old)
+    leaf = issue(below, Wanted(name="a"), NOW).removesuffix(below.certificate_pem)
+    assert is_signed_by(leaf, [old.certificate]) is False
+    assert is_signed_by(leaf, [below.certificate])
+    chain = leaf + below.certificate_pem
+    assert is_signed_by(chain, [new.certificate, old.certificate])
+    assert is_signed_by(chain + old.certificate_pem, [other.certificate]) is False
+
+
+def test_the_ca_may_be_one_of_several_in_its_file(tmp_path: Path) -> None:
+    made(tmp_path, "a")
+    old = (tmp_path / "ca.pem").read_bytes()
+    new = new_authority(NOW)
+    (tmp_path / "ca.pem").write_bytes(old + new.certificate_pem)
+    (tmp_path / "ca.key").write_bytes(new.key_pem)
+    request = Request(nodes=["a", "b"])
+    assert [each.is_own for each in make_certificates(str(tmp_path), request, NOW)] == [True] * 3
+    assert handshake(tmp_path, "b", "a", "localhost") == "a"
+
+
+def _below(authority: Authority) -> Authority:
+    """A CA that another one signed."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "below")]))
+        .issuer_name(authority.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + DAY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(authority.key, hashes.SHA256())
+    )
+    return Authority(certificate=certificate, key=key)
+
+
 def test_validity_is_the_asked_number_of_days_and_never_beyond_the_ca(tmp_path: Path) -> None:
     made(tmp_path, "a", days=7)
     assert described((tmp_path / "a.pem").read_bytes())[0] == NOW + 7 * DAY
@@ -163,9 +228,39 @@ def test_half_a_ca_is_not_replaced(tmp_path: Path, name: str) -> None:
     (tmp_path / name).unlink()
     before = contents(tmp_path)
     for is_forced in (False, True):
-        with pytest.raises(ConfigError, match=f"{name} is missing: put it back"):
+        must = ", and b.pem must be signed with it" if name == "ca.key" else ""
+        with pytest.raises(ConfigError, match=f"{name} is missing{must}: put it back"):
             made(tmp_path, "b", is_forced=is_forced)
     assert contents(tmp_path) == before
+
+
+def test_the_key_of_a_ca_that_is_away_is_not_replaced(tmp_path: Path) -> None:
+    made(tmp_path, "a")
+    for name in ("ca.pem", "a.pem"):
+        (tmp_path / name).unlink()
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match=r"ca.pem is missing: put it back"):
+        made(tmp_path, "a")
+    assert contents(tmp_path) == before
+
+
+def test_no_new_ca_begins_beside_certificates_of_another(tmp_path: Path) -> None:
+    made(tmp_path, "a")
+    for name in ("ca.pem", "ca.key"):
+        (tmp_path / name).unlink()
+    before = contents(tmp_path)
+    both = r"ca.pem and \S*ca.key are missing, and {}.pem must be signed with them: put them back, "
+    for node, is_forced, said in (
+        ("a", False, "ca.pem is missing: put it back, "),
+        ("a", True, both.format("a")),
+        ("b", False, both.format("b")),
+    ):
+        said += "or choose another folder, or move a.pem away to begin anew; a new CA would make"
+        with pytest.raises(ConfigError, match=said):
+            made(tmp_path, node, is_forced=is_forced)
+    assert contents(tmp_path) == before
+    (tmp_path / "a.pem").unlink()
+    assert made(tmp_path, "a") == {"ca": "made", "a": "made"}
 
 
 def test_a_ca_that_is_none_or_has_ended_is_refused(tmp_path: Path) -> None:
@@ -173,10 +268,14 @@ def test_a_ca_that_is_none_or_has_ended_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="was valid until"):
         made(tmp_path, "b", now=NOW + 4_000 * DAY)
     (tmp_path / "ca.key").write_bytes(new_authority(NOW).key_pem)
-    with pytest.raises(ConfigError, match="the key is not the certificate's"):
+    with pytest.raises(
+        ConfigError, match=r"ca.key is not the key of the CA in .*ca.pem: put back the file"
+    ):
         made(tmp_path, "b")
     (tmp_path / "ca.key").write_bytes(b"no key")
-    with pytest.raises(ConfigError, match="no certificate of a CA and its key"):
+    with pytest.raises(
+        ConfigError, match=r"ca.key holds no key in PEM form .*: put the key .* back, or"
+    ):
         made(tmp_path, "b")
     assert not (tmp_path / "b.pem").exists()
 

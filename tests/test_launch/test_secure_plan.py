@@ -14,14 +14,23 @@ import pytest
 from kvorum.broker.sasl.scram import HASHES, derived_keys
 from kvorum.launch import supervisor
 from kvorum.launch.cluster_file import ClusterFile, write_cluster_file
-from kvorum.launch.dev_certificates import Wanted, described, issue, load_authority
+from kvorum.launch.dev_certificates import Wanted, described, issue, load_authority, new_authority
+from kvorum.launch.first_voters import format_planned, has_run
 from kvorum.launch.node_file import load_node_file
 from kvorum.launch.plan import check_nodes, plan_cluster, reserve_ports
 from kvorum.launch.properties import broker_config, controller_config
-from kvorum.launch.secure_plan import ADMIN, admin_file, first_credential, prepare_secrets
+from kvorum.launch.secure_plan import (
+    ADMIN,
+    ADMIN_FILE,
+    admin_file,
+    first_credential,
+    prepare_secrets,
+)
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 from tests.test_launch.node_folders import known_cluster
+
+NOW = datetime.datetime.now(datetime.UTC)
 
 
 def plan(tmp_path: Path, **more: Any) -> Any:
@@ -98,6 +107,14 @@ def test_the_key_of_the_ca_is_needed_only_to_sign(tmp_path):
             prepare_secrets(str(tmp_path), {"broker-101": (), "broker-102": ()})
 
 
+def test_a_restart_without_the_ca_makes_no_other_beside_certificates(tmp_path, monkeypatch):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    for name in ("ca.pem", "ca.key"):
+        (secrets / name).unlink()
+    assert "ca.pem is missing: put it back" in refused_restart(tmp_path)
+    assert not (secrets / "ca.pem").exists()
+
+
 def spoil(secrets: Path, name: str, text: str | None) -> None:
     """Make a file unusable: with this text in it, or, for None, so that nobody can read it."""
     (secrets / name).unlink()
@@ -110,8 +127,8 @@ def spoil(secrets: Path, name: str, text: str | None) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("ca.pem", "x", "ca.pem: no certificate of a CA"),
-        ("broker-101.pem", "x", "broker-101.pem holds no certificate"),
+        ("ca.pem", "x", "ca.pem holds no certificate of a CA in PEM form: put the file back"),
+        ("broker-101.pem", "x", "broker-101.pem holds no certificate in PEM form: move it away"),
         ("broker-101.pem", None, "broker-101.pem cannot be read: Is a directory"),
         ("admin.properties", None, "admin.properties has no password of admin"),
     ],
@@ -140,6 +157,37 @@ def test_a_restart_with_an_expired_certificate_says_how_to_renew_it_and_then_goe
     prepare_secrets(str(tmp_path), {"controller-1": (), "broker-101": ()})
 
 
+def test_a_restart_with_a_certificate_of_another_ca_says_so_and_how_to_renew_it(
+    tmp_path, monkeypatch
+):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    foreign = issue(new_authority(NOW), Wanted(name="broker-101", hosts=("localhost",)), NOW)
+    (secrets / "broker-101.pem").write_bytes(foreign)
+    said = refused_restart(tmp_path)
+    assert (
+        f"{secrets / 'broker-101.pem'} is of another CA than that in {secrets / 'ca.pem'}" in said
+    )
+    assert kvorum(*said.partition("renew it with kvorum ")[2].split())[0] == 0
+    prepare_secrets(str(tmp_path), {"controller-1": (), "broker-101": ()})
+    (secrets / "ca.pem").write_bytes(new_authority(NOW).certificate_pem)
+    said = refused_restart(tmp_path)
+    assert "controller-1.pem is of another CA" in said and "put back the file" in said
+
+
+def test_a_cluster_with_users_gets_no_other_password_of_admin(tmp_path, monkeypatch):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    made = plan_cluster(controllers=1, brokers=1, data_dir=str(tmp_path), port=9092)
+    format_planned(made, random.Random(1))
+    assert not has_run(made)
+    (secrets.parent / "controller-1" / "__cluster_metadata-0" / "quorum-state").touch()
+    assert has_run(made)
+    (secrets / ADMIN_FILE).unlink()
+    said = refused_restart(tmp_path)
+    assert f"{secrets / ADMIN_FILE} is missing" in said
+    assert f"put it back, or remove {tmp_path} with all its data" in said
+    assert not (secrets / ADMIN_FILE).exists()
+
+
 def stopped_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cluster of `kvorum dev --secure`, with no process; the folder of its secrets."""
 
@@ -154,9 +202,17 @@ def stopped_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "secrets"
 
 
-def refused_restart(tmp_path: Path) -> str:
+def test_a_refused_start_with_more_brokers_leaves_the_cluster_as_it_was(tmp_path, monkeypatch):
+    secrets = stopped_cluster(tmp_path, monkeypatch)
+    before = (tmp_path / "cluster.json").read_bytes()
+    (secrets / "ca.key").unlink()
+    assert "broker-102.pem must be signed with it" in refused_restart(tmp_path, brokers=2)
+    assert (tmp_path / "cluster.json").read_bytes() == before
+
+
+def refused_restart(tmp_path: Path, *, brokers: int = 1) -> str:
     """What `kvorum dev --secure` says, which must be one sentence."""
-    shape = ("--controllers", 1, "--brokers", 1, "--port", 0)
+    shape = ("--controllers", 1, "--brokers", brokers, "--port", 0)
     code, out, err = kvorum("dev", "--secure", "--data-dir", tmp_path, *shape)
     assert (code, out) == (2, "") and err.startswith("kvorum: "), err
     assert len(err.splitlines()) == 1, err
@@ -204,6 +260,13 @@ def test_init_names_the_files_that_each_host_needs_and_no_key_of_the_ca(tmp_path
         "controller-1.toml", "data/controller-1", "secrets/controller-1.pem", "secrets/ca.pem",
     ]  # fmt: skip
     assert broker == ["broker-101.toml", "secrets/broker-101.pem", "secrets/ca.pem"]
+    code, out, err = kvorum("init", folder, "--add", "broker", "--host", "h2")
+    needs = "broker-102 on h2 needs broker-102.toml secrets/broker-102.pem secrets/ca.pem"
+    assert (
+        code == 0
+        and needs in out.splitlines()
+        and f"Copy these files of {folder} to the host" in out
+    )
 
 
 def test_a_node_that_is_added_has_a_certificate_and_properties_like_the_others(tmp_path):
@@ -239,7 +302,14 @@ def test_no_node_is_added_without_the_key_of_the_ca_or_beside_certificates_of_an
     assert kvorum("init", folder, "--secure", "--controllers", 1, "--brokers", 1)[0] == 0
     (folder / "secrets" / "ca.key").rename(tmp_path / "ca.key")
     code, _, err = kvorum("init", folder, "--add", "broker")
-    assert code == 2 and "ca.key is missing: put it back" in err and "broker-102.pem" in err
+    signed = "ca.key is missing, and broker-102.pem must be signed with it: put it back;"
+    assert code == 2 and signed in err, err
+    hidden = [each.rename(tmp_path / each.name) for each in (folder / "secrets").iterdir()]
+    code, _, err = kvorum("init", folder, "--add", "broker")
+    assert code == 2 and "must be signed with them: put them back; a new CA would make" in err, err
+    assert not list((folder / "secrets").iterdir())
+    for each in hidden:
+        each.rename(folder / "secrets" / each.name)
     (tmp_path / "ca.key").rename(folder / "secrets" / "ca.key")
     file = folder / "broker-101.toml"
     file.write_text(file.read_text().replace("secrets/broker-101.pem", "/etc/kvorum/broker.pem"))

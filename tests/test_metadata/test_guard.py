@@ -101,6 +101,18 @@ def test_operators_have_what_their_acls_give(
         assert guard.refusal(f"/kvorum.rpc.{method}", "alice", HOST) is not None
 
 
+def test_a_refusal_names_what_a_person_or_a_node_lacks() -> None:
+    guard = guard_with()
+    of_person = guard.refusal("/kvorum.rpc.Raft/AddVoter", "eve", HOST)
+    assert of_person is not None and "CLUSTER_ACTION" not in of_person
+    assert "needs the operation ALTER on the cluster by an ACL" in of_person
+    for path, operations in ACCESS_OF.items():
+        told = guard.refusal(path, "eve", HOST)
+        assert told is not None and f"may not {operations[-1].name} the cluster; " in told
+        of_nodes = operations == (AclOperation.CLUSTER_ACTION,)
+        assert ("controllers and brokers must be super.users, or have" in told) == of_nodes
+
+
 def test_a_method_without_a_rule_is_refused() -> None:
     assert guard_with().refusal("/kvorum.rpc.Admin/New", "CN=broker-101", HOST) is not None
 

@@ -57,3 +57,26 @@ def test_an_encrypted_key_asks_for_its_password_by_the_propertys_name(
     assert len(wrong) == 2
     assert all(text.endswith("ssl.key.password is not its password") for text in wrong), wrong
     assert not any("of-another-key" in text for text in wrong)
+
+
+def test_an_unusable_file_is_told_in_words_and_not_by_a_line_of_openssl(tmp_path: Path) -> None:
+    pem = Authority(tmp_path).server("a.pem").read_text()
+    begin = pem.index("-----BEGIN CERTIFICATE")
+    other = Authority(tmp_path / "b").server("b.pem").read_text()
+    file = tmp_path / "file.pem"
+    cut = "-----BEGIN CERTIFICATE-----\nxx\n-----END CERTIFICATE-----\n"
+    pair = "no certificate and key in {}: it must hold a private key and its certificate, both in"
+    trusted = "no certificates in {}: it must hold certificates in PEM form"
+    for text, property_name, said in (
+        *((text, "keystore", pair) for text in ("", "x", pem[:begin], pem[begin:], cut)),
+        (other[: other.index("-----BEGIN CERT")] + pem[begin:], "keystore", "key is not the cert"),
+        *((text, "truststore", trusted) for text in ("", "x", pem[:begin], cut)),
+    ):
+        file.write_text(text)
+        given = {"keystore": str(tmp_path / "a.pem"), property_name: str(file)}
+        with pytest.raises(ConfigError) as refused:
+            server_context(TlsSettings(what="the listener A", **given))
+        assert said.format(file) in str(refused.value)
+    with pytest.raises(ConfigError, match="certificates: it must hold certificates in PEM form"):
+        given = {"keystore": str(tmp_path / "a.pem"), "trusted": "x"}
+        server_context(TlsSettings(what="the listener A", **given))
