@@ -138,7 +138,9 @@ def test_a_cluster_whose_voters_can_change_starts_again_with_the_option_and_with
 ):
     shape = {"controllers": 3, "brokers": 1, "data_dir": str(tmp_path), "port": 31_300}
     first = plan_cluster(**shape, voters=2)
-    Supervisor(first, print_line=lambda _: None).stop()
+    supervisor = Supervisor(first, print_line=lambda _: None)
+    supervisor._write_cluster_file()
+    supervisor.stop()
     second = plan_cluster(**shape, voters=again)
     assert (second.voters, second.is_new) == (2, False)
     assert [node.properties for node in second.nodes] == [node.properties for node in first.nodes]
