@@ -34,7 +34,8 @@ def pytest_xdist_auto_num_workers():
 
 
 #: Modules of `make test-long`, the slowest first: Spark, JVMs against both systems, browsers, whole
-#: experiments, wheels. They need minutes each; what they cover, others touch in `make test`.
+#: experiments, wheels, long stories of voters, certificates and upgrades under load. They need
+#: minutes each; what they cover, others touch in `make test`.
 LONG = (
     "tests/test_chaos/test_short_experiments_two.py",
     "tests/test_chaos/test_short_experiments_one.py",
@@ -54,6 +55,9 @@ LONG = (
     "tests/test_cli/test_reset_offsets.py",
     "tests/test_chaos/test_cluster_for_tests.py",
     "tests/clients/test_transactional_copy.py",
+    "tests/live/test_voters.py",
+    "tests/live/test_secure_cluster.py",
+    "tests/live/test_rolling_upgrade.py",
     "tests/clients/test_group_migration.py",
     "tests/clients/test_logins.py",
     "tests/test_chaos/test_secure_lab.py",
@@ -75,16 +79,13 @@ SLOWEST_FIRST = (
     "tests/test_cli/test_produce_consume.py",
     "tests/clients/test_sasl_clients.py",
     "tests/clients/test_oauthbearer_clients.py",
-    "tests/live/test_secure_cluster.py",
     "tests/test_chaos/test_live_run.py",
     "tests/live/test_no_quorum.py",
     "tests/live/test_console.py",
     "tests/clients/test_transactions.py",
     "tests/live/test_partitions.py",
-    "tests/live/test_voters.py",
     "tests/live/test_inspection.py",
     "tests/live/test_log_directories.py",
-    "tests/live/test_rolling_upgrade.py",
     "tests/clients/test_tls_clients.py",
     "tests/live/test_roll.py",
     "tests/live/test_bad_peers.py",
