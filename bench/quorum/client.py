@@ -137,7 +137,7 @@ class StoreClient:
             stream = open_stream()
             try:
                 member.stream = stream
-                await stream.listen(partial(self._hear, member))
+                await stream.listen(partial(self._on_message, member))
             except (grpc.aio.AioRpcError, grpc.aio.UsageError):
                 pass
             finally:
@@ -148,7 +148,7 @@ class StoreClient:
                 self._leader = None
             await asyncio.sleep(_RECONNECT_S)
 
-    def _hear(self, member: _Member, message: bytes) -> None:
+    def _on_message(self, member: _Member, message: bytes) -> None:
         self._note_outcomes(member, protocol.decode_answer(message))
 
     def _note_outcomes(self, member: _Member, answer: protocol.Answer) -> None:

@@ -113,7 +113,7 @@ class CoordinatorHost:
         if context is not None:
             context.give(TransactionEnded(end=end))
 
-    def tell(self, partition_id: int, leader_epoch: int, fact: Any) -> None:
+    def give_fact(self, partition_id: int, leader_epoch: int, fact: Any) -> None:
         """Give the shard a fact; it is dropped if the shard context of that leader epoch has
         ended."""
         context = self._contexts.get(partition_id)

@@ -39,7 +39,7 @@ class PendingDeletion:
         self._waiting[number] = (replica, offset)
         replica.pending_deletions.append(self)
 
-    def look(self, replica: Replica) -> None:
+    def check_again(self, replica: Replica) -> None:
         """Check again: the replica's low watermark or role may have changed."""
         for number, (waiting, offset) in list(self._waiting.items()):
             if waiting is replica:
@@ -51,7 +51,7 @@ class PendingDeletion:
         """Wait until every partition has its result. deadline_ms: monotonic; the remaining
         partitions then get REQUEST_TIMED_OUT."""
         for replica in {id(replica): replica for replica, _ in self._waiting.values()}.values():
-            self.look(replica)
+            self.check_again(replica)
         if not self._waiting:
             return
         self._deadlines.add(self, deadline_ms)

@@ -81,7 +81,7 @@ class Watcher(Protocol):
 class Deletion(Protocol):
     """A DeleteRecords request that waits (`broker.manager.delayed_delete_records`)."""
 
-    def look(self, replica: Replica) -> None: ...
+    def check_again(self, replica: Replica) -> None: ...
 
 
 class Replica:
@@ -406,7 +406,7 @@ class Replica:
         """Check waiting DeleteRecords again: the low watermark may have risen, or this broker has
         stopped leading."""
         for pending in list(self.pending_deletions):
-            pending.look(self)
+            pending.check_again(self)
 
     def move_start(self, offset: int) -> None:
         """Start this leader's log at `offset`; followers are told at once.

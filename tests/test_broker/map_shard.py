@@ -141,7 +141,7 @@ class Kept:
     def _host(self, broker_id: int) -> CoordinatorHost:
         def ask(term: Any, question: Any) -> None:
             asyncio.get_running_loop().call_soon(
-                host.tell, 0, term.leader_epoch, (question, f"heard by {broker_id}")
+                host.give_fact, 0, term.leader_epoch, (question, f"heard by {broker_id}")
             )
 
         host = CoordinatorHost(

@@ -96,7 +96,7 @@ def broker_view(node: Node) -> BrokerView:
 def looked(view: View) -> list[object]:
     """The views of one look; the connection is closed afterwards."""
     with closing(view):
-        return list(view.look())
+        return list(view.observe())
 
 
 def test_a_broker_says_who_leads_in_which_epoch():
@@ -116,8 +116,8 @@ def test_a_topic_with_an_error_is_no_observation():
 def test_a_connection_that_a_broker_closed_is_opened_again():
     with Node(lambda number: None if number == 2 else metadata([])) as node:
         view = broker_view(node)
-        view.look()
-        view.look()
+        view.observe()
+        view.observe()
         assert (node.connections, node.asked) == (2, 3)
         view.close()
 

@@ -116,7 +116,7 @@ def _look_at_partitions(
 
 
 class _Collector(Protocol):
-    def look(self, partition: PartitionEvidence, board: Board) -> None: ...
+    def examine(self, partition: PartitionEvidence, board: Board) -> None: ...
 
 
 def _look_at(
@@ -133,5 +133,5 @@ def _look_at(
             check(partition, board)
     leaders.finish(partition)
     for collector in collectors:
-        collector.look(partition, board)
+        collector.examine(partition, board)
     return len(partition.committed) > 0

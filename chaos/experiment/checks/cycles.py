@@ -30,7 +30,7 @@ class Cycles:
         self._ww: list[Edges] = []
         self._wr: list[Edges] = []
 
-    def look(self, partition: PartitionEvidence, _: Board) -> None:
+    def examine(self, partition: PartitionEvidence, _: Board) -> None:
         """Take in the edges of one partition: of transactions that certainly committed, or one of
         whose records was read."""
         written = partition.written

@@ -166,7 +166,7 @@ class RealtimeLag:
         self._limit_ms = limit_ms
         self._parts: list[Ints] = []
 
-    def look(self, partition: PartitionEvidence, board: Board) -> None:
+    def examine(self, partition: PartitionEvidence, board: Board) -> None:
         """Take in one partition."""
         found = board[catalogue.REALTIME_LAG]
         lags_us = realtime_lags(partition)

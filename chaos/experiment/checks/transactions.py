@@ -49,7 +49,7 @@ class Atomicity:
         self._parts: list[Ints] = []
         self._outcomes: dict[int, bool] = {}
 
-    def look(self, partition: PartitionEvidence, _: Board) -> None:
+    def examine(self, partition: PartitionEvidence, _: Board) -> None:
         """Take in one partition. A compacted one proves nothing of a record that is not there."""
         written = partition.written
         if not len(written):

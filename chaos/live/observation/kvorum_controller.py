@@ -30,7 +30,7 @@ class KvorumControllerView:
         self._channel = security_at(address).channels().open_blocking(address, _OPTIONS)
         self._stub = admin_pb2_grpc.AdminStub(self._channel)
 
-    def look(self) -> Sequence[Observation]:
+    def observe(self) -> Sequence[Observation]:
         """The leader that the controller knows, and its epoch; of the leader itself also the high
         watermark and the voters' end offsets. Raises OSError without an answer."""
         try:

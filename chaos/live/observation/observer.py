@@ -64,7 +64,7 @@ class Observer:
         changes = Changes(view.node)
         while not self._stop_wanted.wait(self._poll_interval_ms / 1000):
             try:
-                seen = view.look()
+                seen = view.observe()
             except (OSError, WireError) as error:
                 news = changes.missing(str(error) or type(error).__name__)
             else:

@@ -24,7 +24,7 @@ class View(Protocol):
 
     node: str
 
-    def look(self) -> Sequence[Observation]:
+    def observe(self) -> Sequence[Observation]:
         """The node's answer now. Raises OSError or WireError if it does not answer."""
         ...
 
@@ -39,7 +39,7 @@ class BrokerView:
         self._topics = topics
         self._connection = KafkaConnection(address, timeout_ms=timeout_ms)
 
-    def look(self) -> Sequence[Observation]:
+    def observe(self) -> Sequence[Observation]:
         answer = self._connection.ask(
             METADATA,
             {
@@ -67,7 +67,7 @@ class QuorumView:
         self._node_id = node_id
         self._ask = ask
 
-    def look(self) -> Sequence[Observation]:
+    def observe(self) -> Sequence[Observation]:
         try:
             status = self._ask(self.node)
         except NotObservable as error:

@@ -204,9 +204,9 @@ class SimBrokerProcess:
     def on_controller_answer(self, is_fenced: bool) -> None:
         """Handle the active controller's answer to a heartbeat."""
 
-    def hurry(self) -> None:
+    def heartbeat_now(self) -> None:
         """Send the next heartbeat at once, since it has news."""
-        self._heartbeats.hurry()
+        self._heartbeats.send_now()
 
     # Requests.
 
@@ -261,7 +261,7 @@ class SimBrokerProcess:
             self.broker_epoch = reply.broker_epoch
             if self._heartbeats.has_begun:
                 # The controller had lost the registration: the process goes on under the new epoch.
-                self._heartbeats.hurry()
+                self._heartbeats.send_now()
                 return
             self.later(self._rng.randint(0, LATE_REQUEST_MS_MAX), self._send_late_requests)
             if self._rng.random() < self.EAGER:
@@ -295,7 +295,7 @@ class SimBrokerProcess:
         if not self.want_shutdown:
             self.want_shutdown = True
             self.later(CONTROLLED_SHUTDOWN_TIMEOUT_MS, partial(self.leave, False))
-            self._heartbeats.hurry()
+            self._heartbeats.send_now()
 
     def leave(self, was_moved: bool) -> None:
         """Stop the process. was_moved: the controller has moved leadership away."""

@@ -125,14 +125,14 @@ class Heartbeats:
             on_answer=self._on_reply,
             on_end=self._on_failed,
         )
-        self.beat()
+        self.send_heartbeat()
 
-    def hurry(self) -> None:
+    def send_now(self) -> None:
         """Send the next heartbeat at once, since it has news."""
         if not self._is_awaiting:
-            self.beat()
+            self.send_heartbeat()
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         """Send one heartbeat."""
         process = self._process
         if self._stream is None:
@@ -191,4 +191,4 @@ class Heartbeats:
 
     def _next(self, number: int) -> None:
         if not self._is_awaiting and number == self._number:
-            self.beat()
+            self.send_heartbeat()

@@ -243,7 +243,7 @@ class PartitionProcess(SimBrokerProcess):
             return
         self._world.tally["data directories lost"] += 1
         if self._heartbeats.has_begun:
-            self.later(0, self.hurry)
+            self.later(0, self.heartbeat_now)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -352,7 +352,7 @@ class PartitionProcess(SimBrokerProcess):
 
     def _after_turn(self) -> None:
         if self._is_mine():
-            self._partition_world.watch.look(self._node, self)
+            self._partition_world.watch.observe(self._node, self)
 
 
 def paths_of(world: PartitionBrokerWorld) -> tuple[str, ...]:

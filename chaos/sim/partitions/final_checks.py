@@ -84,7 +84,7 @@ def _check_again(
     known = history.known.get(broker_id)
     if known is not None:
         known.checked = 0
-    history.look(view_of(world.nodes[broker_id], replica), world.timeline.events)
+    history.observe(view_of(world.nodes[broker_id], replica), world.timeline.events)
 
 
 def _check_bytes(name: str, found: list[tuple[int, Replica]]) -> None:

@@ -64,7 +64,7 @@ class View:
 
 
 @dataclass(slots=True, kw_only=True)
-class Known:
+class ReplicaFacts:
     """Facts about one broker's replica.
 
     - checked: end of the part that was compared with the committed log.
@@ -115,7 +115,7 @@ class PartitionHistory:
     trusted_epoch: int = -1
     may_lose_from: int = NOTHING_LOST
     leaders: dict[int, int] = field(default_factory=dict)
-    known: dict[int, Known] = field(default_factory=dict)
+    known: dict[int, ReplicaFacts] = field(default_factory=dict)
     cuts: list[tuple[int, int, int]] = field(default_factory=list)
     sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)
     epochs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -189,9 +189,9 @@ class PartitionHistory:
 
     # --- replicas ----------------------------------------------------------------------------
 
-    def look(self, view: View, event: int) -> None:
+    def observe(self, view: View, event: int) -> None:
         """Check a replica that has changed. Raises CheckFailed."""
-        known = self.known.setdefault(view.broker_id, Known())
+        known = self.known.setdefault(view.broker_id, ReplicaFacts())
         is_new_process = known.process != view.process
         if is_new_process:
             self._check_durable(view, known)
@@ -245,7 +245,7 @@ class PartitionHistory:
             f"{view.high_watermark}, end {view.end_offset}",
         )
 
-    def _check_start(self, view: View, known: Known) -> None:
+    def _check_start(self, view: View, known: ReplicaFacts) -> None:
         if view.start_offset == view.end_offset:
             # The replica starts empty if none of the log was fsynced when the power failed (seed
             # 200071).
@@ -266,7 +266,7 @@ class PartitionHistory:
                 f"what lies below {asked}",
             )
 
-    def _check_durable(self, view: View, known: Known) -> None:
+    def _check_durable(self, view: View, known: ReplicaFacts) -> None:
         if view.broker_id not in self.isr:
             return  # the process may have ended during a truncation
         expected = min(known.durable_end_offset, self.end_offset)
@@ -277,7 +277,7 @@ class PartitionHistory:
             f"{view.end_offset} after a start",
         )
 
-    def _judge_election(self, view: View, known: Known, event: int) -> None:
+    def _judge_election(self, view: View, known: ReplicaFacts, event: int) -> None:
         """Check a new leader: it has all committed records, or their loss is allowed."""
         self.newest_epoch = view.leader_epoch
         # A replica that becomes leader without having been in sync may bring deleted records back.
@@ -406,7 +406,7 @@ class PartitionHistory:
             f"{batch.epoch}, the cache says {epoch}",
         )
 
-    def _is_trusted(self, view: View, known: Known) -> bool:
+    def _is_trusted(self, view: View, known: ReplicaFacts) -> bool:
         """True if the replica must match the committed log: after an allowed loss, only once it is
         in sync with the new one.
 
@@ -421,7 +421,7 @@ class PartitionHistory:
             and known.lost_from is None
         )
 
-    def _compare(self, view: View, known: Known) -> None:
+    def _compare(self, view: View, known: ReplicaFacts) -> None:
         # An unclean election may lower the committed end below a replica's high watermark. The
         # watermark only rises, and a log that equals the new leader's is not truncated (seed
         # 91092). The same holds for a replica that learns of its own unclean election when its

@@ -64,7 +64,7 @@ class Watch:
 
     # --- actions of brokers ------------------------------------------------------------------
 
-    def look(self, node: SimNode, process: WatchedProcess) -> None:
+    def observe(self, node: SimNode, process: WatchedProcess) -> None:
         """Check the replicas of a process after one of its callbacks. Raises CheckFailed."""
         self.catch_up()
         for replica in process.replicas():
@@ -90,7 +90,7 @@ class Watch:
                 self._seen[place] = seen
                 history = self.histories.get(key)
                 if history is not None:
-                    history.look(view_of(node, replica), self._world.timeline.events)
+                    history.observe(view_of(node, replica), self._world.timeline.events)
 
     def on_memory_lost(self, node: SimNode) -> None:
         """Note that a broker's machine has lost power."""
