@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
@@ -19,6 +23,12 @@ from kvorum.runtime.errors import KvorumError
 #: Below every common ephemeral range, so that no outgoing connection occupies a chosen port.
 PORT_LOW = 20_000
 PORT_HIGH = 23_999
+
+_SLOT_PORTS = 50
+"""Ranges begin at a multiple of this above PORT_LOW."""
+_held: deque[contextlib.ExitStack] = deque()
+"""The locks of the newest ranges, see `free_ports`."""
+_HELD_MAX = 4
 
 _POLL_S = 0.02
 _PR_SET_PDEATHSIG = 1
@@ -33,17 +43,42 @@ class NotReached(KvorumError):
 
 
 def free_ports(count: int, rng: random.Random, *, host: str = "127.0.0.1") -> int:
-    """The first of `count` consecutive ports that can be bound now. Raises ProcessFailed."""
-    starts = list(range(PORT_LOW, PORT_HIGH - count + 2, 50))
+    """The first of `count` consecutive ports that can be bound now. Raises ProcessFailed.
+
+    A run beside this one, by the same user, does not get these ports until this process has asked
+    for several other ranges: by then something listens on them. Bad sequence without that: 1. Two
+    runs find a range free. 2. Both start a node on the same port, and one run fails.
+    """
+    starts = list(range(PORT_LOW, PORT_HIGH - count + 2, _SLOT_PORTS))
     rng.shuffle(starts)
     for start in starts:
-        if all(is_free(host, port) for port in range(start, start + count)):
-            return start
+        with contextlib.ExitStack() as locks:
+            slots = range(start, start + count, _SLOT_PORTS)
+            if all(_lock(slot, locks) for slot in slots) and all(
+                is_free(host, port) for port in range(start, start + count)
+            ):
+                _held.append(locks.pop_all())
+                if len(_held) > _HELD_MAX:
+                    _held.popleft().close()
+                return start
     wanted = "port is free" if count == 1 else f"{count} ports in a row are free"
     raise ProcessFailed(
         f"no {wanted} between {PORT_LOW} and {PORT_HIGH} on {host}; end other clusters, or the "
         "programs that `ss -ltnp` shows on these ports"
     )
+
+
+def _lock(slot: int, locks: contextlib.ExitStack) -> bool:
+    """Lock the range of ports that begins at `slot`; False if another run has it."""
+    folder = os.path.join(tempfile.gettempdir(), f"kvorum-ports-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    file = os.open(os.path.join(folder, str(slot)), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    locks.callback(os.close, file)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_free(host: str, port: int) -> bool:

@@ -512,3 +512,22 @@ def test_ports_that_are_all_taken_are_told_with_the_way_out(monkeypatch):
         processes.free_ports(1, random.Random(1))
     with pytest.raises(processes.ProcessFailed, match="no 7 ports in a row are free between"):
         processes.free_ports(7, random.Random(1))
+
+
+def test_two_runs_at_once_get_ports_of_their_own() -> None:
+    ask = (
+        "import random, sys; from kvorum.chaos.live.processes import free_ports;"
+        "print(free_ports(60, random.Random(7)), flush=True); sys.stdin.read()"
+    )
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", ask], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    try:
+        first, second = (int(run.stdout.readline()) for run in runs)
+        assert abs(first - second) >= 60
+    finally:
+        for run in runs:
+            run.communicate()
