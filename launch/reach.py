@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from kvorum.broker.network.peer_security import NO_SECURITY
-from kvorum.launch.own_principal import check_own_principal
+from kvorum.launch.own_principal import check_at_brokers, check_at_controllers
 from kvorum.launch.properties import NodeConfig
 from kvorum.runtime.certificates import CertificateWatch, TlsCaller, TlsListener
 from kvorum.runtime.principals import PrincipalRules
@@ -24,11 +24,11 @@ class NodeLinks:
     ConfigError for files that cannot be used, and for those of another node."""
 
     def __init__(self, config: NodeConfig) -> None:
-        check_own_principal(config)
         self._config = config
         listener = config.controller_listener
         self.certificates = CertificateWatch()
         caller = None if listener.client is None else rpc_caller(listener.client)
+        check_at_controllers(config, None if caller is None else caller.shown)
         self.channels = Channels(patience=config.waits.of_connections(), tls=caller)
         self.server: TlsListener | None = None
         if listener.server is not None:
@@ -43,14 +43,14 @@ class NodeLinks:
     def peer_connect(self) -> Connect:
         """The function by which a broker connects to other brokers. Raises ConfigError."""
         security = self._config.peer_security
+        tls = None if security.tls is None else TlsCaller(security.tls)
+        check_at_brokers(self._config, None if tls is None else tls.shown)
         if security == NO_SECURITY:
             return connect_tcp
         # Controllers use this module, too, and need nothing of what follows.
         from kvorum.broker.network.peer_connection import PeerConnector
 
-        tls = None
-        if security.tls is not None:
-            tls = TlsCaller(security.tls)
+        if tls is not None:
             self.certificates.add(tls)
         # The nonces of logins must be unpredictable.
         rng = random.SystemRandom()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kvorum.launch.access import STANDARD_AUTHORIZER
-from kvorum.launch.own_principal import check_own_principal
+from kvorum.launch.own_principal import check_at_brokers, check_at_controllers
 from kvorum.launch.properties import broker_config, controller_config
+from kvorum.runtime.certificate_checks import read_certificate
 from kvorum.runtime.errors import ConfigError
 from tests.certificates import Authority
 
@@ -57,7 +58,12 @@ def properties(authority: Authority, role: str, **changes: Any) -> dict[str, Any
 
 def check(role: str, given: dict[str, Any]) -> None:
     parse: Any = controller_config if role == "controller" else broker_config
-    check_own_principal(parse(given)[0])
+    config = parse(given)[0]
+    tls = config.controller_listener.client
+    check_at_controllers(config, tls and read_certificate(tls, is_server=False))
+    if role == "broker":
+        tls = config.peer_security.tls
+        check_at_brokers(config, tls and read_certificate(tls, is_server=False))
 
 
 @pytest.mark.parametrize("role", ["controller", "broker"])
