@@ -17,6 +17,7 @@ from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, Registrat
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
+from kvorum.broker.network.services import Services
 from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
 from kvorum.broker.sasl.oauthbearer import Validate
 from kvorum.broker.sasl.token_logins import TokenLogins
@@ -116,7 +117,7 @@ class BrokerProcess:
             connect=self._links.peer_connect(),
             on_directory_failed=self._on_directory_failed,
         )
-        self._server = KafkaServer(
+        services = Services(
             config=broker_config,
             replicas=self._replicas,
             controller=self._controller,
@@ -128,8 +129,9 @@ class BrokerProcess:
             metadata=_events_source(broker_config, self._publisher),
             authorizer=None if config.access is None else config.access.authorizer(),
             node_principals=None if config.access is None else config.access.nodes,
+            certificates_problem=self._certificates.problem,
         )
-        self._server.services.certificates_problem = self._certificates.problem
+        self._server = KafkaServer(services)
         self._metrics: NodeServer | None = None
         self._raft: RaftNode | None = None
         self._own: OwnDirectories | None = None

@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,6 @@ from typing import TYPE_CHECKING, Any
 from kvorum.broker.api import sasl_authenticate
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
-from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.metrics.counters import (
     TIMED_INTERVAL_S,
     RequestMetrics,
@@ -35,12 +32,8 @@ from kvorum.broker.network.login_limits import LOGIN_TIMEOUT_MS, LoginMemory
 from kvorum.broker.network.services import Services
 from kvorum.broker.network.tls_connection import TlsConnection, wrapped
 from kvorum.broker.sasl.authentication import Authentication
-from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.model import AclOperation
-from kvorum.metadata.access.nodes import NodePrincipals
-from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
-from kvorum.metadata.image.features import SUPPORTED, FeatureRange
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime import tracing
 from kvorum.runtime.certificates import TlsListener
@@ -55,7 +48,7 @@ from kvorum.wire.kio_codec import read_request
 from kvorum.wire.versions import Api
 
 if TYPE_CHECKING:
-    from kvorum.metadata.events.source import MetadataSource
+    pass
 
 _log = logging.getLogger(__name__)
 
@@ -84,43 +77,14 @@ class _Listener:
 class KafkaServer:
     """One or more listeners over one ReplicaManager."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        replicas: ReplicaManager,
-        controller: Controller,
-        image: Callable[[], ClusterImage],
-        cluster_id: str,
-        broker_id: int,
-        properties: Mapping[str, StaticValue] | None = None,
-        supported_features: tuple[FeatureRange, ...] = SUPPORTED,
-        metadata: MetadataSource | None = None,
-        authorizer: Authorizer | None = None,
-        node_principals: NodePrincipals | None = None,
-    ) -> None:
-        """properties: the properties that the broker was started with, for DescribeConfigs; None:
-        `config`. metadata: the source of the records of `__kvorum_events`; None writes none.
-        authorizer: None if every client may do everything. node_principals: None if everybody with
-        CLUSTER_ACTION may fetch as any follower."""
+    def __init__(self, services: Services) -> None:
+        config, replicas = services.config, services.replicas
         self.config = config
         self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
         self.metrics = replicas.metrics
         self._requests = self.metrics.requests
-        self.services = Services(
-            config=config,
-            replicas=replicas,
-            controller=controller,
-            image=image,
-            cluster_id=cluster_id,
-            broker_id=broker_id,
-            properties=properties,
-            supported_features=supported_features,
-            metadata=metadata,
-            authorizer=authorizer,
-            node_principals=node_principals,
-        )
+        self.services = services
         self._limits = ConnectionLimits(
             parse_overrides(config.max_connections_per_ip_overrides),
             samples_max=config.quota_window_num,

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from kvorum.metadata.events.source import MetadataSource
 
 
+CertificatesProblem = Callable[[Mapping[str, str]], str | None]
+"""Returns a sentence if this broker cannot use the certificates in dynamic configs of its own."""
+
+
 class Services:
     """The parts of a broker. API handlers, transactions, events and internal topics each see some
     of them, by a protocol of their own."""
@@ -59,15 +63,17 @@ class Services:
         authorizer: Authorizer | None = None,
         audit: AuditLog | None = None,
         node_principals: NodePrincipals | None = None,
+        certificates_problem: CertificatesProblem = lambda configs: None,
     ) -> None:
+        """properties: the properties that the broker was started with, for DescribeConfigs; None:
+        `config`. metadata: the source of the records of `__kvorum_events`; None writes none.
+        authorizer: None if every client may do everything. node_principals: None if everybody with
+        CLUSTER_ACTION may fetch as any follower."""
         self.config = config
         self.authorizer = authorizer
-        """None: everybody may do everything."""
         self.node_principals = node_principals
-        """None: everybody with CLUSTER_ACTION may fetch in the name of every broker."""
+        self.certificates_problem = certificates_problem
         self.audit = audit or AuditLog()
-        self.certificates_problem: Callable[[Mapping[str, str]], str | None] = lambda configs: None
-        """A sentence if this broker cannot use the certificates in dynamic configs of its own."""
         self.token_key = token_key(config.delegation_token_secret_key)
         """None: delegation tokens are off."""
         self.supported_features = supported_features

@@ -21,6 +21,7 @@ from kvorum.broker.controller.controller_api import QuorumDescription, ReplicaSt
 from kvorum.broker.fetch.follower_fetch import Connect
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
+from kvorum.broker.network.services import Services
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.sasl.authentication import Authentication
 from kvorum.metadata.access.tokens import token_key
@@ -427,7 +428,7 @@ class Cluster(DirectoryHost):
             on_directory_failed=lambda: self._on_directory_failed(broker_id),
         )
         manager.load(is_clean, self.found_directories_of(broker_id, is_clean))
-        server = KafkaServer(
+        services = Services(
             config=self.config,
             replicas=manager,
             controller=side,
@@ -435,6 +436,7 @@ class Cluster(DirectoryHost):
             cluster_id=CLUSTER_ID,
             broker_id=broker_id,
         )
+        server = KafkaServer(services)
         if self.links is not None:
             self.peer_ports[broker_id] = await server.bind(
                 "127.0.0.1", 0, authenticate=self.links.authenticate, tls=self.links.tls

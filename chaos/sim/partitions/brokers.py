@@ -18,6 +18,7 @@ from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.log_dirs.log_directories import FoundDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
+from kvorum.broker.network.services import Services
 from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.controller.brokers import BrokerWorld, SimBroker, SimBrokerProcess
 from kvorum.chaos.sim.controller.machine import BrokerMachine
@@ -206,7 +207,7 @@ class PartitionProcess(SimBrokerProcess):
             connect=self._connect,
             on_directory_failed=self._on_directory_failed,
         )
-        self.server = KafkaServer(
+        services = Services(
             config=config,
             replicas=self.manager,
             controller=port,
@@ -215,6 +216,7 @@ class PartitionProcess(SimBrokerProcess):
             broker_id=node.node_id,
             properties={},
         )
+        self.server = KafkaServer(services)
 
     def replicas(self) -> list[Replica]:
         return self.manager.registry.all()
