@@ -28,7 +28,7 @@ OF_CONTROLLERS = "kvorum.controllers.security.protocol"
 _TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _KNOWN = (
     "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.login.callback.handler.class",
-    "sasl.oauthbearer.token.endpoint.url", "ssl.truststore.type",
+    _TOKEN_URL, "ssl.truststore.type",
     "ssl.truststore.location", "ssl.keystore.type", "ssl.keystore.location", "ssl.key.password",
     "ssl.endpoint.identification.algorithm", OF_CONTROLLERS,
 )  # fmt: skip

@@ -172,12 +172,14 @@ class ControllerProcess:
             self._lock.release()
 
     async def _serve(self, loop: ControllerLoop, node: RaftNode) -> None:
-        config = self._config
+        config, guard = self._config, self._guard
+        has_principals = config.access is not None and config.access.nodes is not None
         server = self._server = RpcServer(
             config.waits.of_connections(),
             self._links.server,
-            None if self._guard is None else self._guard.refusal,
-            None if self._guard is None else self._guard.refusal_of_message,
+            None if guard is None else guard.refusal,
+            # Without principals of nodes every message would be asked about for nothing.
+            guard.refusal_of_message if guard is not None and has_principals else None,
         )
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)

@@ -14,7 +14,6 @@ from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.model import (
     NOBODY,
     Client,
-    FactLearned,
     Shard,
     TopicsChanged,
     TransactionEnd,
@@ -112,13 +111,6 @@ class CoordinatorHost:
         context = self._contexts.get(partition_id)
         if context is not None:
             context.give(TransactionEnded(end=end))
-
-    def give_fact(self, partition_id: int, leader_epoch: int, fact: Any) -> None:
-        """Give the shard a fact; it is dropped if the shard context of that leader epoch has
-        ended."""
-        context = self._contexts.get(partition_id)
-        if context is not None and context.leader_epoch == leader_epoch:
-            context.give(FactLearned(fact=fact))
 
     # --- metadata ----------------------------------------------------------------------------
 

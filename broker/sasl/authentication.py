@@ -141,10 +141,10 @@ class Authentication:
             )
         try:
             step = exchange.step(token)
-            self.claimed = exchange.claimed
         except AuthenticationFailed as failure:
-            self.claimed = exchange.claimed
             return self._fail(str(failure), failure.reason)
+        finally:
+            self.claimed = exchange.claimed
         if step.user is None:
             return TokenAnswer(token=step.answer, reason=step.reason)
         if self.user and self.user != step.user:

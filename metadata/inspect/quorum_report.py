@@ -81,7 +81,8 @@ _USUAL_FAILURES = (
     "nothing answered within",
     "Deadline",
 )
-"""Words of gRPC for a node that is not there. A sentence that it is missing says enough."""
+"""Words of the operating system, asyncio and `runtime.http2` for a node that is not there. A
+sentence that it is missing says enough."""
 
 
 def describe_outage(

@@ -141,16 +141,15 @@ class Kept:
     def _host(self, broker_id: int) -> CoordinatorHost:
         def ask(term: Any, question: Any) -> None:
             asyncio.get_running_loop().call_soon(
-                host.give_fact, 0, term.leader_epoch, (question, f"heard by {broker_id}")
+                term.give, FactLearned(fact=(question, f"heard by {broker_id}"))
             )
 
-        host = CoordinatorHost(
+        return CoordinatorHost(
             topic=TOPIC,
             replicas=self.cluster.brokers[broker_id].manager,
             make_shard=lambda _, leader_epoch: MapShard(leader_epoch),
             ask=ask,
         )
-        return host
 
     def term(self, broker_id: int) -> Any:
         return self.hosts[broker_id]._contexts.get(0)
