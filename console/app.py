@@ -148,7 +148,8 @@ class Console:
         return _json(self._session_document(request))
 
     def _session_document(self, request: Request) -> Document:
-        """What this console can do, for the page's menu and buttons. user: "" without sign-in."""
+        """The abilities of this console, for the page's menu and buttons. user: "" without
+        sign-in."""
         desk = self._desk_of(request)
         lab = desk.lab
         session = _session_in(request)

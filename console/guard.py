@@ -1,4 +1,4 @@
-"""Which requests the console answers: the Host, the Origin, the token. Pure.
+"""The conditions on a request to the console: the Host, the Origin, the token. Pure.
 
 1. Host. A page of another site cannot make its name point at this server and read it (DNS
    rebinding): Host must be an IP address, localhost, or a name that the command line allowed.
@@ -37,7 +37,7 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a request must have. token: "" if none is needed. cookie: the name of the token's
+    """The conditions on a request. token: "" if none is needed. cookie: the name of the token's
     cookie. hosts: names allowed beside addresses and localhost, in lower case. allows_changes: a
     POST may be answered. signs_in: a session of a user of the cluster takes the token's place.
     is_https: the page is served over TLS."""

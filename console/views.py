@@ -1,4 +1,4 @@
-"""What each page shows, as plain dictionaries, made from the newest readings. Pure.
+"""The contents of each page, as plain dictionaries, made from the newest readings. Pure.
 
 Rows are dictionaries by key, so that a merge patch names only the rows that changed; `order` gives
 their order. A page gets at most the rows that it shows.

@@ -102,7 +102,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def client_failure_text(error: BaseException) -> str:
-    """What a client did that a server refused in its handshake, in words for the server's
+    """The fault of a client that a server refused in its handshake, in words for the server's
     operator."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = error.verify_message.rstrip(".")

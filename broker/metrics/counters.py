@@ -88,7 +88,7 @@ class TracedTiming(RequestTiming):
 
 
 class TopicMetrics:
-    """What this broker has done for one topic; or the sum over several.
+    """The work of this broker for one topic; or the sum over several.
 
     messages_in, bytes_in: appended by clients here as leader. bytes_out: read by consumers.
     replication_bytes_in, replication_bytes_out: between brokers. produce_requests: batches that

@@ -48,7 +48,7 @@ def connection_hint(
 
 
 def _of_certificates(tls: TlsSettings, reason: str) -> str:
-    """What to do about a certificate of which the reason speaks; "" if it speaks of none."""
+    """The way out for a certificate of which the reason speaks; "" if it speaks of none."""
     if "certificate is not accepted" in reason:
         if "expired" in reason:
             return "renew the certificate of that node"
@@ -68,7 +68,7 @@ def _of_certificates(tls: TlsSettings, reason: str) -> str:
 
 
 def _of_clear_text(security: ClientSecurity, *, is_controller: bool) -> str:
-    """What a listener may want that ended a connection in clear text."""
+    """The properties for a listener that ended a connection in clear text."""
     if security.tls is not None:
         return f"if it asks for TLS, set {OF_CONTROLLERS}=SSL"
     if security == NONE:
@@ -80,7 +80,7 @@ def _of_clear_text(security: ClientSecurity, *, is_controller: bool) -> str:
 
 
 def _of_tls(security: ClientSecurity, tls: TlsSettings, *, is_controller: bool) -> list[str]:
-    """What a listener may want that ended a connection over TLS."""
+    """The properties for a listener that ended a connection over TLS."""
     clauses = []
     if not security.mechanism and not is_controller:
         clauses.append("security.protocol=SASL_SSL if it asks for a login")

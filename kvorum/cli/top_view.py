@@ -1,4 +1,4 @@
-"""What `kvorum top` shows: rates out of two samples of a cluster. No I/O here."""
+"""The contents of `kvorum top`: rates out of two samples of a cluster. No I/O here."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def list_(**options: Any) -> None:
 @password_options
 @cluster_options
 def create(name: str, **options: Any) -> None:
-    """Create the user NAME. What the user may do is a matter of `kvorum acls`.
+    """Create the user NAME. `kvorum acls` gives the user rights.
 
     A warning says if User:NAME is in super.users of the broker that was asked.
     """

@@ -29,7 +29,7 @@ class Check(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a node knows of itself.
+    """The state of a node, as it knows it.
 
     role: of the quorum, as `raft_view.role_of`. leader_age_ms: since a leader was heard of, or the
     node started; None for never; 0 on the leader. stuck_ms: for how long nothing was applied

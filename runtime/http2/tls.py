@@ -31,7 +31,7 @@ OnFailed = Callable[[str, str], None]
 
 
 class Caller(NamedTuple):
-    """Who sends calls. user: ANONYMOUS without a certificate. host: the address."""
+    """The sender of calls. user: ANONYMOUS without a certificate. host: the address."""
 
     user: str
     host: str
@@ -272,7 +272,7 @@ class TlsTransport(asyncio.Transport):
         self._below = below
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the transport below has, and `peercert`, as `ssl.SSLObject.getpeercert` gives it."""
+        """The value of the transport below; `peercert` as `ssl.SSLObject.getpeercert` gives it."""
         if name == "peercert":
             return self._layer.tls.getpeercert()
         return self._below.get_extra_info(name, default)

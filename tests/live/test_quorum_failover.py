@@ -126,9 +126,8 @@ def test_two_of_three_killed_is_no_quorum_until_one_returns(cluster: Cluster) ->
 
 
 def check_no_quorum(cluster: Cluster, known_epoch: int) -> None:
-    """What commands say when one of three controllers is left, asked at that controller and at a
-    broker.
-    """
+    """The words of commands when one of three controllers is left, asked at that controller and
+    at a broker."""
     status = run_kvorum("quorum", "status", "--bootstrap-controller", cluster.bootstrap_controller)
     assert status.returncode == 4, status.stderr
     assert status.stdout == ""

@@ -57,7 +57,7 @@ class DirectoryHost:
         }
 
     def found_directories_of(self, broker_id: int, is_clean: bool) -> dict[str, FoundDirectory]:
-        """What a start finds in each data directory; a path in `unreadable` fails with EIO."""
+        """The finds of a start in each data directory; a path in `unreadable` fails with EIO."""
         return {
             path: (
                 FoundDirectory(

@@ -1,4 +1,4 @@
-"""What a client without a login costs a broker: buffers, time, requests, guesses."""
+"""The cost of a client without a login: buffers, time, requests, guesses."""
 
 from __future__ import annotations
 

@@ -420,7 +420,7 @@ def test_a_refused_token_is_an_answer_and_then_a_failure_with_a_reason() -> None
 
 
 class Endpoint:
-    """What a key source fetches from."""
+    """The server from which a key source fetches."""
 
     def __init__(self) -> None:
         self.text: bytes | Exception = ISSUED.key_set().encode()

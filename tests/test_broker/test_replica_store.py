@@ -1,4 +1,4 @@
-"""Which folders a replica may take, and which it leaves alone."""
+"""The folders that a replica may take, and those that it leaves alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which clients may ask about delegation tokens, by the way they have logged in."""
+"""The clients that may ask about delegation tokens, by the way they have logged in."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ RECORDS = [
     Config(RESOURCE_BROKER, "", "ssl.key.password", f"{MARKER} again"),
 ]
 SHOWN = ("alice", "retention.ms", "60000", "ssl.key.password")
-"""What is no secret, and so proves that an output is about these records."""
+"""Text that is no secret, and so proves that an output is about these records."""
 
 
 def found_in(text: str | bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""What commands print for a result, a wrong name, or a missing package."""
+"""The output of commands for a result, a wrong name, or a missing package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers show to one user, and the metadata log for those who may read it."""
+"""The view that brokers give one user, and the metadata log for those who may read it."""
 
 from __future__ import annotations
 

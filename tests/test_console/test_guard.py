@@ -1,4 +1,4 @@
-"""Which requests the console answers: host names, tokens, origins."""
+"""The requests that the console answers: host names, tokens, origins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Helm chart makes: manifests, and the variables of their pods."""
+"""The output of the Helm chart: manifests, and the variables of their pods."""
 
 from __future__ import annotations
 

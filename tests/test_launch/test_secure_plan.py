@@ -211,7 +211,7 @@ def test_a_refused_start_with_more_brokers_leaves_the_cluster_as_it_was(tmp_path
 
 
 def refused_restart(tmp_path: Path, *, brokers: int = 1) -> str:
-    """What `kvorum dev --secure` says, which must be one sentence."""
+    """The words of `kvorum dev --secure`, which must be one sentence."""
     shape = ("--controllers", 1, "--brokers", brokers, "--port", 0)
     code, out, err = kvorum("dev", "--secure", "--data-dir", tmp_path, *shape)
     assert (code, out) == (2, "") and err.startswith("kvorum: "), err

@@ -1,4 +1,4 @@
-"""Who may call a controller: the table of methods, the guard, and its place in the server."""
+"""The callers of a controller: the table of methods, the guard, and its place in the server."""
 
 from __future__ import annotations
 

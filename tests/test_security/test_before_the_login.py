@@ -1,4 +1,4 @@
-"""What a stranger can send to a broker before the login, and what it costs the broker."""
+"""The messages of a stranger to a broker before the login, and their cost."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ WITHOUT_ACCESS: dict[str, tuple[int, dict[str, Any]]] = {
 FILTERED = {"list_groups", "list_transactions", "describe_cluster"}
 """Their answers leave out what the client may not know."""
 OPEN_TO_WRITERS = {"init_producer_id"}
-"""Whoever may write to any topic gets an id of an idempotent producer."""
+"""A user who may write to any topic gets an id of an idempotent producer."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a user of a broker can reach beyond what ACLs give: sessions, producers, groups and topics
+"""The reach of a broker's user beyond their ACLs: sessions, producers, groups and topics
 of others."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which markers are still to be written, and by whom."""
+"""The markers that are still to be written, and their writers."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Topics:
 
 
 def _operation_of(event: Event) -> str | None:
-    """What a creation or deletion did to the topic, or what its refusal shows of it; None if the
+    """The effect of a creation or deletion, or the topic's state by its refusal; None if the
     event tells neither."""
     error = event.error or ""
     is_creation = event.f == CREATE_TOPIC

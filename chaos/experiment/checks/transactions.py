@@ -43,7 +43,7 @@ _NO_OFFSET = (1 << 63) - 1
 
 
 class Atomicity:
-    """Which records of each transaction are in the log, over all partitions."""
+    """The records of each transaction that are in the log, over all partitions."""
 
     def __init__(self) -> None:
         self._parts: list[Ints] = []

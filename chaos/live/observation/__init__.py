@@ -1,1 +1,1 @@
-"""What each node of a live cluster says about the cluster when that node alone is asked."""
+"""Each node's own view of a live cluster: that node alone is asked for it."""

@@ -1,4 +1,4 @@
-"""Which observations are news. Pure: one object per node, no clock of its own.
+"""Tells which observations are news. Pure: one object per node, no clock of its own.
 
 An observation is written when it differs from the node's last one. The quorum's high watermark and
 the ends of its logs move with every record, so alone they are written once in HIGH_WATERMARK_MS; a

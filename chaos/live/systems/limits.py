@@ -17,7 +17,7 @@ from kvorum.chaos.live.systems.protocol import ClusterShape
 from kvorum.launch.plan import NODES_MAX, check_settings
 from kvorum.runtime.errors import ConfigError
 
-#: What a system refuses of a configuration: each place, with the reason in a sentence.
+#: The refused places of a configuration, each with the reason in a sentence.
 Refused = list[tuple[Path, str]]
 
 

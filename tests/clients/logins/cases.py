@@ -129,7 +129,7 @@ class Papers:
         }
 
     def broker_properties(self, ports: Sequence[int]) -> dict[str, str]:
-        """What a broker, of Kvorum or of Apache Kafka, needs for all cases."""
+        """The properties of a broker, of Kvorum or of Apache Kafka, for all cases."""
         listeners = zip(LISTENERS, ports, strict=True)
         return {
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners),

@@ -1,4 +1,4 @@
-"""What the cases need in a cluster: topics, SCRAM credentials and ACLs of alice."""
+"""The preparation of a cluster for the cases: topics, SCRAM credentials and ACLs of alice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which regular expressions of subscriptions are accepted, and what they match."""
+"""The regular expressions of subscriptions: those that are accepted, and their matches."""
 
 from __future__ import annotations
 
