@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kvorum.launch.property_classes import NodeProperties
 from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.model import ANYBODY, USER_PREFIX
 from kvorum.metadata.access.nodes import ID, NodePrincipals
@@ -14,8 +15,8 @@ from kvorum.runtime.errors import ConfigError
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The only value of authorizer.class.name but the empty one."""
 _JOINED = re.compile(rf",\s*{USER_PREFIX}")
-"""Two principals with a comma between them. The name of a certificate has
-commas too, but no such part."""
+"""Two principals with a comma between them. The name of a certificate has commas too, but no such
+part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +35,16 @@ class AccessSettings:
         return Authorizer(super_users=self.super_users, allow_if_no_acl=self.allow_if_no_acl)
 
 
-def access_settings(
-    *,
-    class_name: str,
-    super_users: str,
-    allow_if_no_acl: bool,
-    controller_principals: str = "",
-    broker_principals: str = "",
-) -> AccessSettings | None:
+def access_settings(node: NodeProperties) -> AccessSettings | None:
     """The settings of a node; None for a node on which everybody may do everything.
 
-    super_users: `User:admin;User:CN=broker-101`, separated by semicolons since a certificate's name
-    has commas. controller_principals, broker_principals: `User:broker-{id}`, both or neither.
+    super.users are `User:admin;User:CN=broker-101`, separated by semicolons since a certificate's
+    name has commas. The principals of nodes are patterns, `User:broker-{id}`, both or neither.
     Raises ConfigError.
     """
-    nodes = _node_principals(controller_principals, broker_principals)
+    nodes = _node_principals(node.kvorum_controller_principals, node.kvorum_broker_principals)
+    class_name, super_users = node.authorizer_class_name, node.super_users
+    allow_if_no_acl = node.allow_everyone_if_no_acl_found
     names = tuple(filter(None, (part.strip() for part in super_users.split(";"))))
     for name in names:
         if not name.startswith(USER_PREFIX) or name == USER_PREFIX:

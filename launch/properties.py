@@ -327,17 +327,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         listeners=listeners,
         controller_listener=controllers_own,
         peer_security=security,
-        access=_access(node),
-    )
-
-
-def _access(node: NodeProperties) -> AccessSettings | None:
-    return access_settings(
-        class_name=node.authorizer_class_name,
-        super_users=node.super_users,
-        allow_if_no_acl=node.allow_everyone_if_no_acl_found,
-        controller_principals=node.kvorum_controller_principals,
-        broker_principals=node.kvorum_broker_principals,
+        access=access_settings(node),
     )
 
 
