@@ -17,6 +17,7 @@ from kvorum.raft import messages as m
 from kvorum.raft.events import Event, RequestFailed, ResponseReceived
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
 from kvorum.runtime.errors import WireError
+from kvorum.runtime.refusals import Refusals
 from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
@@ -37,8 +38,8 @@ _NO_ANSWER = (
 """The errors that end a fetch without a response: a broken stream, or a peer that breaks the
 protocol."""
 
-REFUSED_FIRST_MS, REFUSED_MAX_MS = 50, 5_000
-"""Pause after a fetch that the peer refused to this node; it doubles each time."""
+_REFUSED_BACKOFF_MS = 25
+"""Half of the pause after the first fetch that a peer refuses."""
 
 _METHODS: dict[type, str] = {
     m.VoteRequest: "Vote",
@@ -192,11 +193,9 @@ class _FetchStream:
             await self._stream.listen(self._on_message)
         except _NO_ANSWER as error:
             # As if the stream had ended: a fetch under way gets no response.
-            if self._peer.fetches is self and _is_refused(error):
-                # Only an operator can change that. Asked again at once, the peer's log would grow
-                # by forty lines a second.
-                self._peer.refusals += 1
-                await asyncio.sleep(_backoff_s(self._peer.refusals))
+            refusals = self._peer.refusals
+            if self._peer.fetches is self and refusals.note(error):
+                await asyncio.sleep(refusals.backoff_s)
         if self._peer.fetches is self:
             self._peer.close_stream()
             if self.is_busy:
@@ -215,19 +214,9 @@ class _FetchStream:
             raise WireError("what came in place of a fetch answer is no message")
         _learn(message, self._note_address)
         response = codec.decode(message)
-        self._peer.refusals = 0
+        self._peer.refusals.clear()
         self.is_busy = False
         self._deliver(ResponseReceived(self._peer.node_id, message.correlation_id, response))
-
-
-def _is_refused(error: BaseException) -> bool:
-    """True if the peer refuses calls of this node."""
-    denied = grpc.StatusCode.PERMISSION_DENIED
-    return isinstance(error, grpc.aio.AioRpcError) and error.code() is denied
-
-
-def _backoff_s(refusals: int) -> float:
-    return min(REFUSED_FIRST_MS << min(refusals - 1, 16), REFUSED_MAX_MS) / 1000
 
 
 class _Peer:
@@ -239,8 +228,7 @@ class _Peer:
         self.channel = channels.open(address_text(*address))
         self.stub = pb_grpc.RaftStub(self.channel)
         self.fetches: _FetchStream | None = None
-        self.refusals = 0
-        """Fetches in a row that the peer refused to this node."""
+        self.refusals = Refusals(_REFUSED_BACKOFF_MS)
 
     def close_stream(self) -> None:
         if self.fetches is not None:

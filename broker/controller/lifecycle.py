@@ -157,11 +157,11 @@ class BrokerLifecycleManager:
                     logger.info("heartbeat to controller=%d failed: %s", target, _brief(error))
                 self._client.note_failure(target)
                 self._client.is_lost = True
-                self._client.note_refusal(error)
+                self._client.refusals.note(error)
                 self._note_failure(target, error)
             finally:
                 stream.cancel()
-            await asyncio.sleep(self._client.retry_backoff_s)
+            await asyncio.sleep(self._client.refusals.backoff_s)
 
     async def shut_down(self, timeout_ms: int) -> str | None:
         """Controlled shutdown. None if the controller has moved all leaders away, else the reason
@@ -211,7 +211,7 @@ class BrokerLifecycleManager:
             if reply is grpc.aio.EOF:
                 raise grpc.aio.UsageError("the controller closed the stream")
             self._gone.clear()
-            self._client.note_answer()
+            self._client.refusals.clear()
             if not await self._handle_reply(reply, target):
                 return
             if reply.status.code == ErrorCode.NONE:

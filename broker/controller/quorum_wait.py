@@ -68,12 +68,12 @@ class QuorumWait:
             reply = await self._client.describe(0)
             # A controller may have become the leader and not answered a heartbeat yet; then there
             # is nothing to log, unless it refuses this broker.
-            if self._client.refusal:
+            if self._client.refusals.sentence:
                 self._has_spoken = True
                 logger.warning(
                     "broker=%d is refused by the controllers: %s",
                     self._broker_id,
-                    self._client.refusal,
+                    self._client.refusals.sentence,
                 )
             elif isinstance(reply, Rejected):
                 self._has_spoken = True

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic
 
-import grpc
 import grpc.aio
 
 from kvorum.metadata.inspect import quorum_report
@@ -28,11 +27,10 @@ from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.http2.client import Channel
 from kvorum.runtime.http2.status import Unsent
+from kvorum.runtime.refusals import Refusals
 from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
 
 RETRY_BACKOFF_MS = 20
-REFUSED_BACKOFF_MAX_MS = 5_000
-"""Longest pause of a caller that the controllers refuse."""
 ATTEMPT_TIMEOUT_MS = 1_000
 """A controller that does not answer within this time is passed over while there is time left."""
 
@@ -91,9 +89,8 @@ class ControllerClient:
         """Why controllers did not describe themselves when they were asked last."""
         self.is_lost = False
         """True if no active controller has been reached since the last one was lost."""
-        self.refusal = ""
-        """The sentence of a controller that lets this caller call nothing; "" after an answer."""
-        self._refusals = 0
+        self.refusals = Refusals(RETRY_BACKOFF_MS)
+        """Those of controllers that let this caller call nothing."""
         self._elections: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -163,24 +160,6 @@ class ControllerClient:
         named, perhaps an outdated one; below 0 for none."""
         self._active.note_failure(controller_id, hint)
 
-    def note_refusal(self, error: BaseException) -> None:
-        """Keep the sentence if this error is a controller's refusal of the caller itself."""
-        denied = grpc.StatusCode.PERMISSION_DENIED
-        if isinstance(error, grpc.aio.AioRpcError) and error.code() is denied:
-            self.refusal = error.details() or "the controllers refuse this node"
-            self._refusals += 1
-
-    def note_answer(self) -> None:
-        """Note that a controller has answered this caller."""
-        self.refusal = ""
-        self._refusals = 0
-
-    @property
-    def retry_backoff_s(self) -> float:
-        """The pause before the next attempt: short during an election, long for a caller that is
-        refused, since only an operator can change that."""
-        return min(RETRY_BACKOFF_MS << min(self._refusals, 16), REFUSED_BACKOFF_MAX_MS) / 1000
-
     def _name(self, controller_id: int) -> str:
         """The controller's name in messages; the id behind a bootstrap server is not known yet."""
         if controller_id >= 0:
@@ -238,7 +217,7 @@ class ControllerClient:
             try:
                 timeout_s = min(left_ms, max(self._attempt_timeout_ms, timeout_ms // 3)) / 1000
                 reply = await self._attempt(invoke, target, timeout_s, patience_ms)
-                self.note_answer()
+                self.refusals.clear()
                 if reply.status.code != ErrorCode.NOT_CONTROLLER:
                     self.note_active(target)
                     return reply
@@ -253,7 +232,7 @@ class ControllerClient:
             except grpc.aio.AioRpcError as error:
                 last = f"{self._name(target)}: {error.code().name} {error.details()}"
                 self.note_failure(target)
-                self.note_refusal(error)
+                self.refusals.note(error)
                 if _may_be_taken_up(error):
                     lost.add(target)
                 if patience_ms is not None and len(lost) >= LOST_MAX:
@@ -266,7 +245,7 @@ class ControllerClient:
                 answers = await self._await_leader(min(patience_ms, deadline_ms))
                 if not self._follow(answers):
                     return self._no_leader(answers)
-            await asyncio.sleep(self.retry_backoff_s)
+            await asyncio.sleep(self.refusals.backoff_s)
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT, f"no active controller within {timeout_ms} ms: {last}"
         )

@@ -107,14 +107,14 @@ def test_a_broker_that_the_controllers_refuse_says_why(caplog: pytest.LogCapture
     reason = "RegisterBroker is refused to User:x, who is not node 101"
     client = Leaderless({1: "h:1"})
     code, nothing = grpc.StatusCode, grpc.aio.Metadata()
-    client.note_refusal(grpc.aio.AioRpcError(code.UNAVAILABLE, nothing, nothing, "gone"))
-    assert client.refusal == ""
-    assert client.retry_backoff_s == 0.02
+    refusals = client.refusals
+    assert not refusals.note(grpc.aio.AioRpcError(code.UNAVAILABLE, nothing, nothing, "gone"))
+    assert (refusals.sentence, refusals.backoff_s) == ("", 0.02)
     denied = grpc.aio.AioRpcError(code.PERMISSION_DENIED, nothing, nothing, reason)
     pauses = []
     for _ in range(20):
-        client.note_refusal(denied)
-        pauses.append(client.retry_backoff_s)
+        assert refusals.note(denied)
+        pauses.append(refusals.backoff_s)
     assert pauses[:3] == [0.04, 0.08, 0.16] and pauses[-1] == 5
 
     async def run() -> None:
@@ -133,8 +133,8 @@ def test_a_broker_that_the_controllers_refuse_says_why(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING):
         asyncio.run(run())
     assert caplog.messages == [f"broker=101 is refused by the controllers: {reason}"]
-    client.note_answer()
-    assert (client.refusal, client.retry_backoff_s) == ("", 0.02)
+    refusals.clear()
+    assert (refusals.sentence, refusals.backoff_s) == ("", 0.02)
 
 
 def test_a_registration_and_heartbeats_without_a_leader_are_waits(
