@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvorum.chaos.experiment.checks import CheckResult
-from kvorum.chaos.experiment.outages import Outage, outages_of
+from kvorum.chaos.experiment.outages import Outage, longest_silence_ms, outages_of
 from kvorum.chaos.experiment.promises import judge_promises
 from kvorum.chaos.experiment.recovery import FaultSpan, Recovery
 from kvorum.chaos.experiment.timeline import Timeline, isr_changes, leader_changes
@@ -111,9 +111,10 @@ def _load(timeline: Timeline) -> dict[str, Any]:
         "latency_p50_ms": timeline.latencies.percentile(0.5),
         "latency_p99_ms": timeline.latencies.percentile(0.99),
         "latency_max_ms": timeline.latencies.max_ms,
-        "longest_cluster_silence_ms": timeline.cluster.longest_ms,
+        "longest_cluster_silence_ms": longest_silence_ms(timeline.cluster, timeline),
         "longest_partition_silence_ms": max(
-            (waits.longest_ms for waits in timeline.partitions.values()), default=0.0
+            (longest_silence_ms(waits, timeline) for waits in timeline.partitions.values()),
+            default=0.0,
         ),
     }
 
@@ -130,7 +131,7 @@ def _administration(timeline: Timeline) -> dict[str, Any] | None:
         "unknown": admin.unknown,
         "errors": dict(sorted(admin.errors.items())),
         "latency_p50_ms": admin.latencies.percentile(0.5),
-        "longest_gap_ms": admin.waits.longest_ms,
+        "longest_gap_ms": longest_silence_ms(admin.waits, timeline),
     }
 
 
@@ -199,7 +200,7 @@ def _partitions(timeline: Timeline) -> dict[str, Any]:
         {
             "topic": key[0],
             "partition": key[1],
-            "longest_silence_ms": waits.longest_ms,
+            "longest_silence_ms": longest_silence_ms(waits, timeline),
             "leader_changes": len(elected.get(key, ())),
             "isr_shrinks": sum(left > 0 for _, _, left in changed.get(key, ())),
             "isr_expands": sum(joined > 0 for _, joined, _ in changed.get(key, ())),
@@ -281,11 +282,13 @@ def _summary(timeline: Timeline, harm: dict[str, int | None], *, is_read: bool) 
 
 
 def _silences(timeline: Timeline) -> str:
-    text = f"longest silence {milliseconds(timeline.cluster.longest_ms)} of the cluster"
-    if not timeline.partitions:
+    of_cluster = longest_silence_ms(timeline.cluster, timeline)
+    text = f"longest silence {milliseconds(of_cluster)} of the cluster"
+    found = {key: longest_silence_ms(waits, timeline) for key, waits in timeline.partitions.items()}
+    if not found:
         return text
-    worst, waits = max(timeline.partitions.items(), key=lambda entry: entry[1].longest_ms)
+    worst = max(found, key=found.__getitem__)
     # Several loads have a partition 2 each.
     topics = {topic for topic, _ in timeline.partitions}
     name = f"{worst[0]}/{worst[1]}" if len(topics) > 1 else f"partition {worst[1]}"
-    return f"{text}, {milliseconds(waits.longest_ms)} of {name}"
+    return f"{text}, {milliseconds(found[worst])} of {name}"

@@ -97,14 +97,16 @@ PROMISE_KEYS = (
         None,
         0,
         DURATION_MS_MAX,
-        "at most: the longest time in which no record of any partition was acknowledged",
+        "at most: the longest time in which no record of any partition was acknowledged; the "
+        "producers' first connection does not count, up to 5 s",
     ),
     _key(
         "longest_partition_silence_ms",
         None,
         0,
         DURATION_MS_MAX,
-        "at most: the longest time in which one partition acknowledged no record",
+        "at most: the longest time in which one partition acknowledged no record; the producers' "
+        "first connection does not count, up to 5 s",
     ),
     _key(
         "unavailable_ms",

@@ -12,7 +12,8 @@ faults that can have caused it:
 A group's readers also wait while the group rebalances, which its members may have caused.
 
 An outage that fits none has no owner: the cluster stopped by itself. A client's first connection
-is none of the cluster's outages, up to START_MS after its first operation.
+is none of the cluster's outages, up to START_MS after its first operation: a client that is refused
+once while brokers load may wait half a second until it tries again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kvorum.chaos.experiment.blame import SKEW_MS, Timed
 from kvorum.chaos.experiment.milestones import FENCED, ISR, UNFENCED
 from kvorum.chaos.experiment.recovery import AFTERMATH_MS, FaultSpan, node_numbers
 from kvorum.chaos.experiment.timeline import Timeline
-from kvorum.chaos.experiment.waits import Span, outages_in
+from kvorum.chaos.experiment.waits import Span, Waits, outages_in
 
 PARTITION: Final = "partition"
 CLUSTER: Final = "cluster"
@@ -88,6 +89,14 @@ def unowned(outages: Iterable[Outage]) -> list[Outage]:
     return [item for item in outages if item.is_unowned and item.longest_ms > UNOWNED_MS_MAX]
 
 
+def longest_silence_ms(waits: Waits, timeline: Timeline) -> float:
+    """The longest time without an answer, in ms, without the clients' first connection."""
+    if waits.first is None:
+        return waits.longest_ms
+    first = _of(CLUSTER, "the first answer", [waits.first], timeline)
+    return max([waits.longest_ms, *(part.length_ms for part in first if not part.is_start)])
+
+
 def _of(
     kind: str,
     subject: str,
@@ -111,7 +120,12 @@ def _of(
                 parts=len(run),
                 longest_ms=max(span.length_ms for span in run),
                 owners=owners,
-                is_start=not owners and run[0].is_first and end_ms - begin_ms <= START_MS,
+                is_start=(
+                    not owners
+                    and run[0].is_first
+                    and run[-1].is_over
+                    and end_ms - begin_ms <= START_MS
+                ),
             )
         )
     return outages

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from kvorum.chaos.experiment.outages import longest_silence_ms
 from kvorum.chaos.experiment.timeline import Timeline, isr_shrinks
 from kvorum.runtime.errors import ConfigError
 
@@ -84,11 +85,13 @@ def _if_loaded(timeline: Timeline, value: float) -> float | None:
 PROMISES: Mapping[str, tuple[str, Measure]] = {
     "longest_silence_ms": (
         "the longest time without an acknowledgement of any partition, in ms",
-        lambda timeline: _if_loaded(timeline, timeline.cluster.longest_ms),
+        lambda timeline: _if_loaded(timeline, longest_silence_ms(timeline.cluster, timeline)),
     ),
     "longest_partition_silence_ms": (
         "the longest time without an acknowledgement of one partition, in ms",
-        lambda timeline: _largest(waits.longest_ms for waits in timeline.partitions.values()),
+        lambda timeline: _largest(
+            longest_silence_ms(waits, timeline) for waits in timeline.partitions.values()
+        ),
     ),
     "latency_p99_ms": (
         "the 99th percentile of the latency, in ms",

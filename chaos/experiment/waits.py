@@ -55,7 +55,10 @@ class Waits:
         self._open_ms: float | None = None
         self._answered_ms: float | None = None
         self._is_first = True
+        #: The longest span after the first answer.
         self.longest_ms = 0.0
+        #: The span before the first answer, if it was a long one.
+        self.first: Span | None = None
         self.spans: list[Span] = []
         self.dropped = 0
 
@@ -101,7 +104,10 @@ class Waits:
         span = Span(begin_ms=begin_ms, end_ms=time_ms, is_over=is_over, is_first=self._is_first)
         self._open_ms = None
         self._is_first = False
-        self.longest_ms = max(self.longest_ms, span.length_ms)
+        if span.is_first:
+            self.first = span
+        else:
+            self.longest_ms = max(self.longest_ms, span.length_ms)
         self.spans.append(span)
         if len(self.spans) > 2 * SPANS_KEPT_MAX:
             self.spans.sort(key=lambda item: -item.length_ms)

@@ -4,7 +4,7 @@ import pytest
 
 from kvorum.chaos.experiment.history import Poll
 from kvorum.chaos.experiment.milestones import Milestone, Source
-from kvorum.chaos.experiment.outages import Outage, outages_of, unowned
+from kvorum.chaos.experiment.outages import Outage, longest_silence_ms, outages_of, unowned
 from kvorum.chaos.experiment.timeline import build_timeline
 
 from .histories import TOPIC, HistoryBuilder, pipelined
@@ -109,8 +109,30 @@ def test_the_first_connection_of_a_client_is_no_outage_of_the_cluster():
     history.sent("ok", 0, 0, 0, at_ms=2_000, latency_ms=2_000)
     for value in range(1, 50):
         history.written(0, value, value, at_ms=2_000 + 10 * value)
-    found = outages_of(build_timeline(history.events))
+    timeline = build_timeline(history.events)
+    found = outages_of(timeline)
     assert [(item.is_start, item.is_unowned) for item in found] == [(True, False)] * 2
+    (partition,) = timeline.partitions.values()
+    assert longest_silence_ms(timeline.cluster, timeline) < 10
+    assert longest_silence_ms(partition, timeline) < 10
+
+
+def test_a_first_connection_that_a_fault_meets_is_a_silence_from_the_fault_on():
+    history = HistoryBuilder()
+    history.sent("invoke", 0, 0, at_ms=0)
+    history.fault(0, 500, 1_900, name="kill")
+    history.sent("ok", 0, 0, 0, at_ms=2_000, latency_ms=2_000)
+    timeline = build_timeline(history.events)
+    assert longest_silence_ms(timeline.cluster, timeline) == pytest.approx(1_500, abs=1)
+
+
+def test_a_client_that_never_got_an_answer_saw_a_silence():
+    history = HistoryBuilder()
+    history.sent("invoke", 0, 0, at_ms=0)
+    history.sent("invoke", 0, 1, at_ms=3_000)
+    timeline = build_timeline(history.events)
+    assert longest_silence_ms(timeline.cluster, timeline) == pytest.approx(3_000)
+    assert [item.is_unowned for item in outages_of(timeline)] == [True] * 2
 
 
 def test_topics_that_cannot_be_created_are_an_outage_with_its_errors():

@@ -162,15 +162,16 @@ def test_the_headline_gives_the_silence_of_the_cluster_and_of_the_worst_partitio
     history = HistoryBuilder()
     for value in range(10):
         history.written(0, value, value, at_ms=1_000 + 100 * value, latency_ms=100)
-    history.written(1, 0, 0, at_ms=2_000, latency_ms=640)
+    history.written(1, 0, 0, at_ms=1_050, latency_ms=100)
+    history.written(1, 1, 1, at_ms=2_000, latency_ms=640)
     history.events.sort(key=lambda event: event.time_ms)
-    for partition, count in ((0, 10), (1, 1)):
+    for partition, count in ((0, 10), (1, 2)):
         history.consumed(partition, [(value, value) for value in range(count)])
         history.final(partition, [(value, value) for value in range(count)])
     write_run(tmp_path, history)
     report = write_report(str(tmp_path))
     assert report.summary.endswith("longest silence 100 ms of the cluster, 640 ms of partition 1")
-    assert report.summary.startswith("0 faults: 11 records acknowledged, 0 lost, 0 duplicated")
+    assert report.summary.startswith("0 faults: 12 records acknowledged, 0 lost, 0 duplicated")
     page = Path(report.html_file).read_text()
     assert "<b>640 ms</b><span>longest of one partition" in page
 
