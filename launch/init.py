@@ -193,9 +193,7 @@ def add_node(
     if role == "controller" and rack is not None:
         raise ConfigError("--rack is for a broker; a controller has none")
     node = _node(folder, _next_place(known, alike, role=role, host=host, port=port))
-    is_secure = os.path.exists(os.path.join(folder, FOLDER)) and any(
-        _KEYSTORE in properties for properties in known
-    )
+    is_secure = any(_KEYSTORE in properties for properties in known)
     bind = _bind_of(pattern)
     own = ["node.id", "listeners", "log.dirs"]
     own += ["advertised.listeners"] if bind is not None else []

@@ -308,6 +308,11 @@ def test_no_node_is_added_without_the_key_of_the_ca_or_beside_certificates_of_an
     code, _, err = kvorum("init", folder, "--add", "broker")
     assert code == 2 and "must be signed with them: put them back; a new CA would make" in err, err
     assert not list((folder / "secrets").iterdir())
+    (folder / "secrets").rmdir()
+    code, _, err = kvorum("init", folder, "--add", "broker")
+    assert code == 2 and "must be signed with them: put them back; a new CA would make" in err, err
+    assert not (folder / "secrets").exists() and not (folder / "broker-102.toml").exists()
+    (folder / "secrets").mkdir(mode=0o700)
     for each in hidden:
         each.rename(folder / "secrets" / each.name)
     (tmp_path / "ca.key").rename(folder / "secrets" / "ca.key")
