@@ -73,15 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         # Copied once, at the start: the tree may be edited while this runs.
         base = Path(folder) / "base"
         _copy_tree(base)
-        judges = {(m.tests, m.has_simulator, m.world) for m in chosen}
-        for number, (tests, has_simulator, world) in enumerate(sorted(judges)):
-            nothing = Mutant(
-                *(f"none-{number}", "nothing is broken", "", "", ""),
-                tests=tests,
-                has_simulator=has_simulator,
-                world=world,
-            )
-            clean = _judge(nothing, base)
+        for clean in pool.map(lambda mutant: _judge(mutant, base), _unbroken(chosen)):
             if clean.killer:
                 sys.stdout.write(f"the tree without a mutant fails already: {clean.killer}\n")
                 return 1
@@ -99,6 +91,20 @@ def main(arguments: list[str] | None = None) -> int:
     for mutant in survivors:
         sys.stdout.write(f"survived: {mutant.name}: {mutant.rule} ({mutant.path})\n")
     return 1 if survivors else 0
+
+
+def _unbroken(chosen: list[Mutant]) -> list[Mutant]:
+    """One mutant that breaks nothing for each choice of tests and simulator."""
+    judges = {(m.tests, m.has_simulator, m.world) for m in chosen}
+    return [
+        Mutant(
+            *(f"none-{number}", "nothing is broken", "", "", ""),
+            tests=tests,
+            has_simulator=has_simulator,
+            world=world,
+        )
+        for number, (tests, has_simulator, world) in enumerate(sorted(judges))
+    ]
 
 
 def _judge(mutant: Mutant, base: Path) -> Verdict:
