@@ -40,7 +40,7 @@ from kvorum.raft.node import RaftNode
 from kvorum.raft.voters import VoterSet
 from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.clock import monotonic_ms
-from kvorum.runtime.errors import ConfigError, DirectoryUnusable
+from kvorum.runtime.errors import ConfigError, DirectoryUnusable, QuorumNotReached
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
 from kvorum.runtime.resolving import until_resolved
@@ -284,13 +284,14 @@ class BrokerProcess:
         try:
             await self._lifecycle.register()
         except RegistrationFailed as error:
-            raise ConfigError(str(error)) from error
+            refusal = QuorumNotReached if error.may_succeed_later else ConfigError
+            raise refusal(str(error)) from error
         try:
             # Until its own registration appears, the image may name an earlier process of this id
             # as leader; acting on that would revive a leadership that is being taken away.
             shows_at = self._lifecycle.broker_epoch + 1
             if not await self._publisher.wait_for(shows_at, CATCH_UP_TIMEOUT_MS):
-                raise ConfigError(
+                raise QuorumNotReached(
                     f"broker {self._config.node_id} did not see its own registration within "
                     f"{CATCH_UP_TIMEOUT_MS} ms"
                 )

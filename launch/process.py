@@ -20,6 +20,7 @@ from kvorum.runtime.errors import (
     ConfigError,
     CorruptData,
     DirectoryUnusable,
+    QuorumNotReached,
     NodeRefused,
     disk_failure,
 )
@@ -61,8 +62,10 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
         # found later goes through on_failure.
         logger.error("%s", error)
         sys.stderr.write(f"kvorum: {error}\n")  # the one line that a person needs
-        is_disk = isinstance(error, CorruptData | DirectoryUnusable)
-        return EXIT_FAILED if is_disk else EXIT_USAGE
+        # A supervisor starts the node again for the one, and not for the other: a configuration that
+        # was refused is refused again.
+        may_succeed_later = isinstance(error, CorruptData | DirectoryUnusable | QuorumNotReached)
+        return EXIT_FAILED if may_succeed_later else EXIT_USAGE
 
 
 def raise_file_limit() -> None:

@@ -169,6 +169,11 @@ class DirectoryUnusable(ConfigError):
     configuration; the message names the file and the remedy."""
 
 
+class QuorumNotReached(ConfigError):
+    """No active controller took the node in within the time allowed. The configuration may be
+    right, and a later start may succeed."""
+
+
 class CorruptData(KvorumError):
     """Stored bytes that fail their checks.
 

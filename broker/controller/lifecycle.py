@@ -47,7 +47,14 @@ _STREAM_FAILURES = (
 
 
 class RegistrationFailed(NodeRefused):
-    """The controller refuses this broker for good; the process exits with the reason."""
+    """The controller refuses this broker, or none answered; the process exits with the reason.
+
+    may_succeed_later: no controller answered in time, so the configuration may be right.
+    """
+
+    def __init__(self, message: str, *, may_succeed_later: bool = False) -> None:
+        super().__init__(message)
+        self.may_succeed_later = may_succeed_later
 
 
 class BrokerLifecycleManager:
@@ -136,8 +143,15 @@ class BrokerLifecycleManager:
                     answer.message,
                 )
             await asyncio.sleep(REGISTRATION_BACKOFF_MS / 1000)
+        if isinstance(answer, Rejected) and answer.code is not ErrorCode.REQUEST_TIMED_OUT:
+            raise RegistrationFailed(f"cannot join the cluster: {answer.message}")
         reason = answer.message if isinstance(answer, Rejected) else "there was no time to ask"
-        raise RegistrationFailed(f"cannot join the cluster: {reason}")
+        raise RegistrationFailed(
+            f"cannot join the cluster: {reason}; see that a majority of the controllers runs, "
+            "then start this broker again; it waits for "
+            f"initial.broker.registration.timeout.ms={self._registration_timeout_ms}",
+            may_succeed_later=True,
+        )
 
     def heartbeat_now(self) -> None:
         """Send a heartbeat now: the broker has caught up, wants to shut down, or lost a

@@ -60,6 +60,16 @@ def test_a_node_id_that_is_in_use_is_refused_by_the_controller(
     assert run_kvorum("health", "-b", made.bootstrap).returncode == 0
 
 
+def test_a_broker_without_a_quorum_ends_so_that_a_supervisor_starts_it_again(
+    made: HandMade, tmp_path: Path
+) -> None:
+    nobody = f"127.0.0.1:{made.ports.broker + 7}"
+    file = broker_file(made, tmp_path, node_id=102, controller_quorum_bootstrap_servers=nobody)
+    line = last_line(file, "--set", "initial.broker.registration.timeout.ms=1000", code=1)
+    assert line.startswith("kvorum: cannot join the cluster: no active controller within 1000 ms: ")
+    assert "see that a majority of the controllers runs, then start this broker again" in line
+
+
 def test_a_controllers_id_is_refused_to_a_broker(made: HandMade, tmp_path: Path) -> None:
     done = run_kvorum("broker", "--config", broker_file(made, tmp_path, node_id=1))
     # Whichever the broker hears first: that the leader of the quorum has its id, or that the active
