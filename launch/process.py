@@ -20,8 +20,8 @@ from kvorum.runtime.errors import (
     ConfigError,
     CorruptData,
     DirectoryUnusable,
-    QuorumNotReached,
     NodeRefused,
+    QuorumNotReached,
     disk_failure,
 )
 from kvorum.runtime.memory import limit_collections
@@ -62,8 +62,7 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
         # found later goes through on_failure.
         logger.error("%s", error)
         sys.stderr.write(f"kvorum: {error}\n")  # the one line that a person needs
-        # A supervisor starts the node again for the one, and not for the other: a configuration that
-        # was refused is refused again.
+        # EXIT_FAILED: a supervisor starts the node again. A configuration is refused again.
         may_succeed_later = isinstance(error, CorruptData | DirectoryUnusable | QuorumNotReached)
         return EXIT_FAILED if may_succeed_later else EXIT_USAGE
 

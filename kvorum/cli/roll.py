@@ -21,7 +21,9 @@ from kvorum.cli.common import (
 )
 from kvorum.cli.health import read_view
 from kvorum.cli.watch import one_answer
+from kvorum.launch.cluster_file import ClusterFile, read_cluster_file
 from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.inspect.health import ClusterView
 from kvorum.metadata.inspect.roll import (
     RollNode,
     hazards_of_start,
@@ -41,6 +43,14 @@ _OF_ONE_NODE = {"node", "id", "host", "short_host"}
 
 Restart = Callable[[RollNode, float], None]
 """Restarts a node; the number is the time it has, in seconds. Raises CommandFailed."""
+
+
+def launchers_cluster(data_dir: str) -> ClusterFile:
+    """The cluster whose launcher restarts nodes. Raises ConfigError if there is none."""
+    found = read_cluster_file(data_dir)
+    if found is None:
+        raise ConfigError(f"--data-dir={data_dir} has no cluster of kvorum dev")
+    return found
 
 
 def restarter(template: str | None, data_dir: str | None, *, is_needed: bool) -> Restart | None:
@@ -140,8 +150,9 @@ def _ask_launcher(data_dir: str, node: RollNode, timeout_s: float) -> None:
 class Roll:
     """One run over the nodes. Use: `planned`, or `run`; `rows` has what was done.
 
-    asked: ids of the nodes to restart; none for all. Raises CommandFailed if no node of the cluster
-    can be reached, and for a node that it does not have.
+    asked: ids of the nodes to restart; none for all. cluster_id: of the cluster whose nodes
+    `restart` restarts, if it is known. Raises CommandFailed if no node of the cluster can be
+    reached, and for a node that it does not have; ConfigError if it is another cluster.
     """
 
     def __init__(
@@ -151,8 +162,10 @@ class Roll:
         *,
         asked: Collection[int],
         timeout_s: float,
+        cluster_id: str | None = None,
     ) -> None:
         self._options = dict(options)
+        self._cluster_id = cluster_id
         self._restart = restart
         self._timeout_s = timeout_s
         self.rows: list[Row] = []
@@ -228,7 +241,7 @@ class Roll:
                 time.sleep(PAUSE_S)
 
     def _not_safe(self, node: RollNode) -> str | None:
-        return "; ".join(hazards_of_start(read_view(self._options), node)) or None
+        return "; ".join(hazards_of_start(self._read_view(), node)) or None
 
     def _not_back(self, node: RollNode, images: list[ClusterImage]) -> str | None:
         """The reason why the next node must wait; None if it may follow. images: keeps the first
@@ -239,7 +252,7 @@ class Roll:
                 images.append(image)
         else:
             image = images[0]
-        return not_back(read_view(self._options), image, node)
+        return not_back(self._read_view(), image, node)
 
     def _leader_id(self) -> int:
         """The quorum's leader; -1 if none leads: the health is checked before any restart."""
@@ -268,13 +281,25 @@ class Roll:
             )
             return image_of(client.read_metadata_log())
 
+    def _read_view(self) -> ClusterView:
+        """The cluster as it is now. Raises ConfigError if the launcher has another one: most clusters
+        have the same node ids, so its node of that id would be restarted instead."""
+        view = read_view(self._options)
+        found = None if view.quorum is None else view.quorum["cluster_id"]
+        if None not in (found, self._cluster_id) and found != self._cluster_id:
+            raise ConfigError(
+                f"--data-dir has the cluster {self._cluster_id}, and the address given is of the "
+                f"cluster {found}: leave the address out"
+            )
+        return view
+
     def _know_all_brokers(self) -> None:
         """Ask any node of the cluster from now on: the given ones are restarted too."""
         kind, given = bootstrap_of(
             self._options["bootstrap_server"], self._options["bootstrap_controller"]
         )
         with one_answer():
-            view = read_view(self._options)
+            view = self._read_view()
         rows = view.brokers if kind == "broker" else (view.quorum or {"nodes": ()})["nodes"]
         addresses = dict.fromkeys([*given, *((str(r["host"]), int(r["port"])) for r in rows)])
         text = ",".join(address_text(*address) for address in addresses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kvorum.launch.cluster_file import read_cluster_file, write_cluster_file
 from tests.live.clients import Load, Topics, assert_nothing_lost
-from tests.live.cluster import Cluster
+from tests.live.cluster import Cluster, run_kvorum
 from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
@@ -53,6 +55,23 @@ def test_a_roll_under_load_restarts_every_node_and_loses_nothing(cluster: Cluste
     rows = json.loads(done.stdout)
     assert [(row["node"], row["result"]) for row in rows] == [(n, "restarted") for n in order]
     assert not set(before.values()) & set(pids(cluster).values())
+
+
+def test_a_launcher_restarts_nodes_of_its_own_cluster_alone(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    before = pids(cluster)
+    elsewhere = {"KVORUM_BOOTSTRAP_SERVER": "127.0.0.1:1"}
+    planned = run_kvorum("cluster", "roll", "--dry-run", *launcher_of(cluster), **elsewhere)
+    assert planned.returncode == 0 and "broker-103" in planned.stdout, planned.stderr
+    known = read_cluster_file(str(cluster.data_dir))
+    assert known is not None
+    write_cluster_file(str(tmp_path), dataclasses.replace(known, cluster_id="another"))
+    wrong = ("--data-dir", str(tmp_path), "-b", cluster.bootstrap)
+    done = run_kvorum("cluster", "roll", "101", *wrong)
+    assert done.returncode == 2, done.stderr
+    assert "--data-dir has the cluster another, and the address given is of " in done.stderr
+    assert pids(cluster) == before
 
 
 def test_any_command_can_restart_the_nodes(cluster: Cluster) -> None:
