@@ -32,6 +32,8 @@ def load_properties(path: str) -> Properties:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: it is not UTF-8, see byte {error.start}") from error
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

@@ -138,8 +138,12 @@ def load_experiment(
     them the nodes follow from the file's configuration. limits: of the system that is to carry the
     experiment out.
     """
-    with open(path, encoding="utf-8") as file:
-        return parse_experiment(path, file.read(), seed=seed, nodes=nodes, limits=limits)
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8, see byte {error.start}") from error
+    return parse_experiment(path, text, seed=seed, nodes=nodes, limits=limits)
 
 
 def parse_experiment(

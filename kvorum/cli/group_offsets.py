@@ -206,7 +206,11 @@ def _plan(
     wanted: dict[Partition, int] = {}
     if way == "from_file":
         file: TextIO = given["from_file"]
-        wanted = read_plan(file.read(), group, file.name)
+        try:
+            text = file.read()
+        except UnicodeDecodeError as error:
+            raise BadPlan(f"{file.name} is not UTF-8, see byte {error.start}") from error
+        wanted = read_plan(text, group, file.name)
         chosen = list(wanted)
     else:
         chosen = _partitions(brokers, group, committed, scopes)

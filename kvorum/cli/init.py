@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 @click.option(
     "--add",
     type=click.Choice(["controller", "broker"]),
-    default=None,
+    multiple=True,
     help="Add a node to the cluster whose files are in FOLDER.",
 )
 @click.option(
@@ -168,18 +168,20 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
         raise ConfigError("--host must not be empty")
     if port == 0:
         raise ConfigError("--port=0: others must find the nodes; give ports from 1 to 65535")
-    if again is not None and add is not None:
+    if len(add) > 1:
+        raise ConfigError("--add makes one node: give it once, and call kvorum init for each node")
+    if again is not None and add:
         raise ConfigError("give --add or --again, not both")
     if again is not None:
         _refuse_what_is_settled(context, ())
         return [prepare_again(folder, node_id=again, rng=rng)]
-    if add is None:
+    if not add:
         return init_cluster(folder, _wanted(context, options), rng)
     _refuse_what_is_settled(context, ("host", "port", "racks"))
     if len(options["racks"]) > 1:
         raise ConfigError("--add makes one node: give --rack once")
     rack = next(iter(options["racks"]), None)
-    return [add_node(folder, role=add, host=host, port=port, rack=rack, rng=rng)]
+    return [add_node(folder, role=add[0], host=host, port=port, rack=rack, rng=rng)]
 
 
 def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:

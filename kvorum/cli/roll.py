@@ -282,8 +282,8 @@ class Roll:
             return image_of(client.read_metadata_log())
 
     def _read_view(self) -> ClusterView:
-        """The cluster as it is now. Raises ConfigError if the launcher has another one: most clusters
-        have the same node ids, so its node of that id would be restarted instead."""
+        """The cluster as it is now. Raises ConfigError if the launcher has another one: most
+        clusters have the same node ids, so its node of that id would be restarted instead."""
         view = read_view(self._options)
         found = None if view.quorum is None else view.quorum["cluster_id"]
         if None not in (found, self._cluster_id) and found != self._cluster_id:

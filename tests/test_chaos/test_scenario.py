@@ -177,6 +177,12 @@ def problems_of(text: str) -> list[str]:
     return str(refused.value).splitlines()
 
 
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "x.yaml").write_bytes(b"title: t\n\xff")
+    with pytest.raises(ConfigError, match=r"x\.yaml is not UTF-8, see byte 9"):
+        load_experiment(str(tmp_path / "x.yaml"))
+
+
 def test_a_short_step_is_the_same_as_a_long_one():
     short = """
         title: t

@@ -189,6 +189,14 @@ def test_what_cannot_be_is_one_sentence(trimmed, arguments, words):
     assert words.encode() in done.stderr
 
 
+@pytest.mark.live
+def test_a_file_of_offsets_that_is_no_text_is_one_sentence(trimmed, tmp_path):
+    (tmp_path / "plan").write_bytes(b"\xff\xfe")
+    done = piped(trimmed, "groups", "reset-offsets", "g", "--from-file", str(tmp_path / "plan"))
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == f"kvorum: {tmp_path}/plan is not UTF-8, see byte 0\n".encode()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

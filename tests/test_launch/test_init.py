@@ -173,6 +173,11 @@ def test_an_added_broker_may_have_a_rack_and_the_port_of_another_host(tmp_path):
     assert (added["listeners"], added["broker.rack"]) == ("PLAINTEXT://h5:9092", "b")
 
 
+def test_one_call_adds_one_node(tmp_path):
+    refused = refusal(tmp_path / "c", "--add", "controller", "--add", "broker")
+    assert "--add makes one node: give it once, and call kvorum init for each node" in refused
+
+
 def test_nodes_bind_apart_from_what_they_advertise(tmp_path):
     folder = tmp_path / "c"
     places = ("--controller", "1@h1", "--broker", "101@h4", "--broker", "102@h5")

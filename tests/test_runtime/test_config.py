@@ -67,6 +67,13 @@ def test_what_may_be_a_password_without_quotes_is_not_shown(value):
     assert str(error.value) == "property 'log.dirs' must be a string (in quotes)"
 
 
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_bytes(b"a = 1\n\xff\xfe")
+    with pytest.raises(ConfigError, match=r"a\.toml is not TOML: it is not UTF-8, see byte 6"):
+        load_properties(str(path))
+
+
 def test_toml_tables_are_joined_and_dumped_text_loads_again(tmp_path):
     path = tmp_path / "a.toml"
     path.write_text('top = 1\n[log]\ndirs = "d"\n[log.segment]\nbytes = 2\n')
