@@ -108,16 +108,20 @@ def claim_directory(
     return directory_id
 
 
+_ANOTHER = "name a directory that this user may write to"
+
+
 def _cannot(what: str, directory: str, failure: OSError) -> ConfigError:
     """The error for a disk call that failed on first access to the directory."""
     refused = f"cannot {what} data directory {directory}"
     if failure.errno == errno.EEXIST:
-        return ConfigError(f"{refused}: it is no directory")
+        return ConfigError(f"{refused}: it is no directory; {_ANOTHER}")
     if failure.errno == errno.ENOTDIR:
-        return ConfigError(f"{refused}: it, or a folder above it, is no directory")
+        return ConfigError(f"{refused}: it, or a folder above it, is no directory; {_ANOTHER}")
     text = f"{refused}: {failure.strerror}"
     is_full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
-    return DirectoryUnusable(f"{text}; make room and start again" if is_full else text)
+    way_out = "make room and start again" if is_full else _ANOTHER
+    return DirectoryUnusable(f"{text}; {way_out}")
 
 
 def require_formatted(

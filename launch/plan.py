@@ -314,7 +314,9 @@ def check_directory(data_dir: str) -> ClusterFile | None:
         os.makedirs(data_dir, exist_ok=True)
         names = os.listdir(data_dir)
     except OSError as error:
-        raise ConfigError(f"cannot use data directory {data_dir}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot use data directory {data_dir}: {error.strerror}; name another with --data-dir"
+        ) from error
     if not os.access(data_dir, os.W_OK | os.X_OK):
         raise ConfigError(f"cannot write to data directory {data_dir}: permission denied")
     known = read_cluster_file(data_dir)

@@ -196,4 +196,6 @@ class BrokerConfigs(BrokerBackend):
                         "--bootstrap-controller HOST:PORT",
                         error.exit_code,
                     ) from error
-        raise CommandFailed(f"broker {broker_id} is not registered")
+        raise CommandFailed(
+            f"broker {broker_id} is not registered; for a controller give --bootstrap-controller"
+        )

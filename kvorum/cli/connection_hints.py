@@ -74,7 +74,9 @@ def _of_clear_text(security: ClientSecurity, *, is_controller: bool) -> str:
     if security == NONE:
         wanted = "TLS" if is_controller else "TLS or a login"
         how = " with security.protocol=SSL" if is_controller else ""
-        return f"if it asks for {wanted}, give --command-config FILE{how}"
+        hint = f"if it asks for {wanted}, give --command-config FILE{how}"
+        # A controller ends such a connection too: it does not speak Kafka's protocol.
+        return hint if is_controller else f"{hint}; if it is a controller, --bootstrap-controller"
     protocol = "SASL_SSL" if security.mechanism else "SSL"
     return f"if it asks for TLS, set security.protocol={protocol}"
 

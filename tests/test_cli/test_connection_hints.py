@@ -82,7 +82,7 @@ OWN = "ssl.keystore.type=PEM\nssl.keystore.location={own}\n"
 STRANGER = "ssl.keystore.type=PEM\nssl.keystore.location={stranger}\n"
 
 SAID = [
-    ("tls", "", "if it asks for TLS or a login, give --command-config FILE"),
+    ("tls", "", "give --command-config FILE; if it is a controller, --bootstrap-controller"),
     ("tls", f"security.protocol=SASL_PLAINTEXT\n{LOGIN}", "set security.protocol=SASL_SSL"),
     ("tls", "security.protocol=SSL\n", "set ssl.truststore.type=PEM and ssl.truststore.location"),
     ("tls", f"security.protocol=SSL\n{WRONG}", "set ssl.truststore.location to the file of its CA"),
