@@ -111,6 +111,13 @@ def test_collecting_stops_where_all_that_began_below_the_end_was_decided() -> No
 # --- producer state -------------------------------------------------------------------------------
 
 
+def test_a_transaction_that_ends_behind_what_was_fetched_is_found() -> None:
+    late = AbortedTransaction(producer_id=7, first_offset=5, last_offset=50, last_stable_offset=5)
+    assert collect_aborted([[], [late]], 0, 10) == [late]
+    assert collect_aborted([[late]], 20, 30) == [late]
+    assert collect_aborted([[late]], 0, 5) == collect_aborted([[late]], 51, 60) == []
+
+
 def test_the_last_stable_offset_waits_for_the_marker_and_for_its_replication() -> None:
     log = opened(new_disk())
     writer = Writer(log)
