@@ -81,7 +81,9 @@ def reject_unknown(settings: Mapping[str, Any], bound: Collection[str]) -> None:
         if broker_key(name) is None and name != BROKER_ID
     ]
     if unheard_of:
-        raise ConfigError(", ".join(unheard_of))
+        raise ConfigError(
+            ", ".join(unheard_of) + "; a plug-in's property belongs in the node's file"
+        )
 
 
 def _hint(name: str, bound: Collection[str]) -> str:

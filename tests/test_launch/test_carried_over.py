@@ -174,7 +174,8 @@ def test_typed_by_hand_an_unknown_name_is_a_mistake():
     with pytest.raises(ConfigError) as error:
         reject_unknown({"node.ids": 1, "zebra": 2}, names)
     assert str(error.value) == (
-        "unknown property 'node.ids' (did you mean 'node.id'?), unknown property 'zebra'"
+        "unknown property 'node.ids' (did you mean 'node.id'?), unknown property 'zebra'; "
+        "a plug-in's property belongs in the node's file"
     )
 
 
