@@ -358,6 +358,17 @@ def test_a_topic_that_is_not_there_is_named_with_the_way_to_make_it(cluster, com
     assert b"kvorum topics create nowhere" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["produce", "consume"])
+def test_a_name_that_no_topic_can_have_is_explained_as_at_its_creation(cluster, name):
+    done, creation = (
+        piped(cluster, name, "two words"),
+        piped(cluster, "topics", "create", "two words"),
+    )
+    assert done.returncode == 1
+    assert b"INVALID_TOPIC_EXCEPTION: topic name 'two words' has characters" in done.stderr
+    assert done.stderr == creation.stderr
+
+
 @pytest.mark.parametrize("command", [("produce", "v"), ("consume",)])
 def test_a_partition_that_is_not_there_is_named(cluster, topic, command):
     name, *values = command

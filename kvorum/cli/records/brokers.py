@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.cli.common import CommandFailed, exit_code_of
+from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.cli.common import CommandFailed, check, exit_code_of
 from kvorum.cli.kafka_client import BrokerGone, KafkaConnection
 from kvorum.runtime.errors import ErrorCode
 
@@ -93,9 +94,10 @@ class Brokers:
         for topic in reply.topics:
             if topic.error_code in MOVED:
                 continue
-            if topic.error_code != ErrorCode.NONE:
-                name = ErrorCode(topic.error_code).name
-                raise CommandFailed(f"topic {topic.name}: {name}", exit_code_of(name))
+            reason = None
+            if topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+                reason = name_refusal(topic.name)  # an answer to Metadata has no reasons
+            check(topic.error_code, reason, f"topic {topic.name}")
             found[topic.name] = Topic(
                 name=topic.name,
                 topic_id=bytes(topic.topic_id.bytes) if topic.topic_id else bytes(16),
