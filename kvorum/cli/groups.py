@@ -86,7 +86,17 @@ def delete(names: tuple[str, ...], **options: Any) -> None:
     """Delete groups NAMES, with their offsets. They must have no members."""
     rows = _client(options).delete(list(names))
     show_outcomes(options["output"], rows, ["group", "result"], done="deleted")
-    fail_on_errors(rows, "not deleted", lambda row: str(row["group"]))
+    fail_on_errors(rows, "not deleted", _why_not_deleted)
+
+
+def _why_not_deleted(row: dict[str, Any]) -> str:
+    name, error = row["group"], row["error"]
+    advice = {
+        "NON_EMPTY_GROUP": f"it has members, which kvorum groups describe {name} --members shows; "
+        "stop them first",
+        "GROUP_ID_NOT_FOUND": "there is no such group; kvorum groups list shows those that exist",
+    }
+    return f"{name} ({error}{': ' if error in advice else ''}{advice.get(error, '')})"
 
 
 def _client(options: dict[str, Any]) -> GroupClient:

@@ -41,6 +41,10 @@ def test_groups_are_listed_described_and_deleted(cluster):
     refused = cluster.cli("groups", "delete", "workers")
     assert refused.returncode == 1
     assert "NON_EMPTY_GROUP" in refused.stdout
+    assert refused.stderr == (
+        "kvorum: not deleted: workers (NON_EMPTY_GROUP: it has members, which kvorum groups "
+        "describe workers --members shows; stop them first)\n"
+    )
     reader.close()
     assert cluster.cli_json("groups", "delete", "workers") == [
         {"group": "workers", "error": "NONE"}
@@ -53,6 +57,11 @@ def test_a_group_that_is_not_there_fails_with_its_name(cluster):
     missing = cluster.cli("groups", "describe", "nobodys")
     assert missing.returncode == 1
     assert "group nobodys: GROUP_ID_NOT_FOUND" in missing.stderr
+    missing = cluster.cli("groups", "delete", "nobodys")
+    assert missing.returncode == 1
+    assert (
+        "nobodys (GROUP_ID_NOT_FOUND: there is no such group; kvorum groups list" in missing.stderr
+    )
 
 
 def test_controllers_are_not_asked_for_groups(cluster):

@@ -158,12 +158,18 @@ def test_kafkas_tool_finds_the_same_hanging_transaction(cluster):
     assert str(ours["start_offset"]) in theirs
 
 
+_NO_SUCH_ID = (
+    "transactional id nobody: TRANSACTIONAL_ID_NOT_FOUND: there is no such id; "
+    "kvorum transactions list"
+)
+
+
 @pytest.mark.live
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["describe", "nobody"], "transactional id nobody: TRANSACTIONAL_ID_NOT_FOUND"),
-        (["abort", "nobody"], "transactional id nobody: TRANSACTIONAL_ID_NOT_FOUND"),
+        (["describe", "nobody"], _NO_SUCH_ID),
+        (["abort", "nobody"], _NO_SUCH_ID),
         (["producers", "nowhere"], "topic nowhere: UNKNOWN_TOPIC_OR_PARTITION"),
         (["producers", "orders", "-p", "9"], "orders-9: there is no such partition"),
         (["find-hanging", "--topic", "nowhere"], "topic nowhere: UNKNOWN_TOPIC_OR_PARTITION"),

@@ -75,7 +75,10 @@ def describe_transaction(brokers: Brokers, transactional_id: str) -> Row:
     error, row = coordinator.call(
         "describe_transactions", 65, 0, values, error_of=lambda answer: answer[0], read=_described
     )
-    check(error, None, f"transactional id {transactional_id}")
+    reason = None
+    if error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        reason = "there is no such id; kvorum transactions list shows those that exist"
+    check(error, reason, f"transactional id {transactional_id}")
     return {"transactional_id": transactional_id, "coordinator": coordinator.broker_id, **row}
 
 
