@@ -6,7 +6,9 @@ librdkafka comes only with the extra chaos.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -91,16 +93,21 @@ def produce(topic: str, values: tuple[str, ...], files: tuple[str, ...], **optio
     template, settings = _template(options), _settings(options)
 
     from kvorum.cli.records.brokers import Brokers
-    from kvorum.cli.records.producer import Producer
+    from kvorum.cli.records.producer import Producer, StoppedEarly
 
     brokers = Brokers(addresses, options["timeout"])
     click.get_current_context().call_on_close(brokers.close)
     producer = Producer(brokers, topic, settings)
     progress = _Progress(producer, topic)
+    stop = _Stop(producer, options["timeout"])
+    entries = _entries(values, files, options["whole_file"])
     try:
-        _run(producer, template, _entries(values, files, options["whole_file"]), options, progress)
+        with stop, contextlib.suppress(StoppedEarly):
+            _run(producer, template, stop.until(entries), options, progress)
     finally:
-        progress.end()
+        progress.end(is_stopped=stop.is_asked)
+    if stop.is_asked:
+        raise KeyboardInterrupt
     rows = [
         {
             "topic": topic,
@@ -236,6 +243,57 @@ def _settings(options: dict[str, Any]) -> ProducerSettings:
     )
 
 
+class _Stopped(Exception):
+    """A signal ends the reading of records."""
+
+
+class _Stop:
+    """Ctrl-C and SIGTERM end the reading; the records before are sent, and their acknowledgements
+    awaited for `wait_s`. A second signal ends the command at once.
+
+    Bad sequence if a signal interrupted a request: 1. The leader stores its records. 2. The signal
+    comes before the answer. 3. The final count lacks them.
+    """
+
+    def __init__(self, producer: Producer, wait_s: float) -> None:
+        self.is_asked = False
+        self._producer = producer
+        self._wait_s = wait_s
+        self._is_reading = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._on_signal)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def until(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+        """The entries before the signal."""
+        while True:
+            try:
+                self._is_reading = True
+                # The signal may have come just before the line above.
+                if self.is_asked:
+                    return
+                entry = next(entries)
+                self._is_reading = False
+            except (_Stopped, StopIteration):
+                self._is_reading = False
+                return
+            yield entry
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if self.is_asked:
+            raise KeyboardInterrupt
+        self.is_asked = True
+        self._producer.stop_at(time.monotonic() + self._wait_s)
+        if self._is_reading:
+            raise _Stopped
+
+
 class _Progress:
     """The count on stderr: as it grows on a terminal, at the end everywhere."""
 
@@ -251,9 +309,12 @@ class _Progress:
             self._shown_s = time.monotonic()
             click.echo(f"\r{self._text()}", err=True, nl=False)
 
-    def end(self) -> None:
-        """Print the final count."""
-        click.echo(f"\r{self._text()}" if self._is_terminal else self._text(), err=True)
+    def end(self, *, is_stopped: bool) -> None:
+        """Print the final count. is_stopped: with the records that may or may not be stored."""
+        text = self._text()
+        if is_stopped and self._producer.unacknowledged:
+            text += f"; not acknowledged: {number_of(self._producer.unacknowledged, 'record')}"
+        click.echo(f"\r{text}" if self._is_terminal else text, err=True)
 
     def _text(self) -> str:
         taken_s = max(time.monotonic() - self._began_s, 1e-9)

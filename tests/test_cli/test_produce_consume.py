@@ -338,6 +338,20 @@ def test_a_line_of_a_slow_pipe_is_sent_at_once(cluster, topic):
         assert process.wait(DEADLINE_S) == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_producer_with_the_count_of_stored_records(cluster, topic, number):
+    with started(cluster, "produce", topic) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b"1\n2\n")
+        process.stdin.flush()
+        eventually(lambda: len(printed(cluster, topic)) == 2, "both are stored")
+        process.send_signal(number)
+        assert process.wait(DEADLINE_S) == 130
+        said = process.stderr.read().decode()
+    assert said.startswith(f"2 records to {topic} in ")
+    assert "not acknowledged" not in said
+
+
 def test_a_closed_pipe_ends_quietly(cluster, topic):
     # Far more than a pipe holds.
     sent(cluster, topic, "-p", 0, stdin=b"x" * 100 + b"\n" + (b"y" * 1000 + b"\n") * 8_000)

@@ -7,6 +7,7 @@ producer needs no window of sequences.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from random import Random
@@ -69,6 +70,10 @@ class _Request:
     batches: list[OutgoingBatch]
 
 
+class StoppedEarly(Exception):
+    """The time that `Producer.stop_at` gave is over, and records are not acknowledged."""
+
+
 class Producer:
     """Sends records to one topic. Every method raises CommandFailed for a record that cannot be
     delivered."""
@@ -86,6 +91,7 @@ class Producer:
         self._room_records = ROUND_RECORDS_MAX
         self._waiting: list[OutgoingBatch] = []
         self._in_flight: list[_Request] = []
+        self._stop_s = math.inf
         self._has_trouble = False
         self._reasons: dict[int, str] = {}
         self._sequences: dict[int, int] = {}
@@ -97,6 +103,17 @@ class Producer:
     def records(self) -> int:
         """Records that are acknowledged; with acks 0, sent."""
         return sum(row.records for row in self.delivered.values())
+
+    @property
+    def unacknowledged(self) -> int:
+        """Records that were added and are not acknowledged; some may be stored all the same."""
+        batches = [*self._waiting, *(b for request in self._in_flight for b in request.batches)]
+        of_batches = sum(len(batch.records) for batch in batches)
+        return of_batches + sum(len(records) for records in self._pending.values())
+
+    def stop_at(self, stop_s: float) -> None:
+        """After this monotonic time, methods that wait raise StoppedEarly in place of a retry."""
+        self._stop_s = stop_s
 
     def add(self, record: NewRecord) -> None:
         """Add a record to the next round. If that round is full, `send` it first."""
@@ -134,10 +151,14 @@ class Producer:
     def settle(self) -> None:
         """Wait until every record that was sent is acknowledged."""
         while self._in_flight or self._waiting:
-            requests, self._in_flight = self._in_flight, []
-            failed = [batch for request in requests for batch in self._collect(request)]
+            failed: list[OutgoingBatch] = []
+            while self._in_flight:
+                failed += self._collect(self._in_flight[0])
+                del self._in_flight[0]
             # The failed batches go first, before later batches of their partitions.
             self._waiting = failed + self._waiting
+            if self._waiting and time.monotonic() > self._stop_s:
+                raise StoppedEarly
             if self._has_trouble:
                 self._check_deadlines()
                 time.sleep(RETRY_PAUSE_S)
