@@ -77,8 +77,16 @@ class Brokers:
                 self._any.close()
                 self._any = None
         addresses = list(dict.fromkeys([*self._known.values(), *self._bootstrap]))
-        self._any = KafkaConnection(addresses, self.timeout_s)
-        return self._any.call(name, key, version, values, flexible=True)
+        # Kept only after an answer: a broker that is being killed may still accept a connection.
+        # Its missing answer would be taken for the answer to the next request.
+        fresh = KafkaConnection(addresses, self.timeout_s)
+        try:
+            reply = fresh.call(name, key, version, values, flexible=True)
+        except BaseException:
+            fresh.close()
+            raise
+        self._any = fresh
+        return reply
 
     def topics(self, names: list[str] | None) -> dict[str, Topic]:
         """The topics of these names that exist; None: all. Raises CommandFailed."""
