@@ -42,7 +42,7 @@ _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
     "-g",
     "--group",
     shell_complete=group_names,
-    help="Read as a member of this group, and commit what was printed.",
+    help="Read as a member of this group, and commit its positions.",
 )
 @click.option(
     "--isolation", type=click.Choice([*_ISOLATION]), default="read_committed", show_default=True,

@@ -485,6 +485,33 @@ def test_a_group_is_shared_with_confluents_consumer(cluster, topic, tmp_path):
     assert described(cluster, group)["state"] == "Empty"
 
 
+def test_a_member_that_printed_nothing_leaves_its_positions_to_the_next(cluster, topic, tmp_path):
+    group = f"g-{topic}"
+    arguments = ("consume", topic, "-F", "-o", "end", "-g", group, "-b", cluster.bootstrap)
+    first, second = (
+        Command(*arguments, error_file=tmp_path / f"errors-{n}") for n in range(2)
+    )  # fmt: skip
+    try:
+        eventually(lambda: sizes(cluster, group) == [1, 2], "both have partitions")
+        # It must find the partitions of the first only after the records are written.
+        second.send(signal.SIGSTOP)
+        first.send(signal.SIGINT)
+        assert first.wait() == 130
+        lines = "".join(f'{{"value": "in-{p}", "partition": {p}}}\n' for p in range(3))
+        sent(cluster, topic, "-f", "json", stdin=lines.encode())
+        second.send(signal.SIGCONT)
+        for partition in range(3):
+            second.wait_line(f"in-{partition}")
+        eventually(
+            lambda: committed_offsets(cluster.bootstrap, group, topic, 3) == [1, 1, 1],
+            "what was printed is committed",
+        )
+    finally:
+        first.close()
+        second.send(signal.SIGCONT)
+        second.close()
+
+
 def sizes(cluster: Cluster, group: str) -> list[int] | None:
     found = described(cluster, group)
     if found is None or found["state"] != "Stable":

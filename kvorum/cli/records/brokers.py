@@ -39,6 +39,10 @@ MOVED = frozenset(
 """Errors of a partition whose leader moves or is not ready: the leader is looked up again."""
 
 
+class Unavailable(CommandFailed):
+    """No leader or coordinator has answered within the time; one may do so later."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic as a broker knows it. leaders: broker id of each partition; -1 for none."""
@@ -177,7 +181,8 @@ def ask_leaders(
     """The leader's row for each partition. While a leader moves (MOVED), the request is repeated
     until the brokers' timeout.
 
-    Raises CommandFailed for a partition that has no answer by then, or is not there.
+    Raises Unavailable for a partition that has no answer by then, CommandFailed for one that is not
+    there.
     """
     deadline_s = time.monotonic() + brokers.timeout_s
     found: dict[Partition, Any] = {}
@@ -208,7 +213,7 @@ def ask_leaders(
         if missing and time.monotonic() > deadline_s:
             topic, number = missing[0]
             problem = problems.get(missing[0], "no answer")
-            raise CommandFailed(f"{topic}-{number}: {problem}", exit_code_of(problem))
+            raise Unavailable(f"{topic}-{number}: {problem}", exit_code_of(problem))
         if missing:
             time.sleep(RETRY_PAUSE_S)
 

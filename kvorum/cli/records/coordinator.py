@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kvorum.cli.common import check
+from kvorum.cli.common import CommandFailed, refusal
 from kvorum.cli.kafka_client import BrokerGone
-from kvorum.cli.records.brokers import RETRY_PAUSE_S, Brokers
+from kvorum.cli.records.brokers import RETRY_PAUSE_S, Brokers, Unavailable
 from kvorum.runtime.errors import ErrorCode
 
 GROUP, TRANSACTION = 0, 1
@@ -37,12 +37,18 @@ def ask_loaded(
 
 
 class Coordinator:
-    """The coordinator of one key, looked up again when it moves. kind: GROUP or TRANSACTION."""
+    """The coordinator of one key, looked up again when it moves. kind: GROUP or TRANSACTION.
 
-    def __init__(self, brokers: Brokers, kind: int, key: str) -> None:
+    retried: errors after which a request is sent again.
+    """
+
+    def __init__(
+        self, brokers: Brokers, kind: int, key: str, *, retried: frozenset[ErrorCode] = MOVING
+    ) -> None:
         self._brokers = brokers
         self._kind = kind
         self._key = key
+        self._retried = retried
         self._broker_id: int | None = None
 
     @property
@@ -61,7 +67,7 @@ class Coordinator:
         flexible: bool = True,
         read: Callable[[bytes], Any] | None = None,
     ) -> Any:
-        """The coordinator's answer. Raises CommandFailed after the brokers' timeout.
+        """The coordinator's answer. Raises Unavailable or BrokerGone after the brokers' timeout.
 
         error_of: the code in an answer that says whether the coordinator has moved. read: parses an
         answer, tagged fields of its header included, that kio's schema cannot.
@@ -69,24 +75,23 @@ class Coordinator:
         deadline_s = time.monotonic() + self._brokers.timeout_s
         while True:
             is_last = time.monotonic() > deadline_s
-            broker_id = self._find(deadline_s)
             try:
-                connection = self._brokers.to(broker_id)
+                connection = self._brokers.to(self._find())
                 if read is None:
                     reply = connection.call(name, key, version, values, flexible=flexible)
                 else:
                     reply = read(connection.ask(name, key, version, values, flexible=flexible))
-            except BrokerGone:
+            except (BrokerGone, Unavailable):
                 self._lose()
                 if is_last:
                     raise
             else:
                 error = error_of(reply)
-                if error not in MOVING:
+                if error not in self._retried:
                     return reply
                 self._broker_id = None
                 if is_last:
-                    check(error, None, self._subject)
+                    raise self._unavailable(error, None)
             time.sleep(RETRY_PAUSE_S)
 
     def _lose(self) -> None:
@@ -94,20 +99,24 @@ class Coordinator:
             self._brokers.forget(self._broker_id)
             self._broker_id = None
 
-    @property
-    def _subject(self) -> str:
-        return f"coordinator of {_KINDS[self._kind]} {self._key}"
+    def _unavailable(self, error: int, message: str | None) -> Unavailable:
+        said = self._refusal(error, message)
+        return Unavailable(str(said), said.exit_code)
 
-    def _find(self, deadline_s: float) -> int:
-        values = {"key_type": self._kind, "coordinator_keys": [self._key]}
-        while self._broker_id is None:
-            reply = self._brokers.call("find_coordinator", 10, 4, values)
-            found = reply.coordinators[0]
-            if found.error_code not in MOVING or time.monotonic() > deadline_s:
-                check(found.error_code, found.error_message, self._subject)
-                self._broker_id = int(found.node_id)
-                if self._brokers.address(self._broker_id) is None:
-                    self._brokers.topics([])  # learns every broker's address
-            else:
-                time.sleep(RETRY_PAUSE_S)
+    def _refusal(self, error: int, message: str | None) -> CommandFailed:
+        return refusal(error, message, f"coordinator of {_KINDS[self._kind]} {self._key}")
+
+    def _find(self) -> int:
+        """The broker id of the coordinator. Raises Unavailable if there is none now, BrokerGone,
+        CommandFailed."""
+        if self._broker_id is None:
+            values = {"key_type": self._kind, "coordinator_keys": [self._key]}
+            found = self._brokers.call("find_coordinator", 10, 4, values).coordinators[0]
+            if found.error_code in self._retried:
+                raise self._unavailable(found.error_code, found.error_message)
+            if found.error_code != ErrorCode.NONE:
+                raise self._refusal(found.error_code, found.error_message)
+            if self._brokers.address(found.node_id) is None:
+                self._brokers.topics([])  # learns every broker's address
+            self._broker_id = int(found.node_id)
         return self._broker_id

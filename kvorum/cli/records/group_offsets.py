@@ -98,7 +98,7 @@ class GroupOffsets:
             "group_instance_id": None,
             "topics": topics,
         }
-        return _results(self._call("offset_commit", 8, 9, values, first_error))
+        return results_of(self._call("offset_commit", 8, 9, values, first_error))
 
     def delete(self, partitions: list[Partition]) -> dict[Partition, ErrorCode]:
         """Remove the offsets of these partitions; the result of each."""
@@ -111,13 +111,14 @@ class GroupOffsets:
             error_of=lambda reply: int(reply.error_code), flexible=False,
         )  # fmt: skip
         check(reply.error_code, None, f"group {self.group}")
-        return _results(reply)
+        return results_of(reply)
 
     def _call(self, name: str, key: int, version: int, values: Any, error_of: Any) -> Any:
         return self._coordinator.call(name, key, version, values, error_of=error_of)
 
 
-def _results(reply: Any) -> dict[Partition, ErrorCode]:
+def results_of(reply: Any) -> dict[Partition, ErrorCode]:
+    """The result of each partition in an answer to OffsetCommit or OffsetDelete."""
     return {
         (topic.name, row.partition_index): ErrorCode(row.error_code)
         for topic in reply.topics

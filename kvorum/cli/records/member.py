@@ -15,8 +15,8 @@ from typing import Any
 
 from kvorum.cli.common import CommandFailed, refusal, warn
 from kvorum.cli.records.brokers import Brokers, Partition, by_topic
-from kvorum.cli.records.coordinator import GROUP, Coordinator
-from kvorum.cli.records.group_offsets import first_error
+from kvorum.cli.records.coordinator import GROUP, MOVING, Coordinator
+from kvorum.cli.records.group_offsets import results_of
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds, uuid_bytes
 
@@ -25,6 +25,8 @@ UNASSIGNED_WAIT_S = 0.3
 """Time between two heartbeats of a member without partitions."""
 _JOIN, _LEAVE = 0, -1
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+_RETRIED = MOVING | {ErrorCode.REQUEST_TIMED_OUT}
+"""Errors after which Kafka's consumer sends a request of a member again."""
 _STALE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
@@ -39,10 +41,11 @@ class GroupMember:
         self._topics = topics
         self._names = {t.topic_id: t.name for t in brokers.existing(topics).values()}
         self._ids = {name: topic_id for topic_id, name in self._names.items()}
-        self._coordinator = Coordinator(brokers, GROUP, group)
+        self._coordinator = Coordinator(brokers, GROUP, group, retried=_RETRIED)
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
         self._due_s = 0.0
+        self._owes_assignment = False
         self.interval_s = 0.0
 
     def heartbeat(self) -> None:
@@ -51,13 +54,16 @@ class GroupMember:
         The caller commits what it has read of partitions that it lost, stops reading them, and
         calls `acknowledge`. Raises CommandFailed.
         """
-        if time.monotonic() >= self._due_s:
+        if self._owes_assignment or time.monotonic() >= self._due_s:
             self._beat(self._is_joining)
 
     def acknowledge(self) -> None:
         """Tell the coordinator that exactly `assigned` is read; it may give away the rest.
         `assigned` may change again."""
-        self._beat(True)
+        # If no coordinator answers now, the next heartbeat tells it. Otherwise the lost partitions
+        # would have no reader until this member leaves.
+        self._owes_assignment = True
+        self._beat(False)
 
     def committed(self, partitions: set[Partition]) -> dict[Partition, int]:
         """The committed offsets of these partitions; without those that have none."""
@@ -84,11 +90,16 @@ class GroupMember:
             if row.committed_offset >= 0
         }
 
-    def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Commit the next offset of each partition. Raises CommandFailed; a member that was fenced
-        meanwhile commits nothing, for its partitions are another one's."""
+    def commit(self, positions: Mapping[Partition, int]) -> set[Partition]:
+        """Commit the next offset of each partition; returns the partitions that have it now.
+
+        Those of a topic that the broker does not know, or not yet, are left out. A member that was
+        fenced meanwhile commits nothing, for its partitions are another one's.
+
+        Raises CommandFailed.
+        """
         if not positions or self._is_joining:
-            return
+            return set()
         topics = [
             {
                 "name": name,
@@ -112,16 +123,18 @@ class GroupMember:
                 "group_instance_id": None,
                 "topics": topics,
             }
-            reply = self._call("offset_commit", 8, 9, values, first_error)
-            errors = {row.error_code for topic in reply.topics for row in topic.partitions}
+            reply = self._call("offset_commit", 8, 9, values, _first_retried)
+            results = results_of(reply)
+            errors = {*results.values()}
             if ErrorCode.STALE_MEMBER_EPOCH not in errors:
                 break
             self._beat(False)
         if errors & {*_FENCED}:
             warn(f"group {self.group} gave the partitions to another member, which reads on")
-            return
-        for error in errors - {ErrorCode.NONE}:
+            return set()
+        for error in errors - {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
             raise refusal(error, None, f"offsets of group {self.group} were not committed")
+        return {partition for partition, error in results.items() if error == ErrorCode.NONE}
 
     def leave(self) -> None:
         """Leave the group. Raises CommandFailed."""
@@ -136,7 +149,8 @@ class GroupMember:
         return self._epoch == _JOIN
 
     def _beat(self, is_full: bool) -> None:
-        reply = self._ask(is_full)
+        reply = self._ask(is_full or self._owes_assignment)
+        self._owes_assignment = False
         error = ErrorCode(reply.error_code)
         if error in _FENCED:
             # The coordinator gave the partitions away: join again as a new member.
@@ -192,3 +206,9 @@ class GroupMember:
 
     def _call(self, name: str, key: int, version: int, values: Any, error_of: Any) -> Any:
         return self._coordinator.call(name, key, version, values, error_of=error_of)
+
+
+def _first_retried(reply: Any) -> int:
+    """The first error of an offset commit after which it is sent again, if there is one."""
+    errors = (int(row.error_code) for topic in reply.topics for row in topic.partitions)
+    return next((error for error in errors if error in _RETRIED), int(ErrorCode.NONE))

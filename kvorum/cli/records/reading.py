@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvorum.cli.common import CommandFailed, warn
-from kvorum.cli.records.brokers import Brokers, Partition
+from kvorum.cli.kafka_client import BrokerGone
+from kvorum.cli.records.brokers import Brokers, Partition, Unavailable
 from kvorum.cli.records.consumer import Consumer, Fetched
 from kvorum.cli.records.member import GroupMember
 from kvorum.cli.records.offsets import Position, bounds_of, resolve
@@ -16,6 +17,8 @@ from kvorum.cli.records.visible import Range
 
 POLL_S = 0.5
 COMMIT_EACH_S = 1.0
+RETRY_EACH_S = 1.0
+"""Time for reading between two attempts to reach a coordinator that does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +109,12 @@ class GroupReading:
         self._consumer = Consumer(brokers, isolation=wanted.isolation)
         self._member = GroupMember(brokers, group, list(wanted.topics))
         self._owned: set[Partition] = set()
-        self._printed: dict[Partition, int] = {}
+        # The next offset to print of each owned partition that is read, and the group's offsets.
+        self._positions: dict[Partition, int] = {}
+        self._committed: dict[Partition, int] = {}
         self._commit_s = time.monotonic() + COMMIT_EACH_S
+        self._retry_s = 0.0
+        self._is_cut_off = False
 
     def answers(self) -> Iterator[Fetched]:
         """Yield the answers for the assigned partitions. Without --follow this ends when each
@@ -134,11 +141,11 @@ class GroupReading:
 
     def done(self, partition: Partition, next_offset: int) -> None:
         """Keep the offset for the next commit."""
-        if partition in self._owned:
-            self._printed[partition] = next_offset
+        if partition in self._positions:
+            self._positions[partition] = next_offset
 
     def close(self) -> None:
-        """Commit what was printed, and leave the group."""
+        """Commit the positions, and leave the group."""
         # Ctrl-C may have come between a request and its answer. On the same connection, the next
         # request would get that answer.
         self._brokers.close()
@@ -146,31 +153,70 @@ class GroupReading:
         self._member.leave()
 
     def _keep_membership(self) -> None:
+        """Do what a member owes its group now. With --follow, the partitions are read on while no
+        coordinator answers; the consumer itself ends the command after an outage of them."""
+        if time.monotonic() < self._retry_s:
+            return
+        try:
+            self._serve_group()
+        except (BrokerGone, Unavailable) as error:
+            if not self._wanted.is_endless:
+                raise
+            self._retry_s = time.monotonic() + RETRY_EACH_S
+            if not self._is_cut_off:
+                self._is_cut_off = True
+                warn(f"{error}; group {self._member.group} is asked again until it answers")
+        else:
+            self._is_cut_off = False
+
+    def _serve_group(self) -> None:
+        """Each step leaves a state from which the next call goes on, should it raise."""
         if time.monotonic() > self._commit_s:
             self._commit()
         self._member.heartbeat()
-        while self._member.assigned is not None and self._member.assigned != self._owned:
-            assigned = set(self._member.assigned)
-            lost, new = self._owned - assigned, assigned - self._owned
-            if lost:
-                self._commit()
-                self._consumer.revoke(lost)
-            self._owned = assigned
-            self._member.acknowledge()
-            new &= self._member.assigned
-            if new:
-                self._consumer.assign(self._ranges(new, self._member.committed(new)))
+        while True:
+            while self._member.assigned is not None and self._member.assigned != self._owned:
+                self._give_up(self._owned - self._member.assigned)
+                self._owned = set(self._member.assigned)
+                self._member.acknowledge()
+            new = self._owned - set(self._positions)
+            if not new:
+                return
+            self._begin(new)
 
-    def _ranges(
-        self, partitions: set[Partition], committed: dict[Partition, int]
-    ) -> dict[Partition, Range]:
-        ranges = ranges_of(self._brokers, self._wanted, sorted(partitions))
-        return {
+    def _give_up(self, lost: set[Partition]) -> None:
+        if not lost:
+            return
+        self._commit()
+        self._consumer.revoke(lost)
+        for partition in lost:
+            self._positions.pop(partition, None)
+            self._committed.pop(partition, None)
+
+    def _begin(self, partitions: set[Partition]) -> None:
+        """Read these partitions from the group's offsets, or from where the options begin."""
+        committed = self._member.committed(partitions)
+        if self._member.assigned != self._owned:
+            return  # a heartbeat of that call has changed the assignment
+        ranges = {
             partition: Range(first=committed.get(partition, wanted.first), end=wanted.end)
-            for partition, wanted in ranges.items()
+            for partition, wanted in ranges_of(
+                self._brokers, self._wanted, sorted(partitions)
+            ).items()
         }
+        self._consumer.assign(ranges)
+        self._committed.update(committed)
+        self._positions.update({partition: wanted.first for partition, wanted in ranges.items()})
 
     def _commit(self) -> None:
-        printed, self._printed = self._printed, {}
+        """Commit every position that the group does not have, as Kafka's consumer does, even one at
+        which nothing was printed.
+
+        Bad sequence otherwise, with `-o end`: 1. Member A begins partition 0 at its end, offset 5,
+        and prints nothing. 2. A leaves. 3. Record 5 is written. 4. Member B finds no offset, and
+        begins at the end, 6.
+        """
         self._commit_s = time.monotonic() + COMMIT_EACH_S
-        self._member.commit(printed)
+        changed = {p: at for p, at in self._positions.items() if self._committed.get(p) != at}
+        for partition in self._member.commit(changed):
+            self._committed[partition] = changed[partition]
