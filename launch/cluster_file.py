@@ -84,6 +84,14 @@ def read_cluster_file(data_dir: str) -> ClusterFile | None:
         raise ConfigError(f"{path} is not a cluster file: {error}") from error
 
 
+def cluster_in(data_dir: str) -> ClusterFile:
+    """The cluster in a data directory. Raises ConfigError if there is none."""
+    cluster = read_cluster_file(data_dir)
+    if cluster is None:
+        raise ConfigError(f"there is no cluster in {data_dir}; make one with kvorum dev")
+    return cluster
+
+
 def write_cluster_file(data_dir: str, cluster: ClusterFile) -> None:
     """Replace the file atomically, so that no reader sees a part of it."""
     path = os.path.join(data_dir, FILE_NAME)

@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, read_cluster_file
+from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, cluster_in
 from kvorum.launch.identity import is_locked
 from kvorum.runtime.errors import ConfigError, KvorumError, required
 from kvorum.runtime.private_files import private_files
@@ -189,9 +189,7 @@ def _lives(pid: int | None, launcher_pid: int | None) -> bool:
 
 
 def _find(data_dir: str, name: str) -> tuple[ClusterFile, NodeEntry]:
-    cluster = read_cluster_file(data_dir)
-    if cluster is None:
-        raise ConfigError(f"there is no cluster in {data_dir}")
+    cluster = cluster_in(data_dir)
     entry = cluster.node(name)
     if entry is None:
         known = ", ".join(node.name for node in cluster.nodes)

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvorum.broker.api import sasl_authenticate
 from kvorum.broker.api.context import RequestContext
@@ -46,9 +46,6 @@ from kvorum.runtime.tracing import Span
 from kvorum.wire.framing import API_VERSIONS_KEY, parse_request_header
 from kvorum.wire.kio_codec import read_request
 from kvorum.wire.versions import Api
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger(__name__)
 

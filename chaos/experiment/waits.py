@@ -55,9 +55,9 @@ class Waits:
         self._open_ms: float | None = None
         self._answered_ms: float | None = None
         self._is_first = True
-        #: The longest span after the first answer.
+        #: The longest span, but for `first`.
         self.longest_ms = 0.0
-        #: The span before the first answer, if it was a long one.
+        #: The span before the first answer, if it has SPAN_MS_MIN or more.
         self.first: Span | None = None
         self.spans: list[Span] = []
         self.dropped = 0

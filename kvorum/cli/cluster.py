@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from kvorum.cli.common import CommandFailed, cluster_options, refused, show
 from kvorum.cli.completion import node_ids
@@ -63,12 +62,6 @@ def check(node: str | None, **options: Any) -> None:
     show_findings(options["output"], [finding, *rest], counted=[finding])
 
 
-def _has_address_on_its_line() -> bool:
-    source_of = click.get_current_context().get_parameter_source
-    given = (source_of("bootstrap_server"), source_of("bootstrap_controller"))
-    return ParameterSource.COMMANDLINE in given
-
-
 def _node_id(text: str) -> int:
     node_id = whole_number(text.rpartition("-")[2])
     if node_id is None:
@@ -118,17 +111,19 @@ def roll(
     kubectl delete pod {short_host}
     docker compose restart {node}
     """
-    from kvorum.cli.roll import Roll, launchers_cluster, restarter
+    from kvorum.cli.profiles import is_bootstrap_given
+    from kvorum.cli.roll import Roll, restarter
+    from kvorum.launch.cluster_file import cluster_in
 
     try:
         restart = restarter(template, data_dir, is_needed=not dry_run)
         asked = {_node_id(text) for text in nodes}
         cluster_id = None
         if data_dir is not None:
-            own = launchers_cluster(data_dir)
+            own = cluster_in(data_dir)
             cluster_id = own.cluster_id
             # A profile or the environment may name another cluster.
-            if not _has_address_on_its_line():
+            if not is_bootstrap_given(click.get_current_context()):
                 options |= {"bootstrap_server": own.bootstrap, "bootstrap_controller": None}
         rolling = Roll(options, restart, asked=asked, timeout_s=timeout_s, cluster_id=cluster_id)
         if dry_run:

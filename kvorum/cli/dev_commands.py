@@ -35,16 +35,13 @@ LAUNCHER = "launcher"
 
 
 def _cluster(data_dir: str) -> ClusterFile:
-    from kvorum.launch.cluster_file import read_cluster_file
+    from kvorum.launch.cluster_file import cluster_in
     from kvorum.runtime.errors import ConfigError
 
     try:
-        cluster = read_cluster_file(data_dir)
-        if cluster is None:
-            raise ConfigError(f"there is no cluster in {data_dir}; make one with kvorum dev")
+        return cluster_in(data_dir)
     except ConfigError as error:
         raise refused(error) from error
-    return cluster
 
 
 def _is_running(data_dir: str) -> bool:

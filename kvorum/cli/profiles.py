@@ -170,18 +170,22 @@ class ProfileOption(click.Option):
         return super().get_default(ctx, call=call)
 
 
+def is_bootstrap_given(context: click.Context) -> bool:
+    """True if the command line itself names the cluster's address."""
+    return any(
+        context.get_parameter_source(name) == ParameterSource.COMMANDLINE for name in _BOOTSTRAP
+    )
+
+
 def profile_value(context: click.Context, key: str) -> Any:
     """The profile's value of an option that the command line does not give; None if the environment
     counts more. Raises click.UsageError."""
     explicit = context.meta.get(_CHOSEN)
-    if key in _BOOTSTRAP:
-        # The source of an option that was given is known by now: such options are read first.
-        is_given = any(
-            context.get_parameter_source(other) == ParameterSource.COMMANDLINE
-            for other in _BOOTSTRAP
-        )
-        if is_given or (explicit is None and os.environ.get(ENVIRONMENT_BOOTSTRAP)):
-            return None
+    # The source of an option that was given is known by now: such options are read first.
+    if key in _BOOTSTRAP and (
+        is_bootstrap_given(context) or (explicit is None and os.environ.get(ENVIRONMENT_BOOTSTRAP))
+    ):
+        return None
     return options_of(explicit).get(key)
 
 

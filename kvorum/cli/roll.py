@@ -21,7 +21,6 @@ from kvorum.cli.common import (
 )
 from kvorum.cli.health import read_view
 from kvorum.cli.watch import one_answer
-from kvorum.launch.cluster_file import ClusterFile, read_cluster_file
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.health import ClusterView
 from kvorum.metadata.inspect.roll import (
@@ -43,14 +42,6 @@ _OF_ONE_NODE = {"node", "id", "host", "short_host"}
 
 Restart = Callable[[RollNode, float], None]
 """Restarts a node; the number is the time it has, in seconds. Raises CommandFailed."""
-
-
-def launchers_cluster(data_dir: str) -> ClusterFile:
-    """The cluster whose launcher restarts nodes. Raises ConfigError if there is none."""
-    found = read_cluster_file(data_dir)
-    if found is None:
-        raise ConfigError(f"--data-dir={data_dir} has no cluster of kvorum dev")
-    return found
 
 
 def restarter(template: str | None, data_dir: str | None, *, is_needed: bool) -> Restart | None:

@@ -1,4 +1,4 @@
-"""What a member of `kvorum consume --group` commits, and its patience with coordinators."""
+"""The commits of a member of `kvorum consume --group`, and its patience with coordinators."""
 
 from __future__ import annotations
 
