@@ -1,7 +1,8 @@
 """A cluster of real processes under a test: `kvorum dev` as a subprocess, and clients for it.
 
 Ports come in blocks of twenty below the ephemeral range. A listening guard socket on the last
-port of a block keeps test runs that go on in parallel out of it.
+port of a block keeps test runs that go on in parallel out of it. A block has a second one for the
+brokers' listener NODES, which a secure cluster puts NODES_PORT_SHIFT above their ports.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from kvorum.launch.secure_plan import NODES_PORT_SHIFT
 from tests.polling import DEADLINE_S, eventually
 
 _PORT_LOW, _PORT_HIGH = 30_000, 32_700
@@ -28,24 +30,31 @@ _CONTROLLER_SHIFT = 10
 
 
 class Ports:
-    """A block of free ports, reserved until closed. broker: the first; controller: ten later."""
+    """A block of free ports and the one of its brokers' listener NODES, reserved until closed.
+    broker: the first; controller: ten later."""
 
     def __init__(self) -> None:
-        starts = list(range(_PORT_LOW, _PORT_HIGH - _BLOCK, _BLOCK))
+        starts = list(range(_PORT_LOW, _PORT_HIGH - NODES_PORT_SHIFT - _BLOCK, _BLOCK))
         random.SystemRandom().shuffle(starts)
         for start in starts:
-            guard = _bind(start + _BLOCK - 1)
-            if guard is None:
-                continue
-            if all(_is_free(port) for port in range(start, start + _BLOCK - 1)):
-                self._guard = guard
-                self.broker, self.controller = start, start + _CONTROLLER_SHIFT
-                return
-            guard.close()
+            with contextlib.ExitStack() as guards:
+                if _reserve(start, guards) and _reserve(start + NODES_PORT_SHIFT, guards):
+                    self._guards = guards.pop_all()
+                    self.broker, self.controller = start, start + _CONTROLLER_SHIFT
+                    return
         raise AssertionError(f"no free block of ports between {_PORT_LOW} and {_PORT_HIGH}")
 
     def close(self) -> None:
-        self._guard.close()
+        self._guards.close()
+
+
+def _reserve(start: int, guards: contextlib.ExitStack) -> bool:
+    """Keep the block that begins at `start` until `guards` closes; False if it is in use."""
+    guard = _bind(start + _BLOCK - 1)
+    if guard is None:
+        return False
+    guards.callback(guard.close)
+    return all(_is_free(port) for port in range(start, start + _BLOCK - 1))
 
 
 def _bind(port: int) -> socket.socket | None:
