@@ -19,6 +19,11 @@ from kvorum.runtime.errors import ConfigError
 
 NODE_ID, BROKER_ID = "node.id", "broker.id"
 
+_ALMOST = 0.85
+"""Likeness to a property that makes an unknown name a mistake (see difflib). Less is no mistake:
+files have properties of plug-ins, and Kubernetes sets variables such as
+KVORUM_BROKER_PORT_9092_TCP."""
+
 
 def with_bound_names(properties: Mapping[str, Any]) -> Properties:
     """The properties under the names that `bind` knows: node.id in place of broker.id, and times in
@@ -50,7 +55,9 @@ def unbound(
     """A log line for each property that this node does not bind, by name.
 
     bound: the names that it binds. other: names of the other role, which a shared file may have.
-        Raises ConfigError for invalid values, and for settings that would be misleading if ignored.
+        Raises ConfigError for invalid values, for settings that would be misleading if ignored, and
+        for a name that is almost another one. A name unlike all others may belong to a plug-in, and
+        files of Apache Kafka carry such names.
     """
     lines = []
     problems = []
@@ -63,6 +70,8 @@ def unbound(
             problems.append(f"process.roles={text!r} in the file of a {role}; make it {role!r}")
         elif name in other:
             lines.append(f"{name} is kept and changes nothing: a {role} does not read it")
+        elif broker_key(name) is None and (near := almost(name, {*bound, *other})):
+            problems.append(f"unknown property {name!r}; did you mean {near!r}?")
         elif (line := ignored_config(name, text)) is not None:
             lines.append(line + (_hint(name, {*bound, *other}) if broker_key(name) is None else ""))
     if problems:
@@ -84,6 +93,11 @@ def reject_unknown(settings: Mapping[str, Any], bound: Collection[str]) -> None:
         raise ConfigError(
             ", ".join(unheard_of) + "; a plug-in's property belongs in the node's file"
         )
+
+
+def almost(name: str, bound: Collection[str]) -> str | None:
+    """The property of which this unknown name is most likely a mistyped form, or None."""
+    return next(iter(difflib.get_close_matches(name, bound, n=1, cutoff=_ALMOST)), None)
 
 
 def _hint(name: str, bound: Collection[str]) -> str:

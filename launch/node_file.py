@@ -6,11 +6,10 @@ property has its name in capitals, `_` for `.` and `-`, behind KVORUM_: KVORUM_L
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Collection, Mapping, Sequence
 
-from kvorum.launch.kafka_properties import reject_unknown
+from kvorum.launch.kafka_properties import almost, reject_unknown
 from kvorum.launch.listeners import PREFIX as LISTENER_PREFIX
 from kvorum.launch.listeners import SUFFIXES, of_listeners
 from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
@@ -25,9 +24,6 @@ _OWN = "kvorum."
 FOLDERS = ("log.dirs", "log.dir", "metadata.log.dir")
 FILES = ("ssl.keystore.location", "ssl.truststore.location", "kvorum.audit.file")
 """Properties that name files. Those of TLS may also stand behind `listener.name.NAME.`."""
-_NEAR = 0.85
-"""Likeness of a variable to a property that makes it a mistake. Kubernetes sets variables such as
-KVORUM_BROKER_PORT_9092_TCP, after the names of services; they are no mistakes."""
 
 
 def load_node_file(path: str) -> Properties:
@@ -87,7 +83,7 @@ def _of_environment(environment: Mapping[str, str]) -> Properties:
             name = f"{_OWN}{name}"
         if name in known or broker_key(name) is not None:
             found[name] = value
-        elif near := _near(name, known):
+        elif near := almost(name, known):
             raise ConfigError(
                 f"{variable} in the environment is no property; did you mean {variable_of(near)}?"
             )
@@ -107,10 +103,6 @@ def _of_listener(variable: str) -> str:
         f"{variable} in the environment ends in no property of a listener; there are "
         f"{', '.join(sorted(SUFFIXES))}"
     )
-
-
-def _near(name: str, known: Collection[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)), None)
 
 
 def _below(base: str, path: str) -> str:

@@ -161,11 +161,35 @@ def test_broker_id_is_another_name_of_node_id():
     assert values["node.id"] == values["broker.id"] == StaticValue("7", True)
 
 
-def test_the_note_of_an_unknown_name_has_the_nearest_one_and_not_the_value():
-    (note,) = broker_config({**BROKER, "log.segment.byte": "hunter2"})[0].notes
-    assert "log.segment.byte is kept and changes nothing" in note
-    assert "did you mean 'log.segment.bytes'?" in note
+def test_a_name_that_is_almost_a_propertys_is_refused_without_its_value():
+    with pytest.raises(ConfigError) as error:
+        broker_config({**BROKER, "log.segment.byte": "hunter2"})
+    assert str(error.value) == (
+        "unknown property 'log.segment.byte'; did you mean 'log.segment.bytes'?"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "confluent.support.metrics.enable",
+        "strimzi.authorization.global.authorizer.prefix",
+        "client.quota.callback.static.produce",
+        "zookeeper.connect",
+        "inter.broker.protocol.version",
+        "log.message.format.version",
+        "cruise.control.metrics.reporter.bootstrap.servers",
+    ],
+)
+def test_the_name_of_a_plug_in_or_of_an_older_kafka_is_a_note_without_its_value(name: str):
+    (note,) = broker_config({**BROKER, name: "hunter2"})[0].notes
+    assert f"{name} is kept and changes nothing" in note
     assert "hunter2" not in note
+
+
+def test_a_note_has_the_nearest_property():
+    (note,) = broker_config({**BROKER, "log.segment.size.mb": "5"})[0].notes
+    assert "did you mean 'log.segment.bytes'?" in note
 
 
 def test_typed_by_hand_an_unknown_name_is_a_mistake():

@@ -155,15 +155,22 @@ def test_a_property_that_would_be_a_lie_ends_the_start(hand: Hand, role: str) ->
     assert not (hand.folder / role).exists()
 
 
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_a_mistyped_name_ends_the_start_and_leaves_nothing(hand: Hand, role: str) -> None:
+    said = refused(hand, role, hand.file(role, more='"metrics.listner" = "127.0.0.1:0"\n'))
+    assert said.endswith("unknown property 'metrics.listner'; did you mean 'metrics.listener'?")
+    assert not (hand.folder / role).exists()
+
+
 @pytest.mark.live
 def test_names_that_nothing_obeys_are_in_the_log_of_the_start(hand: Hand) -> None:
-    more = '"num.io.threads" = 8\n"log.segment.byte" = 5\n'
+    more = '"num.io.threads" = 8\n"zookeeper.connect" = "z:2181"\n'
     path = hand.file("controller", more=more)
     node = Command("controller", "--config", path, error_file=hand.folder / "controller.err")
     hand.commands.append(node)
     eventually(lambda: "claims epoch" in node.errors(), "the controller leads")
     assert "WARNING kvorum.node num.io.threads=8 is kept and changes nothing" in node.errors()
-    assert "did you mean 'log.segment.bytes'?" in node.errors()
+    assert "zookeeper.connect is kept and changes nothing" in node.errors()
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
