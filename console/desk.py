@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kvorum.cli.client_security import acting_as, current_security
-from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
+from kvorum.cli.common import EXIT_FAILED, EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
 from kvorum.cli.config_broker import BrokerConfigs
 from kvorum.cli.group_client import GroupClient, NoSuchGroup
 from kvorum.cli.kafka_client import BrokerGone
@@ -267,8 +267,9 @@ class Desk:
         return stripped
 
     async def configs(self, kind: str, name: str) -> Document:
-        """The configs of a topic, of a broker, or ("") of all brokers, with defaults."""
-        await self._sample()
+        """The configs of a topic, of a broker, or ("") of all brokers, with defaults. Raises
+        NotThere, CommandFailed."""
+        image = (await self._sample()).image
 
         def act() -> list[Document]:
             backend = BrokerConfigs(self.source.broker_addresses(), self._timeout_s)
@@ -277,7 +278,13 @@ class Desk:
             finally:
                 backend.close()
 
-        rows = await asyncio.to_thread(self._as_user, act)
+        try:
+            rows = await asyncio.to_thread(self._as_user, act)
+        except CommandFailed as error:
+            # The broker is asked first: a name that this user may not see is refused, there or not.
+            if error.exit_code == EXIT_FAILED and not _is_known(image, kind, name):
+                raise NotThere(str(error)) from error
+            raise
         return {"kind": kind, "name": name, "rows": [without_nulls(row) for row in rows]}
 
     async def tree(self, parameters: Parameters) -> Document:
@@ -295,7 +302,7 @@ class Desk:
 
     async def list_runs(self) -> Document:
         if self.runs is None:
-            raise CommandFailed("no folder of runs was named; start the console with --runs DIR")
+            raise NotThere("no folder of runs was named; start the console with --runs DIR")
         async with self._runs_lock:
             return await asyncio.to_thread(self.runs.listed)
 
@@ -366,3 +373,10 @@ def described_groups(
 def _by_text(processes: Any) -> Document:
     rows: Document = without_nulls({str(node): row for node, row in processes.items()})
     return rows
+
+
+def _is_known(image: ClusterImage, kind: str, name: str) -> bool:
+    """Whether the metadata has a topic or broker; the name "" is of all brokers."""
+    if kind == "topic":
+        return image.topic(name) is not None
+    return not name or (name.isdecimal() and int(name) in image.brokers)

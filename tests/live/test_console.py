@@ -187,7 +187,9 @@ def test_configs_with_defaults_and_without_passwords(console: Console) -> None:
     assert values["retention.ms"] == "604800000"
     broker = console.document("/api/configs", kind="broker", name="101")["rows"]
     assert [row for row in broker if row["is_sensitive"] and row.get("value")] == []
-    assert console.ask("/api/configs", kind="topic", name="none")[0] == 502
+    for kind, name in (("topic", "none"), ("broker", "999"), ("broker", "zebra")):
+        status, answer = console.ask("/api/configs", kind=kind, name=name)
+        assert (status, name in answer["error"]) == (404, True), answer
 
 
 def test_metadata_at_an_offset_is_that_of_the_command(cluster: Cluster, console: Console) -> None:

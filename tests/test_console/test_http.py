@@ -140,7 +140,7 @@ def test_one_sample_answers_many_pages():
         ("/api/messages?topic=none", 404, "no topic 'none'"),
         ("/api/messages?topic=orders&partition=9", 404, "has no partition 9; it has 0 to 2"),
         ("/api/message?topic=orders&decode=x", 400, "decode=x"),
-        ("/api/runs", 502, "--runs DIR"),
+        ("/api/runs", 404, "--runs DIR"),
         ("/report/report.html?run=a", 404, "no page report.html"),
     ],
 )
