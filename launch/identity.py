@@ -22,6 +22,7 @@ _ANEW = (
     "--again for a controller with dynamic voters)"
 )
 _RESTORE = f"restore the file from a copy, or {_ANEW}"
+_CORRECT = "correct that property, or name an empty directory"
 _NOBODYS = (LOCK_NAME, "logs", "lost+found")
 """Files that a new directory may contain; mkfs creates the last one."""
 _PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")
@@ -199,12 +200,12 @@ def _check(directory: str, known: dict[str, str], *, node_id: int, cluster_id: s
     if known.get("cluster.id") != cluster_id:
         raise ConfigError(
             f"{directory} belongs to cluster {known.get('cluster.id')}, the configuration says "
-            f"cluster.id={cluster_id}"
+            f"cluster.id={cluster_id}; {_CORRECT}"
         )
     if known.get("node.id") != str(node_id):
         raise ConfigError(
             f"{directory} belongs to node {known.get('node.id')}, the configuration says "
-            f"node.id={node_id}"
+            f"node.id={node_id}; {_CORRECT}"
         )
     try:
         directory_id = uuid_from_text(known.get("directory.id", ""))
