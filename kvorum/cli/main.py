@@ -68,6 +68,8 @@ _NOUNS = {
 _EXTRAS = {
     "confluent_kafka": "chaos",
     "jinja2": "chaos",
+    "msgspec": "chaos",
+    "numpy": "chaos",
     "requests": "chaos",
     "toxiproxy": "chaos",
     "pyarrow": "export",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -56,6 +58,43 @@ def test_a_package_that_a_command_lacks_is_named_with_the_way_to_get_it(monkeypa
     code, out, err = kvorum("lake", "list", "--lake", tmp_path / "lake")
     assert (code, out) == (1, "")
     assert err == "kvorum: this needs pyarrow: pip install 'kvorum[export]'\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "chaos run first-light --seed 1",
+        "chaos duel leader-kill",
+        "chaos replay {folder}",
+        "chaos diff {folder} {folder}",
+        "chaos export {folder} --format edn",
+        "chaos sim --seed 0 --count 1",
+        "chaos sim --world controller --seed 0 --count 1",
+        "chaos sim --world partitions --seed 0 --count 1",
+        "report {folder}",
+        "lake add {folder} --lake {folder}/lake",
+        "demo",
+        "console",
+    ],
+)
+def test_without_any_extra_a_command_that_needs_one_names_it(words: str, tmp_path):
+    with open("pyproject.toml", "rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    packages = {
+        re.split(r"[><=~]", text)[0].removesuffix("-python").replace("-", "_")
+        for extra in ("chaos", "export", "web", "spark")
+        for text in extras[extra]
+    }
+    argv = ["kvorum", *words.format(folder=tmp_path).split()]
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({sorted(packages)})); sys.argv = {argv}; "
+        "from kvorum.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"kvorum: .* pip install 'kvorum\[[a-z,]+\]'\n", done.stderr), done.stderr
 
 
 def test_the_spark_job_without_pyspark_says_what_it_needs():
