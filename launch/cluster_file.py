@@ -60,6 +60,10 @@ class ClusterFile:
                 return entry
         return None
 
+    def count(self, role: str) -> int:
+        """The number of nodes with a role, controller or broker."""
+        return sum(role in entry.roles for entry in self.nodes)
+
 
 def read_cluster_file(data_dir: str) -> ClusterFile | None:
     """The cluster in a data directory, None if there is none.

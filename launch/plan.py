@@ -44,6 +44,8 @@ from kvorum.runtime.ids import new_uuid, uuid_text
 HOST = "127.0.0.1"
 BROKER_ID_BASE = 100
 CONTROLLER_PORT_SHIFT = 100
+COUNT = 3
+"""Controllers, and brokers, of a new cluster."""
 NODES_MAX = 99
 PORT_MAX = 65_535
 LOGS_FOLDER = "logs"
@@ -193,6 +195,14 @@ def plan_cluster(
     )
 
 
+def node_count(known: ClusterFile | None, role: str, asked: int | None) -> int:
+    """How many controllers or brokers to plan. asked: None for as many as a known cluster has, and
+    COUNT in a new one."""
+    if asked is not None:
+        return asked
+    return COUNT if known is None else known.count(role)
+
+
 def _ids_and_ports(
     counts: tuple[int, int], first_ports: tuple[int, int], free: Iterator[int]
 ) -> tuple[dict[str, int], dict[str, int]]:
@@ -288,7 +298,10 @@ def check_ports(plan: ClusterPlan) -> None:
     listeners += [(node, node.nodes_port) for node in plan.nodes if node.nodes_port]
     for node, port in listeners:
         if port > PORT_MAX:
-            raise ConfigError(f"{node.name} would get port {port}, above {PORT_MAX}")
+            raise ConfigError(
+                f"{node.name} would get port {port}, above {PORT_MAX}; choose a lower --port or "
+                "--controller-port"
+            )
         other = users.setdefault(port, node.name)
         if other != node.name:
             raise ConfigError(
@@ -408,7 +421,7 @@ def _check_shape(
     """Raise ConfigError for numbers that do not fit the existing cluster. counts: of controllers
     and of brokers."""
     controllers, brokers = counts
-    had = [sum(1 for n in known.nodes if role in n.roles) for role in ("controller", "broker")]
+    had = known.count("controller"), known.count("broker")
     if had[0] != controllers:
         raise ConfigError(
             f"the cluster in {data_dir} has {had[0]} controllers, not {controllers}; start it with "
@@ -417,7 +430,7 @@ def _check_shape(
     if had[1] > brokers:
         raise ConfigError(
             f"the cluster in {data_dir} has {had[1]} brokers; starting only {brokers} would "
-            "leave replicas without a home"
+            f"leave replicas without a home; start it with --brokers {had[1]} or more"
         )
     if voters is not None and voters != known.voters:
         raise ConfigError(

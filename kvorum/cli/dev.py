@@ -29,8 +29,18 @@ if TYPE_CHECKING:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--controllers", type=int, default=3, show_default=True, help="Controllers to start.")
-@click.option("--brokers", type=int, default=3, show_default=True, help="Brokers to start.")
+@click.option(
+    "--controllers",
+    type=int,
+    default=None,
+    help="Controllers to start.  [default: 3, or as the cluster was made]",
+)
+@click.option(
+    "--brokers",
+    type=int,
+    default=None,
+    help="Brokers to start.  [default: 3, or as the cluster was made]",
+)
 @click.option(
     "--voters",
     type=int,
@@ -186,10 +196,12 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     Raises ConfigError, CorruptData.
     """
     from kvorum.broker.config.dynamic_config import text_of
+    from kvorum.launch.cluster_file import read_cluster_file
     from kvorum.launch.plan import (
         NO_LINKS,
         check_nodes,
         check_ports,
+        node_count,
         plan_cluster,
         read_links,
         reserve_ports,
@@ -197,13 +209,17 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     from kvorum.launch.secret_properties import refuse_on_command_line
     from kvorum.runtime.config import load_properties, parse_assignment
 
+    _check_ready_file(options["ready_file"])
     settings = dict(parse_assignment(text) for text in options["settings"])
     refuse_on_command_line(settings, "put it into a file and give kvorum dev --config FILE")
     if options["config"]:
         of_file = load_properties(options["config"])
         settings = {name: text_of(value) for name, value in of_file.items()} | settings
-    shape = {name: options[name] for name in ("controllers", "brokers", "port", "controller_port")}
-    is_secure = options["secure"] or _was_secure(options["data_dir"])
+    known = read_cluster_file(options["data_dir"])
+    shape = {name: options[name] for name in ("port", "controller_port")}
+    for role in ("controller", "broker"):
+        shape[f"{role}s"] = node_count(known, role, options[f"{role}s"])
+    is_secure = options["secure"] or (known is not None and known.is_secure)
     guards = [held.enter_context(guard) for guard in reserve_ports(**shape, is_secure=is_secure)]
     plan = plan_cluster(
         **shape,
@@ -220,12 +236,17 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     return plan
 
 
-def _was_secure(data_dir: str) -> bool:
-    """True if the cluster in the data directory was made with --secure. Raises ConfigError."""
-    from kvorum.launch.cluster_file import read_cluster_file
+def _check_ready_file(path: str | None) -> None:
+    """Raise ConfigError if the file cannot be made: later a whole cluster would run by then."""
+    from kvorum.runtime.errors import ConfigError
 
-    known = read_cluster_file(data_dir)
-    return known is not None and known.is_secure
+    if path is None:
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise ConfigError(f"--ready-file {path}: there is no folder {folder}; make it first")
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"--ready-file {path}: this user may not write to {folder}")
 
 
 def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> None:

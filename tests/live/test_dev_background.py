@@ -146,6 +146,10 @@ def test_a_secure_cluster_tells_where_the_properties_of_its_clients_are(tmp_path
             "topics", "list", "-b", made.bootstrap.split(",")[0], "--command-config", file
         )
         assert listed.returncode == 0, (line, listed.stderr)
+        assert made.dev("stop").returncode == 0
+        # As it was made: secure, with one controller and one broker.
+        again = run_kvorum(*made.arguments)
+        assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
     finally:
         made.dev("stop")
         made.ports.close()

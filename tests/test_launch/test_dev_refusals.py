@@ -12,7 +12,7 @@ import pytest
 from kvorum.cli.main import main
 from kvorum.launch import supervisor
 from kvorum.launch.cluster_file import read_cluster_file
-from kvorum.launch.plan import plan_cluster
+from kvorum.launch.plan import node_count, plan_cluster
 from tests.test_launch.node_folders import known_cluster
 
 
@@ -95,6 +95,28 @@ def test_voter_set_may_not_change_and_brokers_may_not_shrink(monkeypatch, capsys
     assert "has 3 controllers, not 5" in said
     said = refusal(monkeypatch, capsys, "--data-dir", tmp_path, "--brokers", 2)
     assert "has 3 brokers; starting only 2" in said
+    assert said.rstrip().endswith("start it with --brokers 3 or more")
+
+
+def test_a_known_cluster_keeps_its_numbers_of_nodes_unless_told(tmp_path):
+    known_cluster(tmp_path, controllers=1, brokers=5)
+    known = read_cluster_file(str(tmp_path))
+    assert [node_count(known, role, None) for role in ("controller", "broker")] == [1, 5]
+    assert node_count(known, "broker", 6) == 6
+    assert node_count(None, "broker", None) == 3
+
+
+@pytest.mark.parametrize("place", ["nowhere", "file"])
+def test_a_ready_file_without_a_folder_is_refused_before_a_start(
+    monkeypatch, capsys, tmp_path, place
+):
+    (tmp_path / "file").touch()
+    path = tmp_path / place / "ready"
+    said = refusal(
+        monkeypatch, capsys, "--data-dir", tmp_path / "data", "--port", 31_000, "--ready-file", path
+    )
+    assert f"--ready-file {path}: there is no folder {path.parent}" in said
+    assert not (tmp_path / "data").exists()
 
 
 def test_pid_of_a_launcher_that_is_gone_keeps_nobody_out(tmp_path):
