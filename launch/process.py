@@ -20,6 +20,7 @@ from kvorum.runtime.errors import (
     ConfigError,
     CorruptData,
     DirectoryUnusable,
+    KvorumError,
     NodeRefused,
     QuorumNotReached,
     disk_failure,
@@ -61,10 +62,21 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
         # CorruptData here was found during the start, so the file and the reason are enough. Damage
         # found later goes through on_failure.
         logger.error("%s", error)
-        sys.stderr.write(f"kvorum: {error}\n")  # the one line that a person needs
-        # EXIT_FAILED: a supervisor starts the node again. A configuration is refused again.
-        may_succeed_later = isinstance(error, CorruptData | DirectoryUnusable | QuorumNotReached)
-        return EXIT_FAILED if may_succeed_later else EXIT_USAGE
+        return _told(error)
+
+
+def _told(error: KvorumError) -> int:
+    """Write the one line that a person needs; return the exit code.
+
+    With EXIT_FAILED a supervisor starts the node again. With EXIT_USAGE it does not: what was
+    refused, a configuration or this node, would be refused again.
+    """
+    sys.stderr.write(f"kvorum: {error}\n")
+    sys.stderr.flush()
+    may_succeed_later = isinstance(error, CorruptData | DirectoryUnusable | QuorumNotReached) or (
+        isinstance(error, NodeRefused) and error.may_succeed_later
+    )
+    return EXIT_FAILED if may_succeed_later else EXIT_USAGE
 
 
 def raise_file_limit() -> None:
@@ -88,14 +100,16 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
     def on_failure(error: BaseException) -> None:
         # A core broke its own rules, or a disk failed: nothing may be written or answered any more.
         # The next start recovers from the disk.
-        if isinstance(error, NodeRefused):
+        code = EXIT_FAILED
+        if isinstance(error, NodeRefused | ConfigError):
             logger.critical("the node exits: %s", error)
+            code = _told(error)
         elif isinstance(error, OSError) and error.filename is not None:
             logger.critical("the node exits: %s", disk_failure(error))
         else:
             logger.critical("the node failed and exits", exc_info=error)
         logging.shutdown()
-        os._exit(EXIT_FAILED)
+        os._exit(code)
 
     def on_loop_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # An exception without a receiver: a bug in a callback or a background task.

@@ -192,7 +192,14 @@ class NewerFormat(CorruptData):
 
 
 class NodeRefused(KvorumError):
-    """The cluster refuses this node; the node exits with the given reason."""
+    """The cluster refuses this node; the node exits with the given reason.
+
+    may_succeed_later: the node's configuration may be right, so that another start is worth a try.
+    """
+
+    def __init__(self, message: str, *, may_succeed_later: bool = False) -> None:
+        super().__init__(message)
+        self.may_succeed_later = may_succeed_later
 
 
 class InvariantViolated(KvorumError):

@@ -47,14 +47,7 @@ _STREAM_FAILURES = (
 
 
 class RegistrationFailed(NodeRefused):
-    """The controller refuses this broker, or none answered; the process exits with the reason.
-
-    may_succeed_later: no controller answered in time, so the configuration may be right.
-    """
-
-    def __init__(self, message: str, *, may_succeed_later: bool = False) -> None:
-        super().__init__(message)
-        self.may_succeed_later = may_succeed_later
+    """The controller refuses this broker, or none answered; the process exits with the reason."""
 
 
 class BrokerLifecycleManager:
@@ -256,7 +249,8 @@ class BrokerLifecycleManager:
                 return True
             case ErrorCode.STALE_BROKER_EPOCH:
                 raise RegistrationFailed(
-                    f"{reply.status.message}: another process has taken this broker's place"
+                    f"{reply.status.message}: another process has taken this broker's place",
+                    may_succeed_later=True,
                 )
             case _:
                 self._client.note_failure(target, reply.leader_id)

@@ -33,7 +33,7 @@ for command in (add_voter, remove_voter, recover):
 def status(**options: Any) -> None:
     """Show the leader, its epoch, and the lag of the other nodes."""
     described = _describe(options)
-    leader = next(v for v in described["voters"] if v["node_id"] == described["leader_id"])
+    leader = _leader_of(described)
     followers = [v for v in described["voters"] if v is not leader]
     lags = [leader["log_end_offset"] - max(v["log_end_offset"], 0) for v in followers]
     behind = [
@@ -84,15 +84,27 @@ def _in_words(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, A
 def _identity(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
     """node_id, directory_id (None for a static voter), endpoints (none known of brokers)."""
     node_id, directory_id = replica["node_id"], replica["directory_id"]
+    # A broker whose node.id is a controller's by mistake is an observer without an endpoint.
+    is_known = not any(v["node_id"] == node_id and v is not replica for v in described["voters"])
     return {
         "node_id": node_id,
         "directory_id": None if directory_id == uuid_text(UUID_ZERO) else directory_id,
         "endpoints": [
             f"CONTROLLER://{address_text(node['host'], node['port'])}"
             for node in described["nodes"]
-            if node["node_id"] == node_id
+            if node["node_id"] == node_id and is_known
         ],
     }
+
+
+def _leader_of(described: dict[str, Any]) -> dict[str, Any]:
+    """The replica that leads.
+
+    Voters come first: an observer of the leader's id is another node, with that id by mistake. A
+    leader that is being removed is itself an observer, the first one of its id.
+    """
+    replicas: list[dict[str, Any]] = [*described["voters"], *described["observers"]]
+    return next(r for r in replicas if r["node_id"] == described["leader_id"])
 
 
 @quorum.command()
@@ -102,16 +114,16 @@ def replication(**options: Any) -> None:
     """Every replica of the metadata log, and its lag."""
     described = _describe(options)
     end = max(v["log_end_offset"] for v in described["voters"])
+    leader = _leader_of(described)
     rows = []
     for kind in ("voters", "observers"):
         for replica in described[kind]:
-            is_leader = replica["node_id"] == described["leader_id"]
             rows.append(
                 {
                     **replica,
                     "lag": end - max(replica["log_end_offset"], 0),
                     "status": "Leader"
-                    if is_leader
+                    if replica is leader
                     else {"voters": "Follower", "observers": "Observer"}[kind],
                 }
             )

@@ -21,7 +21,7 @@ from kvorum.launch.metadata_log import open_log
 from kvorum.launch.process import run_node
 from kvorum.launch.properties import controller_config
 from kvorum.runtime.disk import OsDisk
-from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable, NodeRefused
 from kvorum.runtime.machine import Machine
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
@@ -82,19 +82,32 @@ def test_a_start_ends_with_2_for_the_configuration_and_with_1_for_a_disk(
     assert line.startswith(f"kvorum: {said}")
 
 
-def test_a_disk_that_fills_up_ends_a_node_with_a_sentence_and_no_traceback(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("failure", "code", "said"),
+    [
+        (FULL, 1, "/data/quorum-state.tmp: No space left on device; make room"),
+        (NodeRefused("node 1 leads already"), 2, "node 1 leads already"),
+        (NodeRefused("another took its place", may_succeed_later=True), 1, "another took its"),
+        (ConfigError("controller 3 cannot join"), 2, "controller 3 cannot join"),
+    ],
+)
+def test_a_node_that_runs_ends_with_a_sentence_and_no_traceback(
+    failure: Exception,
+    code: int,
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    class Filling(Refusing):
+    class Failing(Refusing):
         async def start(self) -> None:
-            on_failure[0](FULL)
+            on_failure[0](failure)
 
     class Ended(Exception):
         pass
 
     def end(code: int) -> None:
-        assert code == 1
-        raise Ended
+        raise Ended(code)
 
     monkeypatch.setattr(process, "limit_collections", lambda: None)
     monkeypatch.setattr(process, "raise_file_limit", lambda: None)
@@ -104,13 +117,16 @@ def test_a_disk_that_fills_up_ends_a_node_with_a_sentence_and_no_traceback(
 
     def make(failed):  # type: ignore[no-untyped-def]
         on_failure.append(failed)
-        return Filling(FULL)
+        return Failing(FULL)
 
-    with pytest.raises(Ended):
+    with pytest.raises(Ended) as ended:
         run_node(make)
+    assert ended.value.args == (code,)
     (record,) = (record for record in caplog.records if record.levelname == "CRITICAL")
     assert record.exc_info is None
-    assert "/data/quorum-state.tmp: No space left on device; make room" in record.getMessage()
+    assert said in record.getMessage()
+    if failure is not FULL:
+        assert capsys.readouterr().err.startswith(f"kvorum: {said}")
 
 
 def claimed(directory: Path) -> bytes:
