@@ -18,6 +18,7 @@ from kvorum.launch.bootstrap_records import check_level
 from kvorum.launch.first_voters import ControllerPlace, claim, format_voters
 from kvorum.launch.identity import claim_directory
 from kvorum.launch.kafka_properties import reject_unknown
+from kvorum.launch.listeners import PREFIX as LISTENER_PREFIX
 from kvorum.launch.listeners import is_unspecified, of_listeners, parse_address
 from kvorum.launch.node_file import load_node_file
 from kvorum.launch.node_links import controller_listener_name
@@ -53,6 +54,7 @@ from kvorum.runtime.text import address_text
 ENDING = ".toml"
 DATA_FOLDER = "data"
 _QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+_MECHANISMS = "sasl.enabled.mechanisms"
 _KEYSTORE = "ssl.keystore.location"
 _FILES = (_KEYSTORE, "ssl.truststore.location")
 _OF_ONE_NODE = (
@@ -131,6 +133,8 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
     if wanted.racks and len(wanted.racks) != len(brokers):
         raise ConfigError(f"{len(wanted.racks)} --rack for {len(brokers)} brokers; give each one")
     _check_settings(wanted.settings, [*voters, *brokers])
+    if wanted.is_secure:
+        _check_mechanisms(wanted.settings.get(_MECHANISMS, ""))
     _check_credentials(wanted)
     if wanted.is_static:
         quorum = {_QUORUM[0]: ",".join(f"{place.node_id}@{place.address}" for place in voters)}
@@ -327,6 +331,16 @@ def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) ->
         raise ConfigError(
             f"metrics.listener={settings['metrics.listener']} cannot be that of every node on "
             f"{shared}; leave it out here and set it in each node's file"
+        )
+
+
+def _check_mechanisms(mechanisms: str) -> None:
+    """Raise ConfigError for PLAIN: its users' passwords would have to be on the command line."""
+    if "PLAIN" in (text.strip().upper() for text in mechanisms.split(",")):
+        raise ConfigError(
+            f"{_MECHANISMS}={mechanisms}: the users of PLAIN have passwords, which must not be on "
+            f"a command line; leave it out here, then add {_MECHANISMS} and "
+            f"{LISTENER_PREFIX}{CLIENTS.lower()}.plain.sasl.jaas.config to each broker's file"
         )
 
 

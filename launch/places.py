@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import ipaddress
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.text import PORT_MAX, address_text, whole_number
 
 NODE_ID_MAX = (1 << 31) - 1
+_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+"""Names of hosts. As in Kafka, `_` is allowed: Compose makes such names."""
 SEVERAL_HOSTS = "for several hosts give each node with --controller ID@HOST and --broker ID@HOST"
 
 
@@ -50,10 +53,10 @@ def counted(role: str, count: int, host: str, *, least: int) -> list[NodePlace]:
 
 def parse_place(role: str, text: str) -> NodePlace:
     """The node of `ID@host[:port]`; an IPv6 address has brackets. Raises ConfigError."""
-    digits, separator, rest = text.partition("@")
+    digits, _, rest = text.partition("@")
     node_id = whole_number(digits)
     option = f"--{role}"
-    if not separator or node_id is None or node_id > NODE_ID_MAX:
+    if not rest or node_id is None or node_id > NODE_ID_MAX:
         raise ConfigError(f"{option}={text!r} must be of the form ID@HOST or ID@HOST:PORT")
     host, port = rest, 0
     if rest.count(":") > 1 and not rest.startswith("["):
@@ -86,15 +89,13 @@ def parse_bind(option: str, text: str) -> str:
     Raises ConfigError for text that is neither a name nor an address.
     """
     host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    is_name = bool(host) and not any(c.isspace() or c in ":/@[]" for c in host)
+    is_host = False
     with contextlib.suppress(ValueError):
         ipaddress.ip_address(host)
-        is_name = True
-    try:
-        host.encode("idna")
-    except UnicodeError:
-        is_name = is_name and ":" in host
-    if not is_name:
+        is_host = True
+    with contextlib.suppress(UnicodeError):
+        is_host = is_host or _NAME.fullmatch(host.encode("idna").decode()) is not None
+    if not is_host:
         raise ConfigError(f"{option}={text!r} must be a host name, an IPv4 or an IPv6 address")
     if len(host.encode()) > HOST_BYTES_MAX:
         raise ConfigError(f"{option}={text!r}: a host has at most {HOST_BYTES_MAX} bytes")

@@ -364,6 +364,14 @@ def test_listeners_of_a_secure_cluster_that_would_collide_are_refused(tmp_path, 
     assert not (tmp_path / "c").exists()
 
 
+def test_plain_whose_users_no_command_line_may_have_is_refused_with_the_way_to_add_it(tmp_path):
+    given = ("--set", "sasl.enabled.mechanisms=SCRAM-SHA-256,PLAIN")
+    code, _, err = kvorum("init", tmp_path / "c", "--secure", *given)
+    assert code == 2 and "must not be on a command line" in err, err
+    assert "listener.name.clients.plain.sasl.jaas.config to each broker's file" in err
+    assert not (tmp_path / "c").exists()
+
+
 def test_a_static_quorum_cannot_have_a_first_user(tmp_path):
     code, _, err = kvorum("init", str(tmp_path / "c"), "--secure", "--static")
     assert (code, "--secure does not go with --static" in err) == (2, True)
