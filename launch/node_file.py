@@ -7,6 +7,7 @@ property has its name in capitals, `_` for `.` and `-`, behind KVORUM_: KVORUM_L
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from kvorum.launch.kafka_properties import almost, reject_unknown
@@ -53,6 +54,23 @@ def node_properties(
     _refuse_passwords(given)
     reject_unknown(given, BROKER_NAMES | CONTROLLER_NAMES | of_listeners(given))
     return {**properties, **_of_environment(environment), **given}
+
+
+def with_source(
+    problem: str, path: str | None, settings: Sequence[str], environment: Mapping[str, str]
+) -> str:
+    """A sentence about refused properties, with the place that they come from: the variables and
+    options that gave those it names; else the file."""
+    places = {name: variable_of(name) for name in _of_environment(environment)}
+    places |= {parse_assignment(text)[0]: "--set" for text in settings}
+    said = [
+        f"{name} is given by {place}"
+        for name, place in sorted(places.items())
+        if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", problem)
+    ]
+    if said:
+        return f"{problem} ({', '.join(said)})"
+    return problem if path is None or path in problem else f"{path}: {problem}"
 
 
 def _refuse_passwords(given: Collection[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kvorum.cli.common import refused
+from kvorum.cli.common import CommandFailed, refused
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -73,7 +73,7 @@ def _readable(path: str | None, properties: dict[str, Any]) -> tuple[str, ...]:
 
 def _run(role: str, path: str | None, settings: tuple[str, ...]) -> int:
     from kvorum.launch.node import run_planned_node
-    from kvorum.launch.node_file import node_properties
+    from kvorum.launch.node_file import node_properties, with_source
     from kvorum.runtime.errors import ConfigError
 
     try:
@@ -83,6 +83,11 @@ def _run(role: str, path: str | None, settings: tuple[str, ...]) -> int:
                 f"a {role} needs properties: give --config FILE, --set KEY=VALUE, or variables "
                 "such as KVORUM_NODE_ID"
             )
-        return run_planned_node(role, properties, notes=_readable(path, properties))
+        notes = _readable(path, properties)
     except ConfigError as error:
         raise refused(error) from error
+    try:
+        return run_planned_node(role, properties, notes=notes)
+    except ConfigError as error:
+        told = with_source(str(error), path, settings, os.environ)
+        raise CommandFailed(told, refused(error).exit_code) from error

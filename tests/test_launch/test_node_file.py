@@ -8,7 +8,7 @@ import os
 import pytest
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.launch.node_file import load_node_file, node_properties, variable_of
+from kvorum.launch.node_file import load_node_file, node_properties, variable_of, with_source
 from kvorum.launch.presets import PRESETS, with_preset
 from kvorum.launch.properties import broker_config, controller_config
 from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
@@ -122,6 +122,21 @@ def test_a_mistyped_variable_or_setting_is_refused_with_the_right_name(file):
         node_properties(str(file), [], {"KVORUM_LOG_DIR_S": "d"})
     with pytest.raises(ConfigError, match=r"unknown property 'node.idd' \(did you mean 'node.id'"):
         node_properties(str(file), ["node.idd=1"], {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "told"),
+    [
+        ([], {}, "{file}: log.segment.bytes='x' is no number"),
+        ([], {"KVORUM_LOG_SEGMENT_BYTES": "x"}, " is given by KVORUM_LOG_SEGMENT_BYTES)"),
+        (["log.segment.bytes=x"], {"KVORUM_LOG_SEGMENT_BYTES": "y"}, " is given by --set)"),
+        # Neither names the property of the sentence.
+        (["segment.bytes=1"], {"KVORUM_LOG_DIRS": "y"}, "{file}: "),
+    ],
+)
+def test_a_refused_value_is_told_with_its_place(file, settings, variables, told):
+    said = with_source("log.segment.bytes='x' is no number", str(file), settings, variables)
+    assert told.format(file=file) in said
 
 
 @pytest.mark.parametrize(
