@@ -10,7 +10,7 @@ from kvorum.metadata.controller.decide.directories import (
 )
 from kvorum.metadata.controller.decide.elections import changes_with_broker, changes_without_broker
 from kvorum.metadata.controller.decide.eligible_brokers import eligible_brokers
-from kvorum.metadata.controller.decide.features import refusal
+from kvorum.metadata.controller.decide.features import of_another_cluster, refusal
 from kvorum.metadata.image.image import BrokerImage, ClusterImage
 from kvorum.metadata.image.records import BrokerRegistrationChange, Record, RegisterBroker
 from kvorum.metadata.requests.controller_requests import (
@@ -33,8 +33,7 @@ def register(
     if request.cluster_id != context.cluster_id:
         return _refused(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, "
-            f"this is {context.cluster_id}",
+            of_another_cluster(f"broker {request.broker_id}", request.cluster_id, context),
         )
     if request.broker_id in context.voter_ids or request.broker_id in image.controllers:
         return _refused(

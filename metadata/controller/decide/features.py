@@ -83,8 +83,9 @@ def register_controller(
             (),
             Rejected(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"controller {request.controller_id} belongs to cluster {request.cluster_id}, "
-                f"this is {context.cluster_id}",
+                of_another_cluster(
+                    f"controller {request.controller_id}", request.cluster_id, context
+                ),
             ),
         )
     refused = refusal(image, f"controller {request.controller_id}", request.features)
@@ -97,6 +98,14 @@ def register_controller(
         request.controller_id, request.incarnation_id, request.endpoints, request.features
     )
     return Decision((record,), RegisteredController())
+
+
+def of_another_cluster(who: str, cluster_id: str, context: Context) -> str:
+    """The sentence for a node whose cluster.id is not this cluster's."""
+    return (
+        f"{who} belongs to cluster {cluster_id}, this is {context.cluster_id}: correct its "
+        "cluster.id, or the addresses of its controllers"
+    )
 
 
 def refusal(image: ClusterImage, who: str, features: Iterable[FeatureRange]) -> Rejected | None:
