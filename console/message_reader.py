@@ -14,6 +14,7 @@ from kvorum.cli.client_security import current_security
 from kvorum.cli.common import CommandFailed, check
 from kvorum.cli.kafka_client import KafkaConnection
 from kvorum.cli.records.visible import end_position
+from kvorum.cli.rights import on_topic
 from kvorum.console.message_rows import (
     DECODINGS,
     LIST_BYTES_MAX,
@@ -271,7 +272,8 @@ class MessageReader:
         }
         reply = self._leader(topic, partition).call("list_offsets", 2, 7, values, flexible=True)
         found = reply.topics[0].partitions[0]
-        check(found.error_code, None, f"offsets of {topic}-{partition}")
+        right = on_topic("DESCRIBE", topic)
+        check(found.error_code, None, f"offsets of {topic}-{partition}", right)
         return int(found.offset)
 
     def _fetch(self, topic: str, partition: int, offset: int) -> bytes:
@@ -299,7 +301,8 @@ class MessageReader:
         reply = self._leader(topic, partition).call("fetch", 1, 12, values, flexible=True)
         check(reply.error_code, None, f"fetch of {topic}-{partition}")
         found = reply.responses[0].partitions[0]
-        check(found.error_code, None, f"fetch of {topic}-{partition} at offset {offset}")
+        subject = f"fetch of {topic}-{partition} at offset {offset}"
+        check(found.error_code, None, subject, on_topic("READ", topic))
         return bytes(found.records or b"")
 
 

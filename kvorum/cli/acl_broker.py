@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from kvorum.cli.acl_rules import exactly
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.common import check, refusal
+from kvorum.cli.rights import on_cluster
 from kvorum.metadata.access.model import (
     Acl,
     AclFilter,
@@ -37,7 +38,7 @@ class BrokerAcls(BrokerBackend):
 
     def describe(self, wanted: AclFilter) -> list[Acl]:
         reply = self.connection.call("describe_acls", 29, 3, _filter(wanted), flexible=True)
-        check(reply.error_code, reply.error_message, SUBJECT)
+        check(reply.error_code, reply.error_message, SUBJECT, on_cluster("DESCRIBE"))
         self._warn_without_leader()
         found = [
             Acl(
@@ -90,7 +91,7 @@ def outcome(code: int, message: str | None) -> Outcome:
     """The outcome of one item. Raises CommandFailed for the errors that every item then has: the
     user may not change ACLs, or the cluster has no authorizer."""
     if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.SECURITY_DISABLED):
-        raise refusal(code, message, SUBJECT)
+        raise refusal(code, message, SUBJECT, on_cluster("ALTER"))
     return ErrorCode(code).name, message or ""
 
 

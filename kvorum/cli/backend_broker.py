@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvorum import __version__
-from kvorum.cli.common import CommandFailed, Row, check, warn
+from kvorum.cli.common import CommandFailed, Row, check, check_topic, warn
+from kvorum.cli.rights import on_cluster, on_topic
 from kvorum.metadata.controller.decide.eligible_brokers import MIN_INSYNC_REPLICAS
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.inspect import quorum_report
@@ -15,6 +16,7 @@ from kvorum.runtime.ids import UUID_ZERO, uuid_text
 
 PARTITIONS_PER_ANSWER = 2_000
 """Partitions in one answer to a DescribeTopicPartitions; more are read in several requests."""
+_QUORUM = "metadata quorum"
 BROKER_SHARE = 0.8
 """The share of a command's timeout that the broker may use for a forwarded request."""
 
@@ -56,7 +58,7 @@ class BrokerBackend:
         self._warn_without_leader()
         rows = []
         for topic in reply.topics:
-            check(topic.error_code, None, f"topic {topic.name}")
+            check_topic(topic.error_code, None, topic.name, "DESCRIBE")
             rows.append(
                 {
                     "topic": topic.name,
@@ -91,7 +93,7 @@ class BrokerBackend:
                 flexible=True,
             )
             for topic in reply.topics:
-                check(topic.error_code, None, f"topic {topic.name}")
+                check_topic(topic.error_code, None, topic.name, "DESCRIBE")
                 row = found.setdefault(
                     topic.name,
                     {
@@ -138,7 +140,8 @@ class BrokerBackend:
             flexible=True,
         )
         made = reply.topics[0]
-        check(made.error_code, made.error_message, f"topic {name}")
+        subject = f"topic {name}"
+        check(made.error_code, made.error_message, subject, on_topic("CREATE", name))
         return {
             "topic": name,
             "topic_id": uuid_text(_uuid(made.topic_id)),
@@ -181,7 +184,7 @@ class BrokerBackend:
             },
             flexible=True,
         )
-        check(reply.error_code, reply.error_message, "describe cluster")
+        check(reply.error_code, reply.error_message, "cluster")
         self._warn_without_leader()
         return [
             {
@@ -226,7 +229,8 @@ class BrokerBackend:
         reply = self.connection.call(
             "unregister_broker", 64, 0, {"broker_id": broker_id}, flexible=True
         )
-        check(reply.error_code, reply.error_message, f"broker {broker_id}")
+        subject = f"broker {broker_id}"
+        check(reply.error_code, reply.error_message, subject, on_cluster("ALTER"))
 
     def features(self) -> list[Row]:
         reply = self.connection.call(
@@ -264,7 +268,7 @@ class BrokerBackend:
         )
         if not reply.results:
             # If the answer has rows, their errors say more than the one error of the whole request.
-            check(reply.error_code, reply.error_message, "update features")
+            check(reply.error_code, reply.error_message, "features", on_cluster("ALTER"))
         return [
             {
                 "feature": row.feature,
@@ -277,9 +281,9 @@ class BrokerBackend:
 
     def quorum(self) -> Row:
         reply = self._describe_quorum()
-        check(reply.error_code, reply.error_message, "describe quorum")
+        check(reply.error_code, reply.error_message, _QUORUM, on_cluster("DESCRIBE"))
         partition = reply.topics[0].partitions[0]
-        check(partition.error_code, partition.error_message, "describe quorum")
+        check(partition.error_code, partition.error_message, _QUORUM)
         cluster = self.connection.call(
             "describe_cluster",
             60,
@@ -305,7 +309,7 @@ class BrokerBackend:
         with Kafka's number N."""
         asked = {"include_cluster_authorized_operations": True}
         reply = self.connection.call("describe_cluster", 60, 0, asked, flexible=True)
-        check(reply.error_code, reply.error_message, "describe cluster")
+        check(reply.error_code, reply.error_message, "cluster")
         return max(int(reply.cluster_authorized_operations), 0)
 
     def controllers(self) -> tuple[list[tuple[str, int]], str | None]:
@@ -315,7 +319,7 @@ class BrokerBackend:
         message = reply.error_message or ""
         no_quorum = quorum_report.without_age(message) if _is_no_quorum(reply) else None
         if no_quorum is None:
-            check(reply.error_code, message, "describe quorum")
+            check(reply.error_code, message, _QUORUM, on_cluster("DESCRIBE"))
         return [(n.listeners[0].host, n.listeners[0].port) for n in reply.nodes], no_quorum
 
     def _describe_quorum(self) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvorum.cli.client_security import current_security
-from kvorum.cli.common import CommandFailed, Row, check, refusal
+from kvorum.cli.common import Row, check, no_topic, refusal
 from kvorum.cli.controller_client import BlockingControllerClient
 from kvorum.metadata.controller.decide.eligible_brokers import min_isr_of
 from kvorum.metadata.image.features import FEATURES_BEFORE_KIP_584, level_of
@@ -73,7 +73,7 @@ class ControllerBackend:
         for name in sorted(image.topic_ids) if names is None else names:
             topic = image.topic(name)
             if topic is None:
-                raise CommandFailed(f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION")
+                raise no_topic(name)
             found.append(topic)
         return found
 
@@ -166,7 +166,7 @@ class ControllerBackend:
                 "error": row.error.name,
                 "message": row.message,
             }
-            for row in self.request(UPDATE_FEATURES, request, "update features")
+            for row in self.request(UPDATE_FEATURES, request, "features")
         ]
 
     def quorum(self) -> Row:

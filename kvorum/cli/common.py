@@ -13,6 +13,7 @@ import click
 
 from kvorum.cli.client_security import command_config_option
 from kvorum.cli.profiles import ENVIRONMENT_BOOTSTRAP, OUTPUTS, ProfileOption, profile_option
+from kvorum.cli.rights import Right, is_missing_right, way_out
 from kvorum.metadata.inspect import quorum_report
 from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable, ErrorCode
 from kvorum.runtime.text import split_address
@@ -29,6 +30,9 @@ INT16_MAX, INT32_MAX, INT64_MAX = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 DEFAULT_TIMEOUT_S = 5.0
+
+_WAY_OUT = "kvorum acls"
+"""A controller's reason for a missing right names this command itself."""
 
 Row = dict[str, Any]
 """One line of an answer, with the keys that `-o json` prints."""
@@ -56,30 +60,56 @@ def number_of(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def check(code: int, message: str | None, subject: str) -> None:
-    """Raise CommandFailed for an error code of the cluster."""
+def check(code: int, message: str | None, subject: str, *rights: Right) -> None:
+    """Raise CommandFailed for an error code of the cluster. rights: see `refusal`."""
     if code != ErrorCode.NONE:
-        raise refusal(code, message, subject)
+        raise refusal(code, message, subject, *rights)
+
+
+def check_topic(code: int, message: str | None, name: str, operation: str) -> None:
+    """Raise CommandFailed for the error code of a request that needs an operation on a topic."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise no_topic(name)
+    check(code, message, f"topic {name}", Right(operation, "topic", name))
+
+
+def no_topic(name: str) -> CommandFailed:
+    """The failure for a topic that does not exist."""
+    return CommandFailed(
+        f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic; make it with kvorum "
+        f"topics create {name}"
+    )
 
 
 def exit_code_of(*errors: str) -> int:
     """The exit code for errors by their names in Kafka: EXIT_NOT_AUTHORIZED if the user lacks
     rights, and nothing else is wrong."""
-    is_access = [error.endswith("_AUTHORIZATION_FAILED") for error in errors if error != "NONE"]
+    is_access = [is_missing_right(error) for error in errors if error != "NONE"]
     return EXIT_NOT_AUTHORIZED if is_access and all(is_access) else EXIT_FAILED
 
 
-def fail_on_errors(rows: Sequence[Row], what: str, name_of: Callable[[Row], str]) -> None:
+def fail_on_errors(
+    rows: Sequence[Row],
+    what: str,
+    name_of: Callable[[Row], str],
+    right_of: Callable[[Row], Right] | None = None,
+) -> None:
     """Raise CommandFailed if rows have an `error`. what: the beginning of the sentence, such as
-    `not deleted`; name_of: names the thing of a row in it."""
+    `not deleted`; name_of: names the thing of a row in it; right_of: the right that it needs."""
     failed = [row for row in rows if row["error"] != "NONE"]
-    if failed:
-        code = exit_code_of(*(row["error"] for row in failed))
-        raise CommandFailed(f"{what}: {', '.join(map(name_of, failed))}", code)
+    if not failed:
+        return
+    text = f"{what}: {', '.join(map(name_of, failed))}"
+    refused_rows = [row for row in failed if is_missing_right(row["error"])]
+    if refused_rows:
+        rights = map(right_of, refused_rows) if right_of else ()
+        text += f"; {way_out(refused_rows[0]['error'], *rights)}"
+    raise CommandFailed(text, exit_code_of(*(row["error"] for row in failed)))
 
 
-def refusal(code: int, message: str | None, subject: str) -> CommandFailed:
-    """The failure of a command whose request about a subject was refused."""
+def refusal(code: int, message: str | None, subject: str, *rights: Right) -> CommandFailed:
+    """The failure of a command whose request about a subject was refused. rights: those that the
+    request needs, for a user who lacks them."""
     if message and quorum_report.is_sentence(message):
         return CommandFailed(quorum_report.without_age(message), EXIT_NO_QUORUM)
     try:
@@ -93,6 +123,10 @@ def refusal(code: int, message: str | None, subject: str) -> CommandFailed:
     item = re.escape(subject.rpartition(" ")[2])
     if message and re.search(rf"(?<![\w.-]){item}(?![\w.-])", message):
         del parts[0]  # the message itself names the subject
+    if is_missing_right(name) and _WAY_OUT not in (message or ""):
+        # Kafka's reason, such as `Cluster authorization failed.`, repeats the name of the error.
+        said = [] if re.search(r"authorization failed\.?$", message or "") else parts[2:]
+        parts = [subject, name, *said, way_out(name, *rights)]
     return CommandFailed(": ".join(filter(None, parts)), exit_code)
 
 

@@ -17,6 +17,7 @@ from kvorum.cli.config_rows import (
     label,
     quota_rows,
 )
+from kvorum.cli.rights import Right, on_cluster, on_topic
 from kvorum.metadata.configs.config_keys import is_certificate_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, Source
 from kvorum.metadata.configs.loggers import SOURCE as LOGGER_SOURCE
@@ -61,7 +62,12 @@ class BrokerConfigs(BrokerBackend):
             if connection is not self.connection:
                 connection.close()
         for item in reply.responses:
-            check(item.error_code, item.error_message, label(kind, name))
+            check(
+                item.error_code,
+                item.error_message,
+                label(kind, name),
+                _right("ALTER_CONFIGS", kind, name),
+            )
         return label(kind, name)
 
     def _alter(self, connection: Any, request: AlterConfigs, *, dry_run: bool) -> Any:
@@ -100,7 +106,9 @@ class BrokerConfigs(BrokerBackend):
             },
             flexible=True,
         )
-        check(reply.error_code, reply.error_message, "client quotas")
+        check(
+            reply.error_code, reply.error_message, "client quotas", on_cluster("DESCRIBE_CONFIGS")
+        )
         self._warn_without_leader()
         rows: list[Row] = []
         for entry in reply.entries or ():
@@ -130,7 +138,12 @@ class BrokerConfigs(BrokerBackend):
             flexible=True,
         )
         for item in reply.entries:
-            check(item.error_code, item.error_message, entity_text(entity))
+            check(
+                item.error_code,
+                item.error_message,
+                entity_text(entity),
+                on_cluster("ALTER_CONFIGS"),
+            )
         return entity_text(entity)
 
     def _names(self, kind: str) -> list[str]:
@@ -165,7 +178,8 @@ class BrokerConfigs(BrokerBackend):
             if connection is not self.connection:
                 connection.close()
         result = reply.results[0]
-        check(result.error_code, result.error_message, label(kind, name))
+        right = _right("DESCRIBE_CONFIGS", kind, name)
+        check(result.error_code, result.error_message, label(kind, name), right)
         self._warn_without_leader()
         return [
             config_row(
@@ -199,3 +213,8 @@ class BrokerConfigs(BrokerBackend):
         raise CommandFailed(
             f"broker {broker_id} is not registered; for a controller give --bootstrap-controller"
         )
+
+
+def _right(operation: str, kind: str, name: str) -> Right:
+    """The right to an operation on configs: those of brokers and loggers are the cluster's."""
+    return on_topic(operation, name) if kind == "topic" else on_cluster(operation)

@@ -11,6 +11,7 @@ from kvorum.cli.common import CommandFailed, Row, check
 from kvorum.cli.records.brokers import Brokers, Partition
 from kvorum.cli.records.coordinator import GROUP, Coordinator, ask_loaded
 from kvorum.cli.records.offsets import ends_at
+from kvorum.cli.rights import on_group
 from kvorum.runtime.errors import ErrorCode
 
 
@@ -94,7 +95,7 @@ class GroupClient:
             raise NoSuchGroup(
                 f"group {name}: {ErrorCode.GROUP_ID_NOT_FOUND.name}: the cluster has no such group"
             )
-        check(found.error_code, found.error_message, f"group {name}")
+        check(found.error_code, found.error_message, f"group {name}", on_group("DESCRIBE", name))
         members = [_member(found.protocol_type, member) for member in found.members]
         return {
             "group": name,
@@ -114,7 +115,7 @@ class GroupClient:
         found = reply.groups[0]
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return None
-        check(found.error_code, found.error_message, f"group {name}")
+        check(found.error_code, found.error_message, f"group {name}", on_group("DESCRIBE", name))
         members = [_consumer_member(member) for member in found.members]
         return {
             "group": name,
@@ -131,7 +132,8 @@ class GroupClient:
         asked = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}
         values = {"groups": [asked], "require_stable": False}
         _, reply = self._ask(group, "offset_fetch", 9, 9, values)
-        check(reply.groups[0].error_code, None, f"offsets of group {group}")
+        right = on_group("DESCRIBE", group)
+        check(reply.groups[0].error_code, None, f"offsets of group {group}", right)
         committed = {
             (topic.name, row.partition_index): row
             for topic in reply.groups[0].topics

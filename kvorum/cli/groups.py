@@ -15,6 +15,7 @@ from kvorum.cli.common import (
 )
 from kvorum.cli.completion import group_names
 from kvorum.cli.group_offsets import delete_offsets, reset_offsets
+from kvorum.cli.rights import on_group
 from kvorum.cli.watch import watchable
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ def delete(names: tuple[str, ...], **options: Any) -> None:
     """Delete groups NAMES, with their offsets. They must have no members."""
     rows = _client(options).delete(list(names))
     show_outcomes(options["output"], rows, ["group", "result"], done="deleted")
-    fail_on_errors(rows, "not deleted", _why_not_deleted)
+    fail_on_errors(
+        rows, "not deleted", _why_not_deleted, lambda row: on_group("DELETE", row["group"])
+    )
 
 
 def _why_not_deleted(row: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from kvorum.cli.common import (
     cluster_options,
     show,
 )
+from kvorum.cli.rights import on_cluster
 from kvorum.cli.watch import watchable
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[d
     finally:
         connection.close()
     error, found = read_answer(answer[1:])  # skip the header's empty tagged fields
-    check(error, None, f"broker {broker_id}")
+    check(error, None, f"broker {broker_id}", on_cluster("DESCRIBE"))
     rows = []
     for directory in found:
         row = _row(

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.backend_controller import ControllerBackend
 from kvorum.cli.backends import Backend
-from kvorum.cli.common import Row, check
+from kvorum.cli.common import Row, check, check_topic
+from kvorum.cli.rights import on_cluster
 from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
     CreatePartitions,
@@ -85,7 +86,8 @@ class _ThroughBroker:
             "validate_only": validate_only,
         }
         reply = self._call("create_partitions", 37, 3, values, flexible=True)
-        check(reply.results[0].error_code, reply.results[0].error_message, f"topic {topic}")
+        grown = reply.results[0]
+        check_topic(grown.error_code, grown.error_message, topic, "ALTER")
 
     def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
         rows: list[Row] = []
@@ -100,7 +102,7 @@ class _ThroughBroker:
                 "topics": [{"name": n, "partitions": p} for n, p in by_topic.items()],
             }
             reply = self._call("alter_partition_reassignments", 45, 0, values, flexible=True)
-            check(reply.error_code, reply.error_message, "reassign partitions")
+            check(reply.error_code, reply.error_message, "partitions", on_cluster("ALTER"))
             rows += [
                 _outcome(topic.name, p.partition_index, p.error_code, p.error_message)
                 for topic in reply.responses
@@ -111,7 +113,7 @@ class _ThroughBroker:
     def reassignments(self) -> list[Row]:
         values = {"timeout": self._timeout_ms, "topics": None}
         reply = self._call("list_partition_reassignments", 46, 0, values, flexible=True)
-        check(reply.error_code, reply.error_message, "list reassignments")
+        check(reply.error_code, reply.error_message, "reassignments", on_cluster("DESCRIBE"))
         return [
             {
                 "topic": topic.name,
@@ -138,9 +140,11 @@ class _ThroughBroker:
         }
         reply = self._call("elect_leaders", 43, 2, values, flexible=True)
         if reply.error_code:
-            # The answer has no field for the reason; a quorum without a leader is the likely one.
-            _, no_quorum = self._backend.controllers()
-            check(reply.error_code, no_quorum, "elect leaders")
+            no_quorum = None
+            if reply.error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                # The answer has no field for the reason; a quorum without a leader is likely.
+                _, no_quorum = self._backend.controllers()
+            check(reply.error_code, no_quorum, "elections", on_cluster("ALTER"))
         return [
             _outcome(result.topic, p.partition_id, p.error_code, p.error_message)
             for result in reply.replica_election_results
@@ -158,7 +162,7 @@ class _ThroughController:
         wanted = NewPartitions(name=topic, count=count, assignments=assignments)
         request = CreatePartitions(topics=(wanted,), validate_only=validate_only)
         (grown,) = self._request(CREATE_PARTITIONS, request, f"topic {topic}")
-        check(grown.error, grown.message, f"topic {topic}")
+        check_topic(grown.error, grown.message, topic, "ALTER")
 
     def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
         rows: list[Row] = []
@@ -171,7 +175,7 @@ class _ThroughController:
             )
             rows += [
                 _outcome(p.topic, p.partition_id, p.error, p.message)
-                for p in self._request(ALTER_REASSIGNMENTS, request, "reassign partitions")
+                for p in self._request(ALTER_REASSIGNMENTS, request, "partitions")
             ]
         return rows
 
@@ -184,16 +188,14 @@ class _ThroughController:
                 "adding_replicas": list(ongoing.adding_replicas),
                 "removing_replicas": list(ongoing.removing_replicas),
             }
-            for ongoing in self._request(
-                LIST_REASSIGNMENTS, ListReassignments(), "list reassignments"
-            )
+            for ongoing in self._request(LIST_REASSIGNMENTS, ListReassignments(), "reassignments")
         ]
 
     def elect(self, targets: Sequence[Target] | None, election: int) -> list[Row]:
         request = ElectLeaders(partitions=tuple(targets or ()), election=ElectionType(election))
         return [
             _outcome(e.topic, e.partition_id, e.error, e.message)
-            for e in self._request(ELECT_LEADERS, request, "elect leaders")
+            for e in self._request(ELECT_LEADERS, request, "elections")
         ]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.common import check
+from kvorum.cli.rights import Right
 from kvorum.runtime.errors import ErrorCode
 
 USER = "User"
@@ -60,7 +61,9 @@ class BrokerTokens(BrokerBackend):
             "max_lifetime": max_lifetime_ms,
         }
         subject = f"a token of {USER}:{owner}" if owner else "a token"
-        reply = self._call("create_delegation_token", 38, 3, values, subject)
+        # Only a token of another user needs a right.
+        rights = (Right("CREATE_TOKENS", "user", f"{USER}:{owner}"),) if owner else ()
+        reply = self._call("create_delegation_token", 38, 3, values, subject, *rights)
         return FoundToken(
             token_id=reply.token_id,
             owner=f"{reply.principal_type}:{reply.principal_name}",
@@ -115,7 +118,15 @@ class BrokerTokens(BrokerBackend):
         expires_ms = _milliseconds(reply.expiry_timestamp)
         return dataclasses.replace(token, expiration_timestamp_ms=expires_ms)
 
-    def _call(self, name: str, key: int, version: int, values: dict[str, Any], subject: str) -> Any:
+    def _call(
+        self,
+        name: str,
+        key: int,
+        version: int,
+        values: dict[str, Any],
+        subject: str,
+        *rights: Right,
+    ) -> Any:
         from kvorum.wire.kio_codec import read_response
 
         answer = self.connection.ask(name, key, version, values, flexible=True)
@@ -123,10 +134,10 @@ class BrokerTokens(BrokerBackend):
             # The error is checked first: in Kafka's refusals the timestamps are -1, which kio
             # cannot read.
             code = _ERROR_CODE.unpack_from(answer, _AFTER_HEADER)[0]
-            check(code, _WAYS_OUT.get(code), subject)
+            check(code, _WAYS_OUT.get(code), subject, *rights)
         reply = read_response(name, version, memoryview(answer)[_AFTER_HEADER:])
         code = int(reply.error_code)
-        check(code, _WAYS_OUT.get(code), subject)
+        check(code, _WAYS_OUT.get(code), subject, *rights)
         return reply
 
 

@@ -16,6 +16,7 @@ from kvorum.cli.common import (
     show_outcomes,
 )
 from kvorum.cli.completion import topic_names
+from kvorum.cli.rights import on_topic
 from kvorum.cli.trim import trim
 from kvorum.cli.watch import watchable
 
@@ -121,7 +122,12 @@ def delete(names: tuple[str, ...], **options: Any) -> None:
         raise click.UsageError("a topic's name is empty")
     rows = _backend(options).delete_topics(list(names))
     show_outcomes(options["output"], rows, ["topic", "result", "message"], done="deleted")
-    fail_on_errors(rows, "not deleted", lambda row: str(row["topic"]))
+    fail_on_errors(
+        rows,
+        "not deleted",
+        lambda row: str(row["topic"]),
+        lambda row: on_topic("DELETE", row["topic"]),
+    )
 
 
 def _backend(options: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from kvorum.cli.common import (
     show_outcomes,
 )
 from kvorum.cli.completion import topic_names
+from kvorum.cli.rights import on_topic
 
 _COLUMNS = ["topic", "partition", "result", "log_start_offset"]
 
@@ -58,7 +59,7 @@ def trim(
         raise click.UsageError(f"--offset {error}") from error
     brokers = Brokers(addresses, options["timeout"])
     click.get_current_context().call_on_close(brokers.close)
-    leaders = brokers.existing([topic])[topic].leaders
+    leaders = brokers.existing([topic], operation="DELETE")[topic].leaders
     chosen: list[Partition] = [(topic, number) for number in sorted(partitions or leaders)]
     bounds = bounds_of(brokers, chosen)
     # An offset below the log start deletes nothing; the answer then shows the log start.
@@ -73,8 +74,18 @@ def trim(
     if not dry_run:
         found = delete_records(brokers, wanted)
     rows = [
-        {"topic": name, "partition": number, "error": error.name, "log_start_offset": start}
+        {
+            "topic": name,
+            "partition": number,
+            "error": error.name,
+            "log_start_offset": start if error is ErrorCode.NONE else None,
+        }
         for (name, number), (error, start) in sorted(found.items())
     ]
     show_outcomes(options["output"], rows, _COLUMNS, done="dry run" if dry_run else "trimmed")
-    fail_on_errors(rows, "not trimmed", lambda row: f"{row['topic']}-{row['partition']}")
+    fail_on_errors(
+        rows,
+        "not trimmed",
+        lambda row: f"{row['topic']}-{row['partition']}",
+        lambda row: on_topic("DELETE", row["topic"]),
+    )

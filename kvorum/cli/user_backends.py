@@ -9,6 +9,7 @@ import click
 
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.common import bootstrap_of, check
+from kvorum.cli.rights import on_cluster
 from kvorum.cli.user_credentials import NewCredential, Users
 from kvorum.runtime.errors import ErrorCode
 
@@ -56,7 +57,7 @@ class BrokerUsers(BrokerBackend):
         reply = self.connection.call(
             "describe_user_scram_credentials", 50, 0, values, flexible=True
         )
-        check(reply.error_code, reply.error_message, "users")
+        check(reply.error_code, reply.error_message, "users", on_cluster("DESCRIBE"))
         self._warn_without_leader()
         found = {}
         for result in reply.results:
@@ -103,4 +104,5 @@ class BrokerUsers(BrokerBackend):
     def _alter(self, values: Mapping[str, object]) -> None:
         reply = self.connection.call("alter_user_scram_credentials", 51, 0, values, flexible=True)
         for result in reply.results:
-            check(result.error_code, result.error_message, f"user {result.user}")
+            subject = f"user {result.user}"
+            check(result.error_code, result.error_message, subject, on_cluster("ALTER"))

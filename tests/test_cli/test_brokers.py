@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kvorum.cli.common import EXIT_NOT_AUTHORIZED, CommandFailed
 from kvorum.cli.kafka_client import BrokerGone
 from kvorum.cli.records.brokers import Brokers, Unavailable
 from kvorum.cli.records.coordinator import GROUP, Coordinator
@@ -123,7 +124,7 @@ class NoLeaders:
 
     timeout_s = 1.0
 
-    def existing(self, names: list[str]) -> dict[str, Any]:
+    def existing(self, names: list[str], *, operation: str = "") -> dict[str, Any]:
         return {name: SimpleNamespace(leaders={0: -1}) for name in names}
 
     topics = existing
@@ -139,3 +140,18 @@ def test_a_producer_that_is_stopped_tells_the_records_without_an_acknowledgement
         producer.add(NewRecord(None, b"read"))
         producer.finish()
     assert (producer.records, producer.unacknowledged) == (0, 2)
+
+
+class NoRights(NoLeaders):
+    """Brokers at which the user may describe the topic, and not write to it."""
+
+    def call(self, name: str, key: int, version: int, values: Any) -> Any:
+        return SimpleNamespace(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def test_a_producer_without_an_id_is_told_the_right_to_its_topic(clock):
+    with pytest.raises(CommandFailed) as refused:
+        Producer(NoRights(), "orders", ProducerSettings())  # type: ignore[arg-type]
+    assert "the user needs WRITE on topic orders" in str(refused.value)
+    assert "--operation write --topic orders" in str(refused.value)
+    assert refused.value.exit_code == EXIT_NOT_AUTHORIZED

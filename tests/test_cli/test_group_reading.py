@@ -189,7 +189,7 @@ class Coordinator:
         self.is_there = True
         self.told: list[Any] = []
 
-    def existing(self, names: list[str]) -> dict[str, Topic]:
+    def existing(self, names: list[str], *, operation: str = "") -> dict[str, Topic]:
         return {"orders": Topic(name="orders", topic_id=bytes(16), leaders={0: 101})}
 
     def call(self, name: str, key: int, version: int, values: Any, **_: Any) -> Any:

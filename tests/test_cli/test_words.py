@@ -10,7 +10,17 @@ import tomllib
 import pytest
 
 from kvorum.chaos.live.toxiproxy_server import find_server
-from kvorum.cli.common import CommandFailed, check, fail_on_errors, show_outcomes
+from kvorum.cli.common import (
+    CommandFailed,
+    check,
+    check_topic,
+    exit_code_of,
+    fail_on_errors,
+    refusal,
+    show_outcomes,
+)
+from kvorum.cli.rights import Right, on_cluster, on_topic, way_out
+from kvorum.metadata.access.model import OPERATIONS_OF, ResourceType
 from kvorum.runtime.errors import ConfigError, ErrorCode
 from tests.command import kvorum
 
@@ -141,7 +151,9 @@ def test_a_user_without_rights_ends_with_5(scope):
         {"topic": "b", "error": code.name},
         {"topic": "c", "error": code.name},
     ]
-    with pytest.raises(CommandFailed, match=r"^not deleted: b, c$") as failed:
+    with pytest.raises(
+        CommandFailed, match=r"^not deleted: b, c; the user lacks a right"
+    ) as failed:
         fail_on_errors(rows, "not deleted", lambda row: row["topic"])
     assert failed.value.exit_code == 5
 
@@ -152,3 +164,65 @@ def test_other_errors_beside_a_missing_right_end_with_1():
         fail_on_errors(rows, "not deleted", lambda row: row["error"])
     assert failed.value.exit_code == 1
     fail_on_errors([{"error": "NONE"}], "not deleted", lambda row: row["error"])
+
+
+def test_a_missing_right_is_named_with_the_command_that_gives_it():
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(CommandFailed) as failed:
+        check_topic(code, None, "orders", "DESCRIBE")
+    assert str(failed.value) == (
+        "topic orders: TOPIC_AUTHORIZATION_FAILED: the user needs DESCRIBE on topic orders; an "
+        "administrator runs kvorum acls create --allow-principal User:NAME --operation describe "
+        "--topic orders"
+    )
+    said = str(refusal(code, None, "topic orders"))
+    assert "lacks a right to the topic" in said and "docs/access.md" in said
+
+
+def test_kafkas_words_for_a_missing_right_are_not_repeated_and_a_controllers_own_are_kept():
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    said = str(refusal(code, "Cluster authorization failed.", "users", on_cluster("DESCRIBE")))
+    assert said == (
+        "users: CLUSTER_AUTHORIZATION_FAILED: the user needs DESCRIBE on the cluster; an "
+        "administrator runs kvorum acls create --allow-principal User:NAME --operation describe "
+        "--cluster"
+    )
+    own = "User:bob may not ALTER the cluster; give it by an ACL (kvorum acls create ... --cluster)"
+    assert str(refusal(code, own, "users", on_cluster("ALTER"))).endswith(own)
+
+
+def test_rows_without_a_right_are_told_the_way_out_once():
+    rows = [{"topic": name, "error": "TOPIC_AUTHORIZATION_FAILED"} for name in ("a", "b")]
+    with pytest.raises(CommandFailed) as failed:
+        fail_on_errors(
+            rows,
+            "not deleted",
+            lambda row: row["topic"],
+            lambda row: on_topic("DELETE", row["topic"]),
+        )
+    assert str(failed.value) == (
+        "not deleted: a, b; the user needs DELETE on topic a, DELETE on topic b; an administrator "
+        "runs kvorum acls create --allow-principal User:NAME"
+    )
+    assert failed.value.exit_code == exit_code_of("TOPIC_AUTHORIZATION_FAILED")
+
+
+def test_the_command_for_a_right_is_one_that_acls_create_takes():
+    right = Right("ALTER_CONFIGS", "cluster")
+    assert right.command.endswith("--operation alter-configs --cluster")
+    assert {operation.name for operation in OPERATIONS_OF[ResourceType.CLUSTER]} >= {
+        "ALTER_CONFIGS"
+    }
+    quoted = on_topic("READ", "a b")
+    assert quoted.command.endswith("--operation read --topic 'a b'")
+    token = Right("CREATE_TOKENS", "user", "User:bob")
+    assert "kafka-acls --add --user-principal User:bob" in way_out("X_AUTHORIZATION_FAILED", token)
+
+
+def test_a_topic_that_is_not_there_has_one_sentence():
+    with pytest.raises(CommandFailed) as failed:
+        check_topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "nosuch", "DESCRIBE")
+    assert str(failed.value) == (
+        "topic nosuch: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic; make it with kvorum "
+        "topics create nosuch"
+    )

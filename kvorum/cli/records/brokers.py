@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvorum.broker.metadata_answers.topic_names import name_refusal
-from kvorum.cli.common import CommandFailed, check, exit_code_of
+from kvorum.cli.common import CommandFailed, check_topic, exit_code_of, no_topic
 from kvorum.cli.kafka_client import BrokerGone, KafkaConnection
 from kvorum.runtime.errors import ErrorCode
 
@@ -92,8 +92,9 @@ class Brokers:
         self._any = fresh
         return reply
 
-    def topics(self, names: list[str] | None) -> dict[str, Topic]:
-        """The topics of these names that exist; None: all. Raises CommandFailed."""
+    def topics(self, names: list[str] | None, *, operation: str = "DESCRIBE") -> dict[str, Topic]:
+        """The topics of these names that exist; None: all. operation: the one that a user needs who
+        may not even describe a topic. Raises CommandFailed."""
         asked = None if names is None else [{"topic_id": None, "name": name} for name in names]
         values = {
             "topics": asked,
@@ -109,7 +110,7 @@ class Brokers:
             reason = None
             if topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
                 reason = name_refusal(topic.name)  # an answer to Metadata has no reasons
-            check(topic.error_code, reason, f"topic {topic.name}")
+            check_topic(topic.error_code, reason, topic.name, operation)
             found[topic.name] = Topic(
                 name=topic.name,
                 topic_id=bytes(topic.topic_id.bytes) if topic.topic_id else bytes(16),
@@ -117,15 +118,13 @@ class Brokers:
             )
         return found
 
-    def existing(self, names: list[str]) -> dict[str, Topic]:
-        """The topics of these names. Raises CommandFailed for one that does not exist."""
-        found = self.topics(names)
+    def existing(self, names: list[str], *, operation: str = "DESCRIBE") -> dict[str, Topic]:
+        """The topics of these names. Raises CommandFailed for one that does not exist. operation:
+        see `topics`."""
+        found = self.topics(names, operation=operation)
         for name in names:
             if name not in found:
-                raise CommandFailed(
-                    f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic; make it "
-                    f"with kvorum topics create {name}"
-                )
+                raise no_topic(name)
         return found
 
     def ids(self) -> list[int]:

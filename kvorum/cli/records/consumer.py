@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.cli.common import CommandFailed, exit_code_of, warn
+from kvorum.cli.common import CommandFailed, refusal, warn
 from kvorum.cli.kafka_client import ANSWER_SLACK_S, BrokerGone, KafkaConnection
 from kvorum.cli.records.brokers import MOVED, RETRY_PAUSE_S, Brokers, Partition, by_topic
 from kvorum.cli.records.offsets import EARLIEST, READ_COMMITTED, list_offsets
 from kvorum.cli.records.visible import DamagedBatch, Range, end_position, visible_records
+from kvorum.cli.rights import on_topic
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import BatchError, Record
 
@@ -213,9 +214,8 @@ class Consumer:
             self._restart(partition)
             return False
         if error != ErrorCode.NONE:
-            raise CommandFailed(
-                f"{partition[0]}-{partition[1]}: {error.name}", exit_code_of(error.name)
-            )
+            topic, number = partition
+            raise refusal(error, None, f"{topic}-{number}", on_topic("READ", topic))
         return True
 
     def _restart(self, partition: Partition) -> None:

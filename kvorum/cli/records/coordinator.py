@@ -9,6 +9,7 @@ from typing import Any
 from kvorum.cli.common import CommandFailed, refusal
 from kvorum.cli.kafka_client import BrokerGone
 from kvorum.cli.records.brokers import RETRY_PAUSE_S, Brokers, Unavailable
+from kvorum.cli.rights import Right
 from kvorum.runtime.errors import ErrorCode
 
 GROUP, TRANSACTION = 0, 1
@@ -39,16 +40,23 @@ def ask_loaded(
 class Coordinator:
     """The coordinator of one key, looked up again when it moves. kind: GROUP or TRANSACTION.
 
-    retried: errors after which a request is sent again.
+    retried: errors after which a request is sent again. operation: that the requests need.
     """
 
     def __init__(
-        self, brokers: Brokers, kind: int, key: str, *, retried: frozenset[ErrorCode] = MOVING
+        self,
+        brokers: Brokers,
+        kind: int,
+        key: str,
+        *,
+        retried: frozenset[ErrorCode] = MOVING,
+        operation: str = "DESCRIBE",
     ) -> None:
         self._brokers = brokers
         self._kind = kind
         self._key = key
         self._retried = retried
+        self._operation = operation
         self._broker_id: int | None = None
 
     @property
@@ -104,7 +112,9 @@ class Coordinator:
         return Unavailable(str(said), said.exit_code)
 
     def _refusal(self, error: int, message: str | None) -> CommandFailed:
-        return refusal(error, message, f"coordinator of {_KINDS[self._kind]} {self._key}")
+        kind = _KINDS[self._kind]
+        right = Right(self._operation, kind.replace(" ", "-"), self._key)
+        return refusal(error, message, f"coordinator of {kind} {self._key}", right)
 
     def _find(self) -> int:
         """The broker id of the coordinator. Raises Unavailable if there is none now, BrokerGone,

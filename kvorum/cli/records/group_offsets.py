@@ -9,6 +9,7 @@ from typing import Any
 from kvorum.cli.common import CommandFailed, check
 from kvorum.cli.records.brokers import Brokers, Partition, by_topic
 from kvorum.cli.records.coordinator import GROUP, Coordinator
+from kvorum.cli.rights import on_group
 from kvorum.runtime.errors import ErrorCode
 
 NO_GROUP = "Dead"
@@ -49,7 +50,8 @@ class GroupOffsets:
             ).groups[0]  # fmt: skip
         if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             return GroupState(state=NO_GROUP, members=0)
-        check(found.error_code, found.error_message, f"group {self.group}")
+        right = on_group("DESCRIBE", self.group)
+        check(found.error_code, found.error_message, f"group {self.group}", right)
         return GroupState(state=found.group_state, members=len(found.members))
 
     def require_no_members(self) -> None:
@@ -66,7 +68,8 @@ class GroupOffsets:
         asked = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": None}
         values = {"groups": [asked], "require_stable": False}
         reply = self._call("offset_fetch", 9, 9, values, lambda r: int(r.groups[0].error_code))
-        check(reply.groups[0].error_code, None, f"offsets of group {self.group}")
+        right = on_group("DESCRIBE", self.group)
+        check(reply.groups[0].error_code, None, f"offsets of group {self.group}", right)
         return {
             (topic.name, row.partition_index): row.committed_offset
             for topic in reply.groups[0].topics
@@ -110,7 +113,7 @@ class GroupOffsets:
             "offset_delete", 47, 0, {"group_id": self.group, "topics": topics},
             error_of=lambda reply: int(reply.error_code), flexible=False,
         )  # fmt: skip
-        check(reply.error_code, None, f"group {self.group}")
+        check(reply.error_code, None, f"group {self.group}", on_group("DELETE", self.group))
         return results_of(reply)
 
     def _call(self, name: str, key: int, version: int, values: Any, error_of: Any) -> Any:

@@ -17,6 +17,7 @@ from kvorum.cli.common import CommandFailed, refusal, warn
 from kvorum.cli.records.brokers import Brokers, Partition, by_topic
 from kvorum.cli.records.coordinator import GROUP, MOVING, Coordinator
 from kvorum.cli.records.group_offsets import results_of
+from kvorum.cli.rights import on_group
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds, uuid_bytes
 
@@ -39,9 +40,11 @@ class GroupMember:
         self.assigned: set[Partition] | None = None
         self._brokers = brokers
         self._topics = topics
-        self._names = {t.topic_id: t.name for t in brokers.existing(topics).values()}
+        self._names = {
+            t.topic_id: t.name for t in brokers.existing(topics, operation="READ").values()
+        }
         self._ids = {name: topic_id for topic_id, name in self._names.items()}
-        self._coordinator = Coordinator(brokers, GROUP, group, retried=_RETRIED)
+        self._coordinator = Coordinator(brokers, GROUP, group, retried=_RETRIED, operation="READ")
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
         self._due_s = 0.0
@@ -83,7 +86,7 @@ class GroupMember:
             time.sleep(0.1)
             self._beat(self._is_joining)
         for error in errors - {ErrorCode.NONE}:
-            raise refusal(error, None, f"offsets of group {self.group}")
+            raise self._refused(error, None, "offsets of ")
         return {
             (name, row.partition_index): row.committed_offset
             for name, row in rows
@@ -174,12 +177,13 @@ class GroupMember:
         wait_s = self.interval_s if self.assigned else min(self.interval_s, UNASSIGNED_WAIT_S)
         self._due_s = time.monotonic() + wait_s
 
-    def _refused(self, error: ErrorCode, message: str | None) -> CommandFailed:
+    def _refused(self, error: ErrorCode, message: str | None, what: str = "") -> CommandFailed:
         if error == ErrorCode.GROUP_ID_NOT_FOUND:
             return CommandFailed(
                 f"group {self.group} cannot be joined by the consumer protocol: {message or error}"
             )
-        return refusal(error, message, f"group {self.group}")
+        rights = (on_group("READ", self.group),) if "GROUP" in error.name else ()
+        return refusal(error, message, f"{what}group {self.group}", *rights)
 
     def _ask(self, is_full: bool) -> Any:
         owned = None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.cli.common import INT64_MAX, CommandFailed, exit_code_of
+from kvorum.cli.common import INT64_MAX, refusal
 from kvorum.cli.kafka_client import KafkaConnection
 from kvorum.cli.records.brokers import (
     Brokers,
@@ -21,6 +21,7 @@ from kvorum.cli.records.brokers import (
     by_topic,
 )
 from kvorum.cli.records.times import duration_ms, time_ms
+from kvorum.cli.rights import on_topic
 from kvorum.runtime.errors import ErrorCode
 
 EARLIEST, LATEST = -2, -1
@@ -105,8 +106,8 @@ def list_offsets(
     found = ask_leaders(brokers, list(timestamps), request)
     for (topic, number), row in found.items():
         if row.error_code != ErrorCode.NONE:
-            name = ErrorCode(row.error_code).name
-            raise CommandFailed(f"{topic}-{number}: {name}", exit_code_of(name))
+            right = on_topic("DESCRIBE", topic)
+            raise refusal(row.error_code, None, f"{topic}-{number}", right)
     return {partition: row.offset for partition, row in found.items()}
 
 

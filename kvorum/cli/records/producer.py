@@ -18,6 +18,7 @@ from kvorum.cli.kafka_client import BrokerGone
 from kvorum.cli.records.brokers import MOVED, RETRY_PAUSE_S, Brokers
 from kvorum.cli.records.outgoing import NewRecord, OutgoingBatch, ProducerIdentity
 from kvorum.cli.records.partitioning import Partitioner
+from kvorum.cli.rights import is_missing_right, on_topic, way_out
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import SEQUENCE_MODULUS
 from kvorum.storage.format.compression import Codec
@@ -83,7 +84,7 @@ class Producer:
         self._brokers = brokers
         self._topic = topic
         self._settings = settings
-        self._leaders = dict(brokers.existing([topic])[topic].leaders)
+        self._leaders = dict(brokers.existing([topic], operation="WRITE")[topic].leaders)
         self._partitioner = Partitioner(self._leaders, Random())
         self._pending: dict[int, list[NewRecord]] = {}
         self._pending_bytes: dict[int, int] = {}
@@ -277,8 +278,9 @@ class Producer:
                 self._note([batch], row.error_message or code.name)
                 again.append(batch)
             else:
-                reason = f"{code.name}: {row.error_message or _advice(code, batch)}"
-                raise self._failure(batch.partition, reason, exit_code_of(code.name))
+                reason = row.error_message or self._advice(code, batch)
+                text = f"{code.name}: {reason}"
+                raise self._failure(batch.partition, text, exit_code_of(code.name))
         return again
 
     def _count(self, batch: OutgoingBatch, base_offset: int) -> None:
@@ -324,12 +326,15 @@ class Producer:
             metadata = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
             told = self._brokers.call("describe_quorum", 55, 2, {"topics": [metadata]})
             check(told.error_code, told.error_message, "no quorum")
-        check(reply.error_code, None, "producer id")
+        # KIP-679: without transactions, any right to write is enough for a producer id.
+        subject = f"producer of {self._topic}"
+        check(reply.error_code, None, subject, on_topic("WRITE", self._topic))
         return ProducerIdentity(producer_id=reply.producer_id, producer_epoch=reply.producer_epoch)
 
-
-def _advice(error: ErrorCode, batch: OutgoingBatch) -> str:
-    if error in _TOO_LARGE:
-        size_bytes = batch.records[0].size_bytes
-        return f"a record of about {size_bytes} bytes is above the topic's max.message.bytes"
-    return "the broker gives no reason"
+    def _advice(self, error: ErrorCode, batch: OutgoingBatch) -> str:
+        if error in _TOO_LARGE:
+            size_bytes = batch.records[0].size_bytes
+            return f"a record of about {size_bytes} bytes is above the topic's max.message.bytes"
+        if is_missing_right(error.name):
+            return way_out(error.name, on_topic("WRITE", self._topic))
+        return "the broker gives no reason"

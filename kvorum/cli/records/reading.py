@@ -76,7 +76,7 @@ class PlainReading:
     def __init__(self, brokers: Brokers, wanted: Wanted) -> None:
         self._wanted = wanted
         self._consumer = Consumer(brokers, isolation=wanted.isolation)
-        topics = brokers.existing(list(wanted.topics))
+        topics = brokers.existing(list(wanted.topics), operation="READ")
         chosen = []
         for name in wanted.topics:
             leaders = topics[name].leaders

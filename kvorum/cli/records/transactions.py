@@ -17,6 +17,7 @@ from kvorum.cli.records.brokers import (
     by_topic,
 )
 from kvorum.cli.records.coordinator import TRANSACTION, Coordinator, ask_loaded
+from kvorum.cli.rights import Right, on_cluster, on_topic
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.primitives import Reader
 
@@ -78,7 +79,8 @@ def describe_transaction(brokers: Brokers, transactional_id: str) -> Row:
     reason = None
     if error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         reason = "there is no such id; kvorum transactions list shows those that exist"
-    check(error, reason, f"transactional id {transactional_id}")
+    subject = f"transactional id {transactional_id}"
+    check(error, reason, subject, Right("DESCRIBE", "transactional-id", transactional_id))
     return {"transactional_id": transactional_id, "coordinator": coordinator.broker_id, **row}
 
 
@@ -130,7 +132,8 @@ def fence(brokers: Brokers, transactional_id: str, timeout_ms: int) -> tuple[int
         if not is_busy or time.monotonic() > deadline_s:
             break
         time.sleep(RETRY_PAUSE_S)
-    check(reply.error_code, None, f"transactional id {transactional_id}")
+    subject = f"transactional id {transactional_id}"
+    check(reply.error_code, None, subject, Right("WRITE", "transactional-id", transactional_id))
     return reply.producer_id, reply.producer_epoch
 
 
@@ -155,7 +158,8 @@ def describe_producers(brokers: Brokers, partitions: list[Partition]) -> dict[Pa
     found = ask_leaders(brokers, partitions, request)
     for (topic, number), row in found.items():
         if row.error_code != ErrorCode.NONE:
-            raise refusal(row.error_code, row.error_message, f"{topic}-{number}")
+            right = on_topic("READ", topic)
+            raise refusal(row.error_code, row.error_message, f"{topic}-{number}", right)
     return {partition: list(row.active_producers) for partition, row in found.items()}
 
 
@@ -227,7 +231,8 @@ def write_abort(brokers: Brokers, found: OpenTransaction) -> None:
         ],
     )
     row = ask_leaders(brokers, [found.partition], request)[found.partition]
-    check(row.error_code, None, f"transaction at {topic}-{number} offset {found.start_offset}")
+    subject = f"transaction at {topic}-{number} offset {found.start_offset}"
+    check(row.error_code, None, subject, on_cluster("ALTER"))
 
 
 def partitions_of(
