@@ -14,7 +14,7 @@ from kvorum.cli.common import CommandFailed, bootstrap_of, cluster_options
 from kvorum.console.guard import Rules, is_loopback
 from kvorum.launch.client_security import NONE
 from kvorum.runtime.errors import ConfigError, KvorumError
-from kvorum.runtime.text import address_text, split_address
+from kvorum.runtime.text import address_problem, address_text, split_address
 
 if TYPE_CHECKING:
     from kvorum.console.app import Console
@@ -167,7 +167,7 @@ def _check(options: dict[str, Any]) -> None:
         if not options["lab"]:
             raise click.UsageError("--toxiproxy needs --lab: it is for the links of a lab's nodes")
         if split_address(options["toxiproxy"]) is None:
-            raise click.UsageError(f"--toxiproxy {options['toxiproxy']!r} is not host:port")
+            raise click.UsageError(f"--toxiproxy {address_problem(options['toxiproxy'])}")
 
 
 def _check_sign_in(options: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 import ssl
@@ -57,9 +58,12 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(128)
     except OSError as error:
         listener.close()
-        raise CommandFailed(
-            f"cannot listen on {where}: {error.strerror}; choose another with --port, or --port 0"
-        ) from error
+        way_out = "choose another with --port, or --port 0"
+        if error.errno == errno.EADDRNOTAVAIL:
+            way_out = f"{host} is no address of this machine: choose one that is with --host"
+        elif error.errno == errno.EACCES:
+            way_out = "choose a port above 1023 with --port"
+        raise CommandFailed(f"cannot listen on {where}: {error.strerror}; {way_out}") from error
     return listener
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.text import reading_problem
 
 if TYPE_CHECKING:
     import ssl
@@ -173,7 +174,9 @@ def _issued_token(properties: Mapping[str, str], where: str) -> tuple[str, str]:
         with open(path, encoding="utf-8") as file:
             token = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{where}: {_TOKEN_URL}: {path} cannot be read: {error}") from error
+        raise ConfigError(
+            f"{where}: {_TOKEN_URL}: {path} cannot be read: {reading_problem(error)}"
+        ) from error
     if not token.isascii() or not token.isprintable() or " " in token or not token:
         raise ConfigError(f"{where}: {_TOKEN_URL}: {path} holds no token: it must be one word")
     return path, token
@@ -203,7 +206,7 @@ def read_properties(path: str) -> dict[str, str]:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        raise ConfigError(f"{path}: cannot be read: {reading_problem(error)}") from error
     found = {}
     for line in text.replace("\\\n", "").splitlines():
         stripped = line.strip()

@@ -32,10 +32,27 @@ def address_text(host: str, port: int) -> str:
 
 
 def split_address(text: str) -> tuple[str, int] | None:
-    """Host, without brackets, and port of `host:port`; None for text of another form."""
+    """Host, without brackets, and port of `host:port`; None for text of another form. An IPv6
+    address must have brackets: `::1:9092` may be an address alone."""
     host, _, digits = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
+    elif ":" in host:
+        return None
     port = whole_number(digits)
     is_host = bool(host) and not host.startswith("[") and not host.endswith("]")
     return (host, port) if is_host and port is not None and 0 < port <= PORT_MAX else None
+
+
+def address_problem(text: str) -> str:
+    """Why `split_address` refuses this text."""
+    is_ipv6 = text.count(":") > 1 and "[" not in text
+    hint = "; an IPv6 address goes in brackets, as [::1]:9092" if is_ipv6 else ""
+    return f"{text!r} is not host:port{hint}"
+
+
+def reading_problem(error: OSError | UnicodeDecodeError) -> str:
+    """Why a text file cannot be read, without its path."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is no UTF-8, see byte {error.start}"
+    return error.strerror or str(error)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.profiles import ProfileOption, profile_value
+from kvorum.cli.profiles import ProfileOption, profile_of, profile_value
 from kvorum.launch.client_security import NONE, ClientSecurity, read_properties, security_of
 from kvorum.runtime.errors import ConfigError
 
@@ -62,8 +62,19 @@ def _use_file(context: click.Context, path: str) -> None:
     try:
         _current = security_of(read_properties(path), path)
     except ConfigError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(f"{error}{_whence(context)}") from error
     context.call_on_close(_forget)
+
+
+def _whence(context: click.Context) -> str:
+    """A clause with the profile that names the file, and the way out; "" without a profile."""
+    profile = profile_of(context, "command_config")
+    if not profile:
+        return ""
+    return (
+        f"; profile {profile} names this file: mend it, or name another with kvorum profile set "
+        f"{profile} command_config=FILE"
+    )
 
 
 def _forget() -> None:

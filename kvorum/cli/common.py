@@ -16,7 +16,7 @@ from kvorum.cli.profiles import ENVIRONMENT_BOOTSTRAP, OUTPUTS, ProfileOption, p
 from kvorum.cli.rights import Right, is_missing_right, way_out
 from kvorum.metadata.inspect import quorum_report
 from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable, ErrorCode
-from kvorum.runtime.text import split_address
+from kvorum.runtime.text import address_problem, split_address
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -263,7 +263,7 @@ def _addresses(text: str) -> list[tuple[str, int]]:
     for part in text.split(","):
         address = split_address(part.strip())
         if address is None:
-            raise click.UsageError(f"{part.strip()!r} is not host:port")
+            raise click.UsageError(address_problem(part.strip()))
         addresses.append(address)
     return addresses
 

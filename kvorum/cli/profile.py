@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, output_option, refused, show
+from kvorum.cli.common import CommandFailed, refused, show
 from kvorum.cli.profiles import (
     KEYS,
+    OUTPUTS,
     PATHS,
+    ProfileOption,
     Profiles,
     check_option,
     check_options,
@@ -19,6 +21,27 @@ from kvorum.cli.profiles import (
     write_profiles,
 )
 from kvorum.runtime.errors import ConfigError
+
+
+class _OutputOption(ProfileOption):
+    """-o of commands that must work with a current profile that does not exist: they mend it."""
+
+    def get_default(self, ctx: click.Context, call: bool = True) -> Any:
+        """The profile's value, else the option's own default."""
+        try:
+            return super().get_default(ctx, call=call)
+        except click.UsageError:
+            return click.Option.get_default(self, ctx, call=call)
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(OUTPUTS),
+    cls=_OutputOption,
+    default="table",
+    help="Format of the output; wide: a table with every column.",
+)
 
 
 @click.group()
@@ -67,7 +90,7 @@ def set_profile(name: str, assignments: tuple[str, ...]) -> None:
                 raise ConfigError(f"{text!r} is not KEY=VALUE")
             if value:
                 checked = check_option(key, value)
-                options[key] = os.path.abspath(checked) if key in PATHS else checked
+                options[key] = _existing(key, checked) if key in PATHS else checked
             elif key not in KEYS:
                 check_option(key, value)
             else:
@@ -76,9 +99,16 @@ def set_profile(name: str, assignments: tuple[str, ...]) -> None:
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     found.items[name] = options
+    is_first = not found.current
     found.current = found.current or name
     _write(found)
-    click.echo(f"profile {name} of {profiles_path()} is set")
+    text = f"profile {name} of {profiles_path()} is set"
+    if is_first:
+        text += (
+            "; it is the current one now, which commands without --profile use, until kvorum "
+            f"profile use names another or kvorum profile delete {name}"
+        )
+    click.echo(text)
 
 
 @profile.command()
@@ -103,6 +133,18 @@ def delete(name: str) -> None:
         found.current = ""
     _write(found)
     click.echo(f"profile {name} is deleted")
+
+
+def _existing(key: str, path: str) -> str:
+    """The whole path of a file with client properties. Raises ConfigError if it cannot be read."""
+    from kvorum.launch.client_security import read_properties
+
+    whole = os.path.abspath(path)
+    try:
+        read_properties(whole)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from error
+    return whole
 
 
 def _row(found: Profiles, name: str) -> dict[str, Any]:

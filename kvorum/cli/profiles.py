@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from kvorum.runtime.errors import ConfigError
-from kvorum.runtime.text import split_address
+from kvorum.runtime.text import address_problem, reading_problem, split_address
 
 ENVIRONMENT_FILE = "KVORUM_PROFILES"
 ENVIRONMENT_PROFILE = "KVORUM_PROFILE"
@@ -68,7 +68,7 @@ def read_profiles() -> Profiles:
     except FileNotFoundError:
         return Profiles()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        raise ConfigError(f"{path}: cannot be read: {reading_problem(error)}") from error
     import yaml
 
     try:
@@ -119,7 +119,7 @@ def check_option(key: str, value: str) -> Any:
     if key in _BOOTSTRAP:
         for part in value.split(","):
             if split_address(part.strip()) is None:
-                raise ConfigError(f"{key}: {part.strip()!r} is not host:port")
+                raise ConfigError(f"{key}: {address_problem(part.strip())}")
         return value
     if key == "command_config":
         return value
@@ -194,7 +194,18 @@ def options_of(name: str | None) -> Mapping[str, Any]:
     click.UsageError for a profile that does not exist, and for a damaged file."""
     try:
         profiles = read_profiles()
-        chosen = name or os.environ.get(ENVIRONMENT_PROFILE) or profiles.current
+        chosen = _chosen(profiles, name)
         return profiles.options(chosen) if chosen else {}
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+
+
+def profile_of(context: click.Context, option: str) -> str:
+    """The profile that gives an option of the command that runs; "" if the command line does."""
+    if context.get_parameter_source(option) != ParameterSource.DEFAULT:
+        return ""
+    return _chosen(read_profiles(), context.meta.get(_CHOSEN))
+
+
+def _chosen(profiles: Profiles, name: str | None) -> str:
+    return name or os.environ.get(ENVIRONMENT_PROFILE) or profiles.current

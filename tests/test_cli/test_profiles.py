@@ -130,6 +130,8 @@ def test_profiles_are_listed_shown_and_deleted():
         ("timeout=nan", "'nan' is no number of seconds"),
         ("colour=red", "'colour' is no option of a profile"),
         ("output", "'output' is not KEY=VALUE"),
+        ("bootstrap_server=::1", "an IPv6 address goes in brackets, as [::1]:9092"),
+        ("command_config=/nofile", "command_config: /nofile: cannot be read: No such file"),
     ],
 )
 def test_a_bad_option_is_refused_and_nothing_is_written(file, assignment, said):
@@ -167,3 +169,41 @@ def test_a_damaged_file_is_named_in_one_sentence(file, text, said):
 def test_completion_offers_nouns_without_importing_them():
     items = cli.shell_complete(click.Context(cli), "prof")
     assert [item.value for item in items] == ["profile"]
+
+
+def test_the_first_profile_is_said_to_be_current_and_how_to_leave_it():
+    said = set_profile("one", "timeout=3")
+    assert "it is the current one now" in said
+    assert "kvorum profile use" in said and "kvorum profile delete one" in said
+    assert "current" not in set_profile("one", "timeout=4")
+    assert "current" not in set_profile("two", "timeout=3")
+
+
+def test_a_file_that_is_gone_is_named_once_with_its_profile(tmp_path):
+    file = tmp_path / "admin.properties"
+    file.write_text("security.protocol=PLAINTEXT\n")
+    set_profile("lab", f"command_config={file}")
+    file.unlink()
+    code, _, err = kvorum("topics", "list")
+    assert code == 2 and err.count(str(file)) == 1 and "Errno" not in err
+    assert f"{file}: cannot be read: No such file or directory; profile lab names this file" in err
+    assert "kvorum profile set lab command_config=FILE" in err
+    code, _, err = kvorum("topics", "list", "--command-config", file)
+    assert code == 2 and "profile" not in err.splitlines()[-1]
+
+
+def test_profiles_are_mended_while_the_chosen_one_does_not_exist(monkeypatch):
+    monkeypatch.setenv("KVORUM_PROFILE", "nosuch")
+    set_profile("one", "timeout=3")
+    assert "one" in kvorum("profile", "list")[1]
+    assert kvorum("profile", "show", "one")[0] == 0
+    assert kvorum("profile", "use", "one")[0] == 0
+    assert kvorum("profile", "delete", "one")[0] == 0
+    code, _, err = kvorum("topics", "list")
+    assert code == 2 and "there is no profile 'nosuch'" in err
+
+
+def test_an_ipv6_address_without_brackets_is_a_usage_error():
+    for text in ("::1", "::1:9092"):
+        code, _, err = kvorum("topics", "list", "-b", text)
+        assert code == 2 and "an IPv6 address goes in brackets, as [::1]:9092" in err

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from kvorum.cli.common import CommandFailed
+from kvorum.console.server import listen
 from tests.tree import ROOT
 
 
@@ -38,3 +40,11 @@ def test_missing_package_is_named_with_the_extra_that_brings_it(package):
     assert done.returncode == 1
     assert done.stderr == f"kvorum: this needs {package}: pip install 'kvorum[web]'\n"
     assert done.stdout == ""
+
+
+def test_an_address_of_another_machine_is_the_fault_of_host_and_not_of_port():
+    with pytest.raises(
+        CommandFailed, match=r"192\.0\.2\.1 is no address of this machine"
+    ) as refused:
+        listen("192.0.2.1", 0)
+    assert "--host" in str(refused.value) and "--port" not in str(refused.value)

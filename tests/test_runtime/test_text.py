@@ -28,7 +28,21 @@ def test_address_comes_back_from_its_text(host, port, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "h", ":9092", "h:", "h:0", "h:65536", "h:9x", "[]:9092", "[::1:9092", "::1]:9092"]
+    "text",
+    [
+        "",
+        "h",
+        ":9092",
+        "h:",
+        "h:0",
+        "h:65536",
+        "h:9x",
+        "[]:9092",
+        "[::1:9092",
+        "::1]:9092",
+        "::1",
+        "::1:9092",
+    ],
 )
 def test_text_that_is_no_address_is_none(text):
     assert split_address(text) is None
