@@ -138,11 +138,11 @@ def _run(
             where, data = entry
             try:
                 record: NewRecord = parse(data)
+                producer.add(record)
             except BadRecord as error:
                 # The records before it are sent all the same.
                 producer.finish()
                 raise CommandFailed(f"{where}: {error}") from error
-            producer.add(record)
         progress.show()
     producer.finish()
 

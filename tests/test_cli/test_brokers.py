@@ -14,10 +14,12 @@ import pytest
 
 from kvorum.cli.common import EXIT_NOT_AUTHORIZED, CommandFailed
 from kvorum.cli.kafka_client import BrokerGone
+from kvorum.cli.produce import _run
 from kvorum.cli.records.brokers import Brokers, Unavailable
 from kvorum.cli.records.coordinator import GROUP, Coordinator
 from kvorum.cli.records.outgoing import NewRecord
 from kvorum.cli.records.producer import Producer, ProducerSettings, StoppedEarly
+from kvorum.cli.records.text_input import Template
 from kvorum.runtime.errors import ErrorCode
 
 
@@ -140,6 +142,19 @@ def test_a_producer_that_is_stopped_tells_the_records_without_an_acknowledgement
         producer.add(NewRecord(None, b"read"))
         producer.finish()
     assert (producer.records, producer.unacknowledged) == (0, 2)
+
+
+def test_a_record_for_a_partition_that_is_not_there_is_named_by_its_line(clock, monkeypatch):
+    settings = ProducerSettings(is_idempotent=False)
+    producer = Producer(NoLeaders(), "one", settings)  # type: ignore[arg-type]
+    sent: list[int] = []
+    monkeypatch.setattr(producer, "finish", lambda: sent.append(producer.unacknowledged))
+    lines = [b'{"value":"1"}', b'{"value":"2","partition":5}', b'{"value":"3"}']
+    entries = iter([(f"stdin, line {at}", line) for at, line in enumerate(lines, 1)])
+    with pytest.raises(CommandFailed) as refused:
+        _run(producer, Template(), entries, {"form": "json"}, SimpleNamespace(show=lambda: None))  # type: ignore[arg-type]
+    assert str(refused.value) == "stdin, line 2: one-5: there is no such partition; one has 1"
+    assert sent == [1], "the line before is sent"
 
 
 class NoRights(NoLeaders):

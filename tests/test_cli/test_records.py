@@ -128,6 +128,19 @@ def test_a_range_of_offsets_is_read(text, first, end):
     assert parse_range(text, now_ms=10_000_000) == (first, end)
 
 
+@pytest.mark.parametrize("text", ["9:5", "-1:-2", "+3:+2", "@2000000000:@1700000000", "end:-1"])
+def test_a_range_that_runs_backward_is_refused(text):
+    with pytest.raises(ValueError, match="runs backward"):
+        parse_range(text, now_ms=0)
+    with pytest.raises(ValueError, match="in front of it"):
+        parse_range("5:start", now_ms=0)
+
+
+@pytest.mark.parametrize("text", ["5:5", "9:-1", "-5:3", "+9:end", "@1700000000:end", "9:+1"])
+def test_a_range_whose_order_only_a_partition_tells_is_read(text):
+    assert parse_range(text, now_ms=0)[1] is not None
+
+
 @pytest.mark.parametrize("text", ["", "soon", "1.5", "@", "@yesterday", "@-1", "9" * 30, "1:x"])
 def test_what_is_no_range_is_refused_with_what_to_write(text):
     with pytest.raises(ValueError, match="write"):
@@ -375,6 +388,7 @@ def test_a_question_before_the_answer_to_the_last_one_is_a_bug():
         (["consume", "t", "-f", "xml"], "is no text, no json and has no %"),
         (["consume", "t", "-f", "json", "--print-key"], "--print-key is for -f text"),
         (["consume", "t", "-n", "0"], "0 is not in the range"),
+        (["consume", "t", "-o", "9:5", "-p", "1"], "'9:5' runs backward; write the earlier side"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_connected(arguments, words):

@@ -73,11 +73,15 @@ def parse_range(text: str, *, now_ms: int) -> tuple[Position, Position | None]:
     separator = re.search(r":(?=@|end$|$)" if text.startswith("@") else ":", text)
     if separator is None:
         return parse_position(text, now_ms=now_ms), None
-    first, last = text[: separator.start()], text[separator.end() :]
-    return (
-        parse_position(first, now_ms=now_ms) if first else START,
-        parse_position(last, now_ms=now_ms) if last else None,
-    )
+    before, after = text[: separator.start()], text[separator.end() :]
+    first = parse_position(before, now_ms=now_ms) if before else START
+    end = parse_position(after, now_ms=now_ms) if after else None
+    if end == START:
+        raise ValueError(f"{text!r} ends at the start, and no record is in front of it")
+    # Of two kinds, only a partition's own start and end tell which comes first.
+    if end is not None and end.kind == first.kind and end.number < first.number:
+        raise ValueError(f"{text!r} runs backward; write the earlier side first: {after}:{before}")
+    return first, end
 
 
 def _time(text: str, now_ms: int) -> int:

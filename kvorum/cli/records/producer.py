@@ -18,6 +18,7 @@ from kvorum.cli.kafka_client import BrokerGone
 from kvorum.cli.records.brokers import MOVED, RETRY_PAUSE_S, Brokers
 from kvorum.cli.records.outgoing import NewRecord, OutgoingBatch, ProducerIdentity
 from kvorum.cli.records.partitioning import Partitioner
+from kvorum.cli.records.text_input import BadRecord
 from kvorum.cli.rights import is_missing_right, on_topic, way_out
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import SEQUENCE_MODULUS
@@ -117,13 +118,14 @@ class Producer:
         self._stop_s = stop_s
 
     def add(self, record: NewRecord) -> None:
-        """Add a record to the next round. If that round is full, `send` it first."""
+        """Add a record to the next round. If that round is full, `send` it first. Raises BadRecord,
+        before anything is changed, for a partition that is not there."""
         size_bytes = record.size_bytes
         partition = record.partition
         if partition is None:
             partition = self._partitioner.partition(record.key, size_bytes)
         elif partition not in self._leaders:
-            raise CommandFailed(
+            raise BadRecord(
                 f"{self._topic}-{partition}: there is no such partition; {self._topic} has "
                 f"{len(self._leaders)}"
             )
