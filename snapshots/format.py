@@ -161,6 +161,8 @@ class SnapshotDecoder:
         """Take the next piece; return the payload if it completes a data frame."""
         if self._head is None:
             self._frame_position = self.position
+        if self.position == 0 and not MAGIC.startswith(data[: len(MAGIC)]):
+            raise self._corrupt(f"not a Kvorum snapshot, it begins with {data[: len(MAGIC)]!r}")
         if len(data) != self.wanted:
             raise self._corrupt("the file is cut off here")
         payload = None
@@ -184,9 +186,7 @@ class SnapshotDecoder:
         return self.header
 
     def _check_preamble(self, data: bytes) -> None:
-        magic, version = _PREAMBLE.unpack(data)
-        if magic != MAGIC:
-            raise self._corrupt(f"not a Kvorum snapshot, it begins with {magic!r}")
+        _, version = _PREAMBLE.unpack(data)
         if version != VERSION:
             reason = f"snapshot version {version}, this build reads version {VERSION}"
             raise UnsupportedVersion(self.path, len(MAGIC), reason)

@@ -129,7 +129,12 @@ def diff(before: str, after: str, **options: Any) -> None:
 @click.option("--to", "stop", type=click.IntRange(min=0), help="First offset not shown.")
 @place_options
 def dump(start: int | None, stop: int | None, **options: Any) -> None:
-    """Records of the metadata log, a JSON line each."""
+    """Records of the metadata log, a JSON line each. A checkpoint file has no log."""
+    if options["snapshot"]:
+        raise click.UsageError(
+            f"{options['snapshot']} is a checkpoint, which has no log but records without offsets: "
+            f"kvorum snapshot inspect --records {options['snapshot']} prints them"
+        )
     from kvorum.metadata.inspect.record_rows import json_line
 
     with in_a_sentence():

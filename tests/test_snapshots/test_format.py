@@ -98,6 +98,8 @@ def test_damage_is_named_at_the_begin_of_its_frame():
     [
         (b"", "the file is cut off here"),
         (b"\x00" * 80, "not a Kvorum snapshot"),
+        (b"h1\n", r"not a Kvorum snapshot, it begins with b'h1"),
+        (b"KVS", "the file is cut off here"),
         (framed(), "without a footer"),
         (framed(encode_header(OLD)), "without a footer"),
         (framed(encode_header(OLD), encode_frame(DATA, b"")), "without a footer"),
