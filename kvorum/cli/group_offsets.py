@@ -19,6 +19,7 @@ from kvorum.cli.common import (
     warn,
 )
 from kvorum.cli.completion import group_names
+from kvorum.cli.rights import on_topic
 
 if TYPE_CHECKING:
     from kvorum.cli.offset_plan import Scope
@@ -126,6 +127,7 @@ def delete_offsets(name: str, topics: tuple[str, ...], **options: Any) -> None:
         if any(s.topic == topic and (not s.numbers or number in s.numbers) for s in scopes)
     ]
     if not chosen:
+        group.require_existing()
         raise CommandFailed(f"group {name} has no committed offset of {', '.join(topics)}")
     results = group.delete(chosen)
     rows: list[dict[str, Any]] = [
@@ -144,7 +146,27 @@ def delete_offsets(name: str, topics: tuple[str, ...], **options: Any) -> None:
 
 
 def _fail_on_errors(rows: list[dict[str, Any]], what: str) -> None:
-    fail_on_errors(rows, what, lambda row: f"{row['topic']}-{row['partition']} ({row['error']})")
+    """One error of several partitions is said once."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        of_error = names.setdefault((row["error"], row["topic"]), [])
+        of_error.append(f"{row['topic']}-{row['partition']}")
+    merged = [
+        {"error": error, "topic": topic, "names": ", ".join(found)}
+        for (error, topic), found in names.items()
+    ]
+
+    def text_of(row: dict[str, Any]) -> str:
+        advice = ""
+        if row["error"] == "GROUP_SUBSCRIBED_TO_TOPIC":
+            name = rows[0]["group"]
+            advice = (
+                ": members are subscribed to the topic; stop them first, kvorum groups describe "
+                f"{name} --members shows them"
+            )
+        return f"{row['names']} ({row['error']}{advice})"
+
+    fail_on_errors(merged, what, text_of, lambda row: on_topic("READ", row["topic"]))
 
 
 def _way(options: dict[str, Any]) -> str:

@@ -98,13 +98,17 @@ def read_plan(text: str, group: str, name: str) -> dict[Partition, int]:
         try:
             topic, number, offset = cells[0], int(cells[1]), int(cells[2])
         except (ValueError, IndexError) as error:
-            raise BadPlan(f"{name}, line {line}: is not topic,partition,offset") from error
+            raise _bad_line(name, line, row) from error
         if len(cells) != 3 or not 0 <= number <= INT32_MAX or not 0 <= offset <= INT64_MAX:
-            raise BadPlan(f"{name}, line {line}: is not topic,partition,offset")
+            raise _bad_line(name, line, row)
         found[topic, number] = offset
     if not found:
         raise BadPlan(f"{name} has no offset of group {group}")
     return found
+
+
+def _bad_line(name: str, line: int, row: list[str]) -> BadPlan:
+    return BadPlan(f"{name}, line {line}: {','.join(row)!r} is not topic,partition,offset")
 
 
 def plan_text(offsets: Mapping[Partition, int]) -> str:

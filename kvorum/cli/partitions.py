@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -149,25 +150,38 @@ def reassign(
     text = _text_of(file) if file is not None else ""
     backend, asked = _open(options)
     output = options["output"]
-    match action:
-        case "list":
-            show(output, asked.reassignments(), _ONGOING)
-        case "generate":
-            _generate(output, backend, asked, text, chosen, with_racks=not disable_rack_aware)
-        case "execute":
-            _execute(options, backend, asked, text, additional, throttle)
-        case "verify":
-            failed = _verify(output, backend, asked, text)
-            # Also for moves that failed, since no other command removes their throttles.
-            if not preserve_throttles and not asked.reassignments():
-                _clear_throttles(options, backend, text, moving=set())
-            if failed:
-                raise CommandFailed(f"not moving, and not where FILE says: {', '.join(failed)}")
-        case _:
-            _cancel(output, asked, text)
-            if not preserve_throttles:
-                moving = {row["topic"] for row in asked.reassignments()}
-                _clear_throttles(options, backend, text, moving=moving)
+    with _naming(file):
+        match action:
+            case "list":
+                show(output, asked.reassignments(), _ONGOING)
+            case "generate":
+                _generate(output, backend, asked, text, chosen, with_racks=not disable_rack_aware)
+            case "execute":
+                _execute(options, backend, asked, text, additional, throttle)
+            case "verify":
+                failed = _verify(output, backend, asked, text)
+                # Also for moves that failed, since no other command removes their throttles.
+                if not preserve_throttles and not asked.reassignments():
+                    _clear_throttles(options, backend, text, moving=set())
+                if failed:
+                    raise CommandFailed(f"not moving, and not where FILE says: {', '.join(failed)}")
+            case _:
+                _cancel(output, asked, text)
+                if not preserve_throttles:
+                    moving = {row["topic"] for row in asked.reassignments()}
+                    _clear_throttles(options, backend, text, moving=moving)
+
+
+@contextlib.contextmanager
+def _naming(file: TextIO | None) -> Iterator[None]:
+    """Name the file in the failure for one that will not do."""
+    from kvorum.cli.reassignment_file import BadFile
+
+    try:
+        yield
+    except BadFile as error:
+        name = "stdin" if file is None or file.name == "<stdin>" else file.name
+        raise CommandFailed(f"{name}: {error}") from error
 
 
 def _text_of(file: TextIO) -> str:

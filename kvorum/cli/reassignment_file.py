@@ -18,33 +18,42 @@ from kvorum.runtime.errors import Rejected
 Assignment = dict[tuple[str, int], tuple[int, ...]]
 """Replicas by (topic, partition)."""
 
+_FORMS = {
+    "topics": 'write {"topics": [{"topic": NAME}], "version": 1}',
+    "partitions": "--generate prints such a file",
+}
+
+
+class BadFile(CommandFailed):
+    """A file that will not do; the message does not name it."""
+
 
 def read_topics(text: str) -> list[str]:
-    """The topics to move. Raises CommandFailed if the file is invalid."""
+    """The topics to move. Raises BadFile if the file is invalid."""
     rows = _rows(text, "topics")
     names = [row.get("topic") if isinstance(row, Mapping) else None for row in rows]
     for name in names:
         if not isinstance(name, str) or not name:
-            raise CommandFailed('each of "topics" must be {"topic": NAME}')
+            raise BadFile('each of "topics" must be {"topic": NAME}')
         if names.count(name) > 1:
-            raise CommandFailed(f"topic {name!r} stands twice in the file")
+            raise BadFile(f"topic {name!r} stands twice in the file")
     return [str(name) for name in names]
 
 
 def read_assignment(text: str) -> Assignment:
-    """The target replicas of the partitions. Raises CommandFailed if the file is invalid."""
+    """The target replicas of the partitions. Raises BadFile if the file is invalid."""
     found: Assignment = {}
     for row in _rows(text, "partitions"):
         key, replicas = _partition(row)
         name = f"{key[0]}-{key[1]}"
         if key in found:
-            raise CommandFailed(f"partition {name} stands twice in the file")
+            raise BadFile(f"partition {name} stands twice in the file")
         if not replicas or len(set(replicas)) != len(replicas):
-            raise CommandFailed(f"the replicas {list(replicas)} of {name} are none or repeat")
+            raise BadFile(f"the replicas {list(replicas)} of {name} are none or repeat")
         if len(row.get("log_dirs") or replicas) != len(replicas):
-            raise CommandFailed(f"log_dirs of {name} must be as many as its replicas")
+            raise BadFile(f"log_dirs of {name} must be as many as its replicas")
         if any(place != "any" for place in row.get("log_dirs") or ()):
-            raise CommandFailed(
+            raise BadFile(
                 f"log_dirs of {name}: replicas do not move between data directories, so only 'any' "
                 "is served"
             )
@@ -118,15 +127,15 @@ def _rows(text: str, key: str) -> list[Any]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise CommandFailed(f"the file is not JSON: {error}") from error
+        raise BadFile(f"the file is not JSON: {error}") from error
     except RecursionError as error:
-        raise CommandFailed("the file is JSON of too many levels") from error
+        raise BadFile("the file is JSON of too many levels") from error
     rows = document.get(key) if isinstance(document, Mapping) else None
     if not isinstance(rows, list) or not rows:
-        raise CommandFailed(f'the file needs a list "{key}" that is not empty')
+        raise BadFile(f'the file needs a list "{key}" that is not empty; {_FORMS[key]}')
     if document.get("version", 1) != 1:
         shown = json.dumps(document["version"])
-        raise CommandFailed(f"the file has version {shown}; only the number 1 is known")
+        raise BadFile(f"the file has version {shown}; only the number 1 is known")
     return rows
 
 
@@ -140,7 +149,7 @@ def _partition(row: Any) -> tuple[tuple[str, int], tuple[int, ...]]:
             and all(_is_int(replica) for replica in replicas)
         ):
             return (topic, int(str(partition))), tuple(replicas)
-    raise CommandFailed(
+    raise BadFile(
         f"{json.dumps(row)} is not "
         '{"topic": NAME, "partition": NUMBER, "replicas": [BROKER ID, ...]}'
     )

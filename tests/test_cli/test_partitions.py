@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from kvorum.cli import partitions
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.main import main
 from kvorum.cli.reassignment_file import (
@@ -19,6 +20,7 @@ from kvorum.cli.reassignment_file import (
     write_assignment,
 )
 from kvorum.metadata.controller.placement import UsableBroker
+from tests.command import kvorum
 from tests.live.cluster import Cluster
 from tests.polling import eventually
 
@@ -58,6 +60,15 @@ def test_a_file_that_will_not_do_is_refused_with_the_reason(document, words):
     text = document if isinstance(document, str) else json.dumps(document)
     with pytest.raises(CommandFailed, match=words):
         read_assignment(text)
+
+
+def test_a_file_that_will_not_do_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(partitions, "_open", lambda options: (None, None))
+    file = tmp_path / "m.json"
+    file.write_text("{}")
+    code, _, err = kvorum("partitions", "reassign", file, "--verify")
+    assert code == 1
+    assert err.startswith(f'kvorum: {file}: the file needs a list "partitions" that is not empty;')
 
 
 def test_racks_of_some_brokers_only_are_refused_or_given_up():

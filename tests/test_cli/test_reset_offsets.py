@@ -133,7 +133,13 @@ def test_a_group_with_members_is_refused_and_its_offsets_stay(trimmed, protocol)
         assert done.returncode == 1
         assert f"group {group} has members (1, state Stable): stop them".encode() in done.stderr
     deleted = piped(trimmed, "groups", "delete-offsets", group, "--topic", TOPIC)
-    assert deleted.returncode == 1 and b"GROUP_SUBSCRIBED_TO_TOPIC" in deleted.stderr
+    (said,) = deleted.stderr.decode().splitlines()
+    assert deleted.returncode == 1 and said.startswith(
+        f"kvorum: not deleted: {TOPIC}-0, {TOPIC}-1 (GROUP_SUBSCRIBED_TO_TOPIC: members"
+    )
+    assert f"stop them first, kvorum groups describe {group} --members" in said
+    elsewhere = piped(trimmed, "groups", "delete-offsets", group, "--topic", "elsewhere")
+    assert f"group {group} has no committed offset of elsewhere".encode() in elsewhere.stderr
     assert committed_offsets(trimmed.bootstrap, group, TOPIC, 3)[:2] == [10, 10]
     reader.close()
     reset(trimmed, group, "--topic", TOPIC, "--to-offset", 4, "--execute")
@@ -179,7 +185,7 @@ def test_offsets_are_deleted(trimmed):
         (["reset-offsets", "g", "--topic", TOPIC, "--shift-by", "1"], "no committed offset to"),
         (["reset-offsets", "g", "--topic", TOPIC, "--to-current"], "has no committed offset"),
         (["reset-offsets", "g", "--all-topics", "--to-latest"], "name topics with --topic"),
-        (["delete-offsets", "g", "--topic", TOPIC], "group g has no committed offset of orders"),
+        (["delete-offsets", "g", "--topic", TOPIC], "GROUP_ID_NOT_FOUND: there is no such group"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_sentence(trimmed, arguments, words):
@@ -228,6 +234,8 @@ def test_scopes_and_files_are_read():
     for text in ("", "a,0", "a,x,1", "a,0,-1", "a,-1,1", "g,a,0,1,2", "other,a,0,1"):
         with pytest.raises(BadPlan, match=r"line 1|no offset of group g"):
             read_plan(text, "g", "f")
+    with pytest.raises(BadPlan, match=r"^bad\.csv, line 1: 'a,x,1' is not topic,partition,offset$"):
+        read_plan("a,x,1", "g", "bad.csv")
     for text in (":1", "t:", "t:-1", "t:1,,2"):
         with pytest.raises(BadPlan):
             parse_scope(text)

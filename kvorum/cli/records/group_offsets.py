@@ -63,6 +63,14 @@ class GroupOffsets:
                 "first, for they would overwrite the offsets"
             )
 
+    def require_existing(self) -> None:
+        """Raise CommandFailed if no group has the name."""
+        if self.state().state == NO_GROUP:
+            raise CommandFailed(
+                f"group {self.group}: GROUP_ID_NOT_FOUND: there is no such group; kvorum groups "
+                "list shows those that exist"
+            )
+
     def committed(self) -> dict[Partition, int]:
         """Every committed offset."""
         asked = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": None}
