@@ -25,6 +25,10 @@ ACLS_PER_REQUEST = 1_000
 Outcome = tuple[str, str]
 """The name of an error, and its message."""
 SUBJECT = "acls"
+NO_AUTHORIZER = (
+    "the cluster has no authorizer; set authorizer.class.name on every broker and controller to "
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer, and restart them"
+)
 
 
 def portions(acls: Sequence[Acl]) -> Iterator[Sequence[Acl]]:
@@ -38,6 +42,8 @@ class BrokerAcls(BrokerBackend):
 
     def describe(self, wanted: AclFilter) -> list[Acl]:
         reply = self.connection.call("describe_acls", 29, 3, _filter(wanted), flexible=True)
+        if reply.error_code == ErrorCode.SECURITY_DISABLED:
+            raise refusal(reply.error_code, NO_AUTHORIZER, SUBJECT)
         check(reply.error_code, reply.error_message, SUBJECT, on_cluster("DESCRIBE"))
         self._warn_without_leader()
         found = [
@@ -90,7 +96,9 @@ class BrokerAcls(BrokerBackend):
 def outcome(code: int, message: str | None) -> Outcome:
     """The outcome of one item. Raises CommandFailed for the errors that every item then has: the
     user may not change ACLs, or the cluster has no authorizer."""
-    if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.SECURITY_DISABLED):
+    if code == ErrorCode.SECURITY_DISABLED:
+        raise refusal(code, NO_AUTHORIZER, SUBJECT)
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise refusal(code, message, SUBJECT, on_cluster("ALTER"))
     return ErrorCode(code).name, message or ""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvorum import __version__
 from kvorum.cli.common import CommandFailed, Row, check, check_topic, warn
+from kvorum.cli.config_hints import with_hint
 from kvorum.cli.rights import on_cluster, on_topic
 from kvorum.metadata.controller.decide.eligible_brokers import MIN_INSYNC_REPLICAS
 from kvorum.metadata.image.image import RESOURCE_TOPIC
@@ -141,7 +142,7 @@ class BrokerBackend:
         )
         made = reply.topics[0]
         subject = f"topic {name}"
-        check(made.error_code, made.error_message, subject, on_topic("CREATE", name))
+        check(made.error_code, with_hint(made.error_message), subject, on_topic("CREATE", name))
         return {
             "topic": name,
             "topic_id": uuid_text(_uuid(made.topic_id)),

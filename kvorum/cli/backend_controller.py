@@ -7,6 +7,7 @@ from typing import Any
 
 from kvorum.cli.client_security import current_security
 from kvorum.cli.common import Row, check, no_topic, refusal
+from kvorum.cli.config_hints import with_hint
 from kvorum.cli.controller_client import BlockingControllerClient
 from kvorum.metadata.controller.decide.eligible_brokers import min_isr_of
 from kvorum.metadata.image.features import FEATURES_BEFORE_KIP_584, level_of
@@ -96,7 +97,7 @@ class ControllerBackend:
         )
         request = CreateTopics(topics=(topic,), validate_only=validate_only)
         (made,) = self.request(CREATE_TOPICS, request, f"topic {name}")
-        check(made.error, made.message, f"topic {name}")
+        check(made.error, with_hint(made.message), f"topic {name}")
         return {
             "topic": name,
             "topic_id": uuid_text(made.topic_id),

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.common import CommandFailed, Row, check
+from kvorum.cli.config_hints import with_hint
 from kvorum.cli.config_rows import (
     BROKER_LOGGER,
     RESOURCE_TYPES,
@@ -64,7 +65,7 @@ class BrokerConfigs(BrokerBackend):
         for item in reply.responses:
             check(
                 item.error_code,
-                item.error_message,
+                with_hint(item.error_message),
                 label(kind, name),
                 _right("ALTER_CONFIGS", kind, name),
             )

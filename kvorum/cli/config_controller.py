@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kvorum.cli.backend_controller import ControllerBackend
-from kvorum.cli.common import EXIT_USAGE, CommandFailed, Row, check
+from kvorum.cli.common import EXIT_USAGE, CommandFailed, Row, check, no_topic
+from kvorum.cli.config_hints import with_hint
 from kvorum.cli.config_rows import (
     BROKER_LOGGER,
     Change,
@@ -59,7 +60,7 @@ class ControllerConfigs(ControllerBackend):
                 check(refused.code, refused.message, label(kind, name))
             return label(kind, name)
         for result in self.request(ALTER_CONFIGS, request, label(kind, name)):
-            check(result.error, result.message, label(kind, name))
+            check(result.error, with_hint(result.message), label(kind, name))
         return label(kind, name)
 
     def describe_quotas(self, entity: QuotaEntity, types: Sequence[str]) -> list[Row]:
@@ -100,7 +101,7 @@ def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:
     levels: list[tuple[Mapping[str, str], Source]] = []
     if kind == "topic":
         if image.topic(name) is None:
-            raise CommandFailed(f"{label(kind, name)}: UNKNOWN_TOPIC_OR_PARTITION")
+            raise no_topic(name)
         levels.append((image.topic_configs(name), Source.DYNAMIC_TOPIC))
     else:
         if name and not (name.isdigit() and int(name) in image.brokers):

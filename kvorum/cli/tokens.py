@@ -47,9 +47,9 @@ def create(
     owner: str | None, renewers: tuple[str, ...], max_lifetime_ms: int | None, **options: Any
 ) -> None:
     """Create a token, and print it with its HMAC, which no command shows again."""
-    backend = _backend(options)
     named = [_user(name) for name in renewers]
     own = None if owner is None else _user(owner)
+    backend = _backend(options)
     token = backend.create(own, named, -1 if max_lifetime_ms is None else max_lifetime_ms)
     password = base64.b64encode(token.hmac).decode()
     jaas = client_jaas(token.token_id, "...")
@@ -69,7 +69,8 @@ def create(
 @cluster_options
 def list_(owners: tuple[str, ...], **options: Any) -> None:
     """List the tokens that you may see, without their HMACs."""
-    found = _backend(options).find([_user(name) for name in owners])
+    named = [_user(name) for name in owners]
+    found = _backend(options).find(named)
     show(options["output"], [_row(token) for token in found], _COLUMNS)
 
 
@@ -145,7 +146,12 @@ def _found(backend: BrokerTokens, token_id: str) -> FoundToken:
 def _user(name: str) -> str:
     """The name of a user, given as NAME or User:NAME. Raises click.UsageError."""
     kind, colon, rest = name.partition(":")
-    if colon and kind == "User":
+    if colon and kind != "User":
+        raise click.UsageError(
+            f"{name!r} is no user: tokens have users as owners and renewers; write User:NAME, and "
+            f"User:{name} for a user whose name has a colon"
+        )
+    if colon:
         name = rest
     if not name:
         raise click.UsageError("a user's name is empty; write NAME or User:NAME")

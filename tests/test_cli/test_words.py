@@ -10,6 +10,7 @@ import tomllib
 import pytest
 
 from kvorum.chaos.live.toxiproxy_server import find_server
+from kvorum.cli.acl_broker import outcome
 from kvorum.cli.common import (
     CommandFailed,
     check,
@@ -19,6 +20,7 @@ from kvorum.cli.common import (
     refusal,
     show_outcomes,
 )
+from kvorum.cli.config_hints import with_hint
 from kvorum.cli.rights import Right, on_cluster, on_topic, way_out
 from kvorum.metadata.access.model import OPERATIONS_OF, ResourceType
 from kvorum.runtime.errors import ConfigError, ErrorCode
@@ -226,3 +228,22 @@ def test_a_topic_that_is_not_there_has_one_sentence():
         "topic nosuch: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic; make it with kvorum "
         "topics create nosuch"
     )
+
+
+def test_an_unknown_config_is_followed_by_the_one_that_is_most_like_it():
+    said = "Unknown topic config name: retention.m"
+    assert with_hint(said) == f"{said}; did you mean 'retention.ms'?"
+    assert with_hint("Unknown topic config name: retnetion.ms").endswith("'retention.ms'?")
+    for other in (None, "", "Unknown topic config name: zebra", "retention.ms=x is no number"):
+        assert with_hint(other) == other
+
+
+def test_acls_without_an_authorizer_are_told_the_property_to_set():
+    with pytest.raises(CommandFailed, match=r"^acls: SECURITY_DISABLED: .*authorizer\.class\.name"):
+        outcome(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+@pytest.mark.parametrize("option", ["--renewer", "--owner"])
+def test_a_token_of_another_kind_than_a_user_is_refused(option):
+    code, _, err = kvorum("tokens", "create", option, "Group:x", "-b", "127.0.0.1:1")
+    assert code == 2 and "'Group:x' is no user" in err and "write User:NAME" in err
