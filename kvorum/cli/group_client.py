@@ -52,7 +52,8 @@ class GroupClient:
         """Delete groups. Returns a row for each: group, error."""
         rows = []
         for name in names:
-            _, reply = self._ask(name, "delete_groups", 42, 2, {"groups_names": [name]})
+            values: Row = {"groups_names": [name]}
+            _, reply = self._ask(name, "delete_groups", 42, 2, values, operation="DELETE")
             error = ErrorCode(reply.results[0].error_code)
             rows.append({"group": name, "error": error.name})
         return rows
@@ -74,12 +75,19 @@ class GroupClient:
     # --- one coordinator ---------------------------------------------------------------------
 
     def _ask(
-        self, group: str, name: str, key: int, version: int, values: Row
+        self,
+        group: str,
+        name: str,
+        key: int,
+        version: int,
+        values: Row,
+        *,
+        operation: str = "DESCRIBE",
     ) -> tuple[int | None, Any]:
-        """(broker id of the coordinator, its answer)."""
+        """(broker id of the coordinator, its answer). operation: on the group, that it needs."""
         coordinator = self._coordinators.get(group)
         if coordinator is None:
-            coordinator = Coordinator(self._brokers, GROUP, group)
+            coordinator = Coordinator(self._brokers, GROUP, group, operation=operation)
             self._coordinators[group] = coordinator
         reply = coordinator.call(name, key, version, values, error_of=_error_of)
         return coordinator.broker_id, reply

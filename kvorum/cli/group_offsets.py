@@ -19,7 +19,7 @@ from kvorum.cli.common import (
     warn,
 )
 from kvorum.cli.completion import group_names
-from kvorum.cli.rights import on_topic
+from kvorum.cli.rights import Right, on_group, on_topic
 
 if TYPE_CHECKING:
     from kvorum.cli.offset_plan import Scope
@@ -166,7 +166,11 @@ def _fail_on_errors(rows: list[dict[str, Any]], what: str) -> None:
             )
         return f"{row['names']} ({row['error']}{advice})"
 
-    fail_on_errors(merged, what, text_of, lambda row: on_topic("READ", row["topic"]))
+    def right_of(row: dict[str, Any]) -> Right:
+        is_group = row["error"] == "GROUP_AUTHORIZATION_FAILED"
+        return on_group("READ", rows[0]["group"]) if is_group else on_topic("READ", row["topic"])
+
+    fail_on_errors(merged, what, text_of, right_of)
 
 
 def _way(options: dict[str, Any]) -> str:

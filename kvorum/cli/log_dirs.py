@@ -15,7 +15,7 @@ from kvorum.cli.common import (
     cluster_options,
     show,
 )
-from kvorum.cli.rights import on_cluster
+from kvorum.cli.rights import on_cluster, way_out
 from kvorum.cli.watch import watchable
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _COLUMNS = [
     "broker_id", "log_dir", "state", "directory_id", "replicas", "offline_replicas", "size_bytes",
     "total_bytes", "usable_bytes", "reason",
 ]  # fmt: skip
+_REFUSED = "CLUSTER_AUTHORIZATION_FAILED"
 
 
 @click.command("log-dirs")
@@ -54,7 +55,9 @@ def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
             rows.append(_row(broker_id, state="unknown", reason="the broker is fenced"))
             continue
         try:
-            rows += _asked(broker_id, (broker["host"], broker["port"]), options["timeout"])
+            found = _asked(broker_id, (broker["host"], broker["port"]), options["timeout"])
+            refusals += sum(row["reason"] == _REFUSED for row in found)
+            rows += found
         except CommandFailed as error:
             refusals += error.exit_code == EXIT_NOT_AUTHORIZED
             rows.append(_row(broker_id, state="unknown", reason=str(error)))
@@ -62,7 +65,10 @@ def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
     ailing = sum(row["state"] != "online" for row in rows)
     if ailing:
         code = EXIT_NOT_AUTHORIZED if refusals == ailing else EXIT_FAILED
-        raise CommandFailed(f"{ailing} of {len(rows)} data directories not online; see above", code)
+        text = f"{ailing} of {len(rows)} data directories not online; see above"
+        if any(row["reason"] == _REFUSED for row in rows):
+            text += f"; {way_out(_REFUSED, on_cluster('DESCRIBE'))}"
+        raise CommandFailed(text, code)
 
 
 def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[dict[str, Any]]:
@@ -77,7 +83,9 @@ def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[d
     finally:
         connection.close()
     error, found = read_answer(answer[1:])  # skip the header's empty tagged fields
-    check(error, None, f"broker {broker_id}", on_cluster("DESCRIBE"))
+    if error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return [_row(broker_id, state="unknown", reason=_REFUSED)]
+    check(error, None, f"broker {broker_id}")
     rows = []
     for directory in found:
         row = _row(
