@@ -26,6 +26,7 @@ Functions (`f`), and the fields that they use:
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -284,6 +285,22 @@ def read_history(path: str) -> Iterator[Event]:
                 raise CorruptData(path, position, reason) from error
             position += len(line)
             yield event
+
+
+def check_whole(path: str, size_bytes: int | None) -> None:
+    """Raise CorruptData if the file is shorter than it was when its run ended.
+
+    size_bytes: the size then; None for a run that was killed, which leaves what it has written.
+    Without this check the lost part would look like records that no consumer got.
+    """
+    found = os.path.getsize(path)
+    if size_bytes is not None and found < size_bytes:
+        raise CorruptData(
+            path,
+            found,
+            f"the history was cut off: it had {size_bytes} bytes when its run ended; copy the "
+            "run's folder again",
+        )
 
 
 def _header(path: str, line: bytes) -> Header:

@@ -16,7 +16,7 @@ from kvorum.chaos.experiment.charts import NARROW, WIDE, draw
 from kvorum.chaos.experiment.checks import CheckResult, Rules, run_checks
 from kvorum.chaos.experiment.checks.replicas import divergent_replicas
 from kvorum.chaos.experiment.figures import build_report
-from kvorum.chaos.experiment.history import HISTORY_FILE, read_header, read_history
+from kvorum.chaos.experiment.history import HISTORY_FILE, check_whole, read_header, read_history
 from kvorum.chaos.experiment.milestones import milestones_in
 from kvorum.chaos.experiment.outages import UNOWNED_MS_MAX
 from kvorum.chaos.experiment.split import split_of
@@ -64,6 +64,7 @@ def write_report(run_dir: str) -> Report:
     folder = Path(run_dir)
     record = read_record(run_dir)
     history = str(folder / HISTORY_FILE)
+    check_whole(history, record.get("history_bytes"))
     timeline = build_timeline(
         read_history(history),
         milestones=milestones_in(run_dir),

@@ -25,6 +25,7 @@ from kvorum.chaos.experiment.history import (
     Header,
     Poll,
     Send,
+    check_whole,
     details_of,
     read_header,
     read_history,
@@ -65,6 +66,7 @@ def write_run(addition: Addition, folder: Path) -> str:
     path = str(folder / HISTORY_FILE)
     header = read_header(path)
     record = record_in(folder)
+    check_whole(path, record.get("history_bytes"))
     decisions = RunMilestones(milestones_in(str(folder)), header.wall_start_ms)
     fold = _Fold(header, decisions)
     with addition.table(HISTORY) as history, addition.table(VOTERS) as voters:

@@ -50,7 +50,12 @@ def reason_of(error: BaseException) -> str:
         case OutputClosed():
             return str(error)
         case _:
-            return f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {error}"
+            first = error.__context__
+            # An error of the clean-up, whose cause is most often the one that ended the run.
+            if isinstance(first, KvorumError) and not error.__suppress_context__:
+                return f"{reason_of(first)}; then, in the clean-up, {text}"
+            return text
 
 
 def is_of_toxiproxy(error: BaseException) -> bool:

@@ -274,6 +274,8 @@ class _Session:
             self._record["is_lab_failure"] = is_of_toxiproxy(error)
             raise
         finally:
+            with contextlib.suppress(FileNotFoundError):  # it ended before the history was begun
+                self._record["history_bytes"] = (self._run_dir / HISTORY_FILE).stat().st_size
             self._write_record()
             if self._record["error"] in BY_SIGNAL:
                 # An OutputClosed from here would replace the signal's exception, and `run` would

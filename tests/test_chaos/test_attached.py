@@ -223,6 +223,8 @@ def test_a_node_that_cannot_be_brought_back_is_told_and_left_to_the_timer(dev, t
     system.start()
     timer = system._dead_man
     assert timer is not None
+    admin = AdminClient({"bootstrap.servers": dev.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic("chaos-orders", 1, 1)])["chaos-orders"].result(10)
     system.kill("broker-102")
     with pytest.raises(CommandFailed, match="ended with 1"):
         system.restart("broker-102")
@@ -231,6 +233,9 @@ def test_a_node_that_cannot_be_brought_back_is_told_and_left_to_the_timer(dev, t
     with pytest.raises(KvorumError, match=r"broker-102 is still down: .* timer tries once more"):
         system.stop()
     assert timer.wait(30) == 3
+    eventually(
+        lambda: "chaos-orders" not in admin.list_topics(timeout=10).topics, "no topic is left"
+    )
     assert "broker-102 is still down" in (tmp_path / "a" / LOG).read_text()
     command = [sys.executable, str(BREAK), dev.data_dir, "start", "broker-102"]
     subprocess.run(command, cwd=ROOT, check=True, env={"PYTHONPATH": str(ROOT)})

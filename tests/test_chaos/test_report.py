@@ -433,6 +433,25 @@ def test_a_damaged_line_of_a_history_is_one_sentence(tmp_path, line, words):
     assert f"{path} at byte " in err and "line 5 is no history event: " in err and words in err
 
 
+@pytest.mark.parametrize("command", ["report", "lake add --lake {lake}"])
+@pytest.mark.parametrize("end", ["within a line", "after a line"])
+def test_a_history_that_was_cut_after_its_run_accuses_nobody(tmp_path, command, end):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_run(folder, run_history())
+    path = folder / "history.jsonl"
+    whole = path.read_bytes()
+    (folder / "run.json").write_text(json.dumps(record(history_bytes=len(whole))))
+    cut = whole[: whole.rindex(b"\n", 0, -1) + (1 if end == "after a line" else -5)]
+    path.write_bytes(cut)
+    words = command.format(lake=tmp_path / "lake").split()
+    code, out, err = kvorum(*words, folder)
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert f"{path} at byte {len(cut)}: the history was cut off: it had {len(whole)} bytes" in err
+    path.write_bytes(whole)
+    assert kvorum("report", folder)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("text", "words"), [("{", "Expecting"), ("[]", "not the record"), ("{}", "it has no title")]
 )

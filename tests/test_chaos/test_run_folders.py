@@ -177,4 +177,6 @@ def test_a_run_in_progress_has_a_record_that_says_that_it_has_no_end(
     with pytest.raises(KvorumError, match="enough"):
         run(experiment, output_dir=str(tmp_path / "run"))
     assert found == [UNENDED]
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["error"] == "KvorumError: enough"
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["error"] == "KvorumError: enough"
+    assert record["history_bytes"] == (tmp_path / "run" / "history.jsonl").stat().st_size

@@ -139,7 +139,8 @@ class AttachedSystem:
         if not problems:
             self._killed.clear()
             self._paused.clear()
-            problems += self._delete_topics()
+        # Also while a node is down: the timer brings it back, but knows nothing of topics.
+        problems += self._delete_topics()
         self._heart.stop()
         if problems:
             tail = f"the dead-man timer tries once more, see {self._folder / LOG}"
