@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -107,6 +108,11 @@ def analyse(
     say: Say = lambda _: None,
 ) -> dict[str, Any]:
     """`run_job` in a session that is open."""
+    for chosen in sides or ():
+        if not any(chosen.has(run) for run in lake.runs):
+            raise UnreadableLake(
+                f"no run of the lake has {chosen.text()}; kvorum lake list --lake LAKE shows them"
+            )
     tables = Tables(output, say)
     faults = _compute(lake, tables)
     _compare(lake, tables, sides or latest_sides(lake.runs), ratio_max)
@@ -215,9 +221,6 @@ def _compare(lake: Lake, tables: Tables, sides: tuple[Side, Side] | None, ratio_
     if sides is None:
         tables.skip("regressions", "no two runs or versions to compare")
         return
-    for chosen in sides:
-        if not any(chosen.has(run) for run in lake.runs):
-            raise UnreadableLake(f"no run of the lake has {chosen.text()}; kvorum lake list")
     rows = regressions(
         lake.runs,
         tables.rows["outcomes"],
@@ -262,6 +265,17 @@ def _finish(
     return summary
 
 
+def _ratio(text: str) -> float:
+    """A limit for --regression-ratio. Raises ArgumentTypeError."""
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = math.nan
+    if not 0 < ratio < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return ratio
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kvorum.analytics.job",
@@ -278,7 +292,10 @@ def _parser() -> argparse.ArgumentParser:
         help="two sides, as in version=0.1.0 version=0.2.0 (default: the newest two)",
     )
     parser.add_argument(
-        "--regression-ratio", type=float, default=1.2, help="limit of a ratio (default: 1.2)"
+        "--regression-ratio",
+        type=_ratio,
+        default=1.2,
+        help="limit of a ratio, above 0 (default: 1.2)",
     )
     parser.add_argument(
         "--fail-on-regression",

@@ -155,7 +155,10 @@ def _sentence(path: str, error: BaseException) -> str:
     text = str(error)
     file = _FILE_IN_TEXT.search(text)
     if file is not None:
-        return f"{file[0]} is torn or no Parquet file; remove it and add the run again"
+        return (
+            f"{file[0]} is torn or no Parquet file; kvorum lake add RUN --replace "
+            "writes the run's files again"
+        )
     return f"{path} cannot be read: {first_line(error)}"
 
 

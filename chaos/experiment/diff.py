@@ -123,7 +123,7 @@ def _require_one_experiment(
     if report_a["title"] != report_b["title"]:
         raise ConfigError(
             f"{run_a} ran {report_a['title']!r} and {run_b} ran {report_b['title']!r}; runs of "
-            "different experiments are compared only on request"
+            "different experiments are compared only with --any"
         )
 
 

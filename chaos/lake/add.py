@@ -42,7 +42,9 @@ def add(
     is_run = run_rows.is_run(source)
     if not is_run and not exports.is_export(source):
         raise ConfigError(f"{folder} is neither a run nor an export of metadata")
-    name = run_id or (run_rows.run_id_of(source) if is_run else exports.export_id_of(source))
+    name = run_id
+    if name is None:
+        name = run_rows.run_id_of(source) if is_run else exports.export_id_of(source)
     if RUN_ID.fullmatch(name) is None:
         raise ConfigError(
             f"{name!r} cannot be the id of a run: use letters, digits, '.', '_' and '-'"

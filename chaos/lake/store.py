@@ -54,8 +54,13 @@ class Lake:
         if self._type(path) == self._is_file:
             self._described(path)
             return True
+        if self._type(self.root) == self._is_file:
+            raise ConfigError(f"{self.uri} is a file and no lake; name a folder")
         if any(not name.endswith(_UNFINISHED) for name in self._names(self.root)):
-            raise ConfigError(f"{self.uri} is no lake and not empty; name an empty folder")
+            raise ConfigError(
+                f"{self.uri} is no lake, as it has no {LAKE_FILE}, and not empty; name a lake, or "
+                "an empty folder for a new one"
+            )
         return False
 
     def create(self) -> None:
@@ -72,7 +77,10 @@ class Lake:
     def check(self) -> None:
         """Raises ConfigError if there is no lake, or one that this release cannot read."""
         if not self.check_place():
-            raise ConfigError(f"{self.uri} is no lake: it has no {LAKE_FILE}; kvorum lake add")
+            raise ConfigError(
+                f"{self.uri} is no lake: it has no {LAKE_FILE}; kvorum lake add RUN --lake "
+                f"{self.uri} makes one"
+            )
 
     def _described(self, path: str) -> dict[str, Any]:
         """The content of lake.json. Raises CorruptData, ConfigError for another version."""
@@ -133,7 +141,8 @@ class Lake:
         try:
             return pq.ParquetFile(path, filesystem=self.fs).read()
         except (pa.ArrowException, OSError) as error:
-            raise CorruptData(path, 0, f"not a Parquet file: {error}") from error
+            reason = f"not a Parquet file: {error}; kvorum lake add RUN --replace writes it again"
+            raise CorruptData(path, 0, reason) from error
 
     def remove(self, run_id: str) -> None:
         """Remove every file of a run that is not in progress, its row in `runs` first."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvorum.chaos.experiment.diff import diff_runs
+from kvorum.chaos.experiment.history import HISTORY_FILE
 from kvorum.chaos.live.runner import RunResult, run
 from kvorum.chaos.live.systems.limits import load_for
 from kvorum.chaos.live.systems.opening import choose_system
@@ -43,6 +44,8 @@ def duel(
     """
     if len(systems) != 2:
         raise ConfigError(f"a duel has two systems, as in kvorum,kafka; got {','.join(systems)!r}")
+    if (Path(output_dir) / HISTORY_FILE).exists():
+        raise ConfigError(f"{output_dir} already holds a run; name another folder")
     for system in systems:
         chosen = choose_system(
             system,

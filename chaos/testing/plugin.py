@@ -63,7 +63,7 @@ def kvorum_cluster(
         brokers=_count(config, "kvorum_brokers"),
         system=config.getoption("--kvorum-system"),
         settings=settings,
-        secure=config.getini("kvorum_secure"),
+        secure=_flag(config, "kvorum_secure"),
         directory=tmp_path_factory.mktemp("kvorum"),
     )
     with cluster:
@@ -124,6 +124,13 @@ def _count(config: pytest.Config, name: str) -> int:
     if not str(text).isdigit() or int(text) < 1:
         raise pytest.UsageError(f"{name} must be a whole number from 1, got {text!r}")
     return int(text)
+
+
+def _flag(config: pytest.Config, name: str) -> bool:
+    try:
+        return bool(config.getini(name))
+    except (ValueError, pytest.UsageError) as error:
+        raise pytest.UsageError(f"{name} must be true or false: {error}") from error
 
 
 def _pair(line: str) -> tuple[str, str]:

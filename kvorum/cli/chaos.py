@@ -17,6 +17,7 @@ from kvorum.cli.common import (
     EXIT_VERDICT_FAILED,
     CommandFailed,
     output_option,
+    warn,
 )
 from kvorum.cli.experiments import list_experiments, replay, schema, validate
 from kvorum.cli.lake import add_made, check_lake, lake_option
@@ -101,6 +102,7 @@ def run(
         out = f"chaos-runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     check_lake(lake)
     from kvorum.chaos.experiment.shipped import find_experiment
+    from kvorum.chaos.live.endings import Terminated
     from kvorum.chaos.live.runner import run as run_experiment
     from kvorum.chaos.live.systems.opening import Access
     from kvorum.runtime.errors import ConfigError, KvorumError
@@ -120,6 +122,10 @@ def run(
         raise CommandFailed(str(error), EXIT_USAGE) from error
     except KvorumError as error:
         raise CommandFailed(str(error), EXIT_FAILED) from error
+    except (KeyboardInterrupt, Terminated):
+        if lake is not None:
+            warn(f"the run is not in the lake: kvorum lake add {out} --lake {lake} adds it")
+        raise
     add_made(lake, [result.run_dir])
     show_result(result, output)
 

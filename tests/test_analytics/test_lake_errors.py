@@ -17,6 +17,7 @@ from kvorum.analytics.lake import UnreadableLake, open_lake
 from kvorum.analytics.schemas import RUN_ID, SCHEMAS, type_name
 from kvorum.analytics.session import open_session
 from kvorum.analytics.tables import history
+from kvorum.analytics.tables.compare import Side
 from kvorum.chaos.lake.tables import FAULTS, HISTORY
 from tests.test_analytics.lakes import add_run, make_lake, random_tables, table_named, write
 
@@ -51,7 +52,7 @@ def first(lake, table: str, run_id: str = "a") -> Path:
 def torn(lake) -> str:
     path = first(lake, "history")
     path.write_bytes(path.read_bytes()[:-100])
-    return f"{path} is torn or no Parquet file"
+    return f"{path} is torn or no Parquet file; kvorum lake add RUN --replace writes"
 
 
 def foreign(lake) -> str:
@@ -190,6 +191,26 @@ def test_a_run_without_faults_and_one_whose_clock_went_back_have_tables(spark, t
 def test_a_side_that_is_none_is_refused_before_spark_starts(capsys, arguments, words):
     assert main(["--lake", "x", "--output", "y", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["-1", "0", "nan", "inf", "x"])
+def test_a_ratio_that_no_figure_can_have_is_refused(capsys, text):
+    with pytest.raises(SystemExit):
+        main(["--lake", "x", "--output", "y", "--regression-ratio", text])
+    assert f"--regression-ratio: '{text}' is no number above 0" in capsys.readouterr().err
+
+
+def test_a_side_without_a_run_is_refused_before_the_first_table(spark, tmp_path, lake):
+    sides = (Side(key="version", value="0"), Side(key="version", value="9"))
+    said: list[str] = []
+    with pytest.raises(UnreadableLake, match="no run of the lake has version=0; kvorum lake list"):
+        analyse(
+            open_lake(spark, lake.root),
+            Files(spark, str(tmp_path / "out")),
+            sides=sides,
+            say=said.append,
+        )
+    assert said == []
 
 
 def test_an_output_that_cannot_be_written_is_an_error_of_the_file_system(spark, tmp_path):

@@ -291,9 +291,16 @@ def test_without_the_extra_the_fixture_says_how_to_get_it(tmp_path):
 
 
 @live
-def test_a_bad_option_is_refused_by_name(tmp_path):
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("kvorum_settings = a", "kvorum_settings: 'a' is not KEY=VALUE"),
+        ("kvorum_secure = yess", "kvorum_secure must be true or false: "),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(tmp_path, line, words):
     (tmp_path / "test_it.py").write_text("def test_it(kvorum):\n    pass\n")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nkvorum_settings = a\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{line}\n")
     done = run_pytest(tmp_path)
     assert done.returncode != 0, done.stdout
-    assert "kvorum_settings: 'a' is not KEY=VALUE" in done.stdout + done.stderr
+    assert words in done.stdout + done.stderr

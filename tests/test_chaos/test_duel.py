@@ -84,6 +84,13 @@ def test_what_is_no_pair_of_systems_is_refused_before_any_run(experiment, tmp_pa
     assert not out.exists()
 
 
+def test_a_duel_does_not_write_into_the_folder_of_a_run(runs, experiment, tmp_path):
+    write_run(tmp_path, good_history())
+    code, out, err = kvorum("chaos", "duel", experiment, "--out", tmp_path)
+    assert (code, out, runs) == (2, "", [])
+    assert f"{tmp_path} already holds a run; name another folder" in err
+
+
 def test_a_duel_that_one_system_cannot_carry_out_begins_with_neither(
     runs, experiment, tmp_path, monkeypatch
 ):

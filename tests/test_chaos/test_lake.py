@@ -416,15 +416,19 @@ def test_compaction_that_died_is_finished_by_the_next_one(tmp_path, monkeypatch)
         (("add", "{run}", "--lake", "{lake}", "--run-id", "a/b"), "cannot be the id of a run"),
         (("add", "{run}", "{run}", "--lake", "{lake}", "--run-id", "a"), "names one run"),
         (("add", "{run}", "--lake", "ftp://x/y"), "is no lake"),
-        (("add", "{run}", "--lake", "{run}"), "is no lake and not empty"),
-        (("list", "--lake", "{empty}"), "is no lake: it has no lake.json"),
+        (("add", "{run}", "--lake", "{run}"), "is no lake, as it has no lake.json, and not empty"),
+        (("add", "{run}", "--lake", "{lake}", "--run-id", ""), "cannot be the id of a run"),
+        (("add", "{run}", "--lake", "{file}"), "is a file and no lake; name a folder"),
+        (("list", "--lake", "{file}"), "is a file and no lake; name a folder"),
+        (("list", "--lake", "{empty}"), "kvorum lake add RUN --lake"),
         (("compact", "--lake", "{empty}"), "is no lake: it has no lake.json"),
         (("list", "--lake", "{later}"), "is a lake of version 99, this Kvorum knows"),
         (("list", "--lake", "{torn}"), "not the description of a lake"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence(tmp_path, arguments, words):
-    places = {name: tmp_path / name for name in ("empty", "run", "lake", "later", "torn")}
+    places = {name: tmp_path / name for name in ("empty", "run", "lake", "later", "torn", "file")}
+    places["file"].touch()
     for name in ("empty", "run", "later", "torn"):
         places[name].mkdir()
     write_run(places["run"], run_history())

@@ -205,12 +205,15 @@ RUN_COMMAND = RUN + (
 )
 def test_a_run_ended_by_a_signal_says_so_and_leaves_nothing_running(tmp_path, number, how, code):
     run_dir = tmp_path / "run"
-    with run_under_faults(tmp_path, RUN_COMMAND) as runner:
+    lake = tmp_path / "lake"
+    command = RUN_COMMAND.replace("main()", f"sys.argv += ['--lake', {str(lake)!r}]; main()")
+    with run_under_faults(tmp_path, command) as runner:
         runner.send_signal(number)
         _, complaint = runner.communicate(timeout=60)
         assert runner.returncode == code
     said = f"{how}; the cluster is stopped; kvorum report {run_dir} judges the run"
     assert said in complaint.splitlines()
+    assert f"kvorum lake add {run_dir} --lake {lake} adds it" in complaint
     assert not is_anything_left(run_dir)
     assert json.loads((run_dir / "run.json").read_text())["error"] == how
 
