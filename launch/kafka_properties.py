@@ -70,7 +70,7 @@ def unbound(
             problems.append(f"process.roles={text!r} in the file of a {role}; make it {role!r}")
         elif name in other:
             lines.append(f"{name} is kept and changes nothing: a {role} does not read it")
-        elif broker_key(name) is None and (near := almost(name, {*bound, *other})):
+        elif broker_key(name) is None and (near := nearest_property(name, {*bound, *other})):
             problems.append(f"unknown property {name!r}; did you mean {near!r}?")
         elif (line := ignored_config(name, text)) is not None:
             lines.append(line + (_hint(name, {*bound, *other}) if broker_key(name) is None else ""))
@@ -95,7 +95,7 @@ def reject_unknown(settings: Mapping[str, Any], bound: Collection[str]) -> None:
         )
 
 
-def almost(name: str, bound: Collection[str]) -> str | None:
+def nearest_property(name: str, bound: Collection[str]) -> str | None:
     """The property of which this unknown name is most likely a mistyped form, or None."""
     return next(iter(difflib.get_close_matches(name, bound, n=1, cutoff=_ALMOST)), None)
 

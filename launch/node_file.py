@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from kvorum.launch.kafka_properties import almost, reject_unknown
+from kvorum.launch.kafka_properties import nearest_property, reject_unknown
 from kvorum.launch.listeners import PREFIX as LISTENER_PREFIX
 from kvorum.launch.listeners import SUFFIXES, of_listeners
 from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
@@ -101,7 +101,7 @@ def _of_environment(environment: Mapping[str, str]) -> Properties:
             name = f"{_OWN}{name}"
         if name in known or broker_key(name) is not None:
             found[name] = value
-        elif near := almost(name, known):
+        elif near := nearest_property(name, known):
             raise ConfigError(
                 f"{variable} in the environment is no property; did you mean {variable_of(near)}?"
             )

@@ -62,10 +62,10 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
         # CorruptData here was found during the start, so the file and the reason are enough. Damage
         # found later goes through on_failure.
         logger.error("%s", error)
-        return _told(error)
+        return _report_refusal(error)
 
 
-def _told(error: KvorumError) -> int:
+def _report_refusal(error: KvorumError) -> int:
     """Write the one line that a person needs; return the exit code.
 
     With EXIT_FAILED a supervisor starts the node again. With EXIT_USAGE it does not: what was
@@ -103,7 +103,7 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
         code = EXIT_FAILED
         if isinstance(error, NodeRefused | ConfigError):
             logger.critical("the node exits: %s", error)
-            code = _told(error)
+            code = _report_refusal(error)
         elif isinstance(error, OSError) and error.filename is not None:
             logger.critical("the node exits: %s", disk_failure(error))
         else:
