@@ -8,6 +8,7 @@ beside. Problems are still reported at the places where the short form has the v
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from kvorum.chaos.experiment.document import Document, Path
@@ -31,13 +32,7 @@ def long_step(document: Document, where: Path, item: Any, probes: Iterable[str])
         return item
     names = [str(key) for key in item if key not in _BESIDE]
     if len(names) != 1:
-        several = " and ".join(names)
-        document.problem(
-            where,
-            f"is one step, but names {several}; write them as steps of their own"
-            if names
-            else "must be an action or a probe",
-        )
+        document.problem(where, _not_one_step(names, item))
         return None
     func = names[0]
     value = item[func]
@@ -88,3 +83,14 @@ def _name_of(func: str, value: Any) -> str:
     ends = value if isinstance(value, dict) else {}
     end = ends.get("target", ends.get("source", ""))
     return f"{func} {end}".strip()
+
+
+def _not_one_step(names: list[str], item: dict[str, Any]) -> str:
+    if not names:
+        return f"must be an action or a probe, got only {', '.join(map(str, item)) or 'nothing'}"
+    for name in names:
+        near = get_close_matches(name, _BESIDE, n=1)
+        # `pause` with its arguments is an action, and no mistyped `pauses`.
+        if near and not isinstance(item[name], dict):
+            return f"has {name!r}; did you mean {near[0]!r}?"
+    return f"is one step, but names {' and '.join(names)}; write them as steps of their own"

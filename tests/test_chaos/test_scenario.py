@@ -245,13 +245,16 @@ def test_a_problem_of_a_short_step_names_the_place_where_it_is_written():
           - kill: {target: one}
             pause: {target: one}
           - name: nothing
+          - kill: {target: one}
+            backgroud: true
         """)
     assert found == [
         "bad.yaml:4: method.0.kill.targt: unknown argument 'targt'; did you mean 'target'?",
         "bad.yaml:5: method.1.kil: unknown action 'kil'; did you mean 'kill'?",
         "bad.yaml:6: method.2: is one step, but names kill and pause; write them as steps of "
         "their own",
-        "bad.yaml:8: method.3: must be an action or a probe",
+        "bad.yaml:8: method.3: must be an action or a probe, got only name",
+        "bad.yaml:9: method.4: has 'backgroud'; did you mean 'background'?",
     ]
 
 
