@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,12 +29,32 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     """--master and --driver-memory."""
     parser.add_argument(
         "--master",
+        type=_master,
         default=MASTER,
         help=f"a Spark master, or '{_SUBMIT}' to leave it to spark-submit (default: {MASTER})",
     )
     parser.add_argument(
-        "--driver-memory", default=DRIVER_MEMORY, help=f"in local mode (default: {DRIVER_MEMORY})"
+        "--driver-memory",
+        type=_memory,
+        default=DRIVER_MEMORY,
+        help=f"in local mode (default: {DRIVER_MEMORY})",
     )
+
+
+def _master(text: str) -> str:
+    """A value of --master. Raises ArgumentTypeError: Spark would answer with a Java trace."""
+    if text != _SUBMIT and re.match(r"local(-cluster)?(\[|$)|spark://|k8s://|yarn$", text) is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no master; give local[N], spark://HOST:PORT, k8s://URL, yarn or {_SUBMIT}"
+        )
+    return text
+
+
+def _memory(text: str) -> str:
+    """A value of --driver-memory. Raises ArgumentTypeError, as `_master` does."""
+    if re.fullmatch(r"[1-9][0-9]*[kmgtKMGT]?[bB]?", text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write one as 512m or 2g")
+    return text
 
 
 def master_of(options: argparse.Namespace) -> str | None:

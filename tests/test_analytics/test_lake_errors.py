@@ -200,6 +200,21 @@ def test_a_ratio_that_no_figure_can_have_is_refused(capsys, text):
     assert f"--regression-ratio: '{text}' is no number above 0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--master", "foo", "'foo' is no master; give local[N], spark://HOST:PORT"),
+        ("--master", "localhost", "'localhost' is no master"),
+        ("--driver-memory", "lots", "'lots' is no size; write one as 512m or 2g"),
+    ],
+)
+def test_what_a_jvm_would_answer_with_a_trace_is_refused_before(capsys, option, value, words):
+    with pytest.raises(SystemExit) as ended:
+        main(["--lake", "x", "--output", "y", option, value])
+    assert ended.value.code == 2
+    assert f"{option}: {words}" in capsys.readouterr().err
+
+
 def test_a_side_without_a_run_is_refused_before_the_first_table(spark, tmp_path, lake):
     sides = (Side(key="version", value="0"), Side(key="version", value="9"))
     said: list[str] = []
