@@ -67,6 +67,11 @@ class Topics:
     def names(self) -> set[str]:
         return set(self._admin.list_topics(timeout=DEADLINE_S).topics)
 
+    def wait_names(self, wanted: set[str]) -> None:
+        """Return when a broker shows these topics. One that followed a controller which is gone
+        shows what was acknowledged meanwhile a moment later; a topic that is lost never shows."""
+        eventually(lambda: wanted <= self.names(), f"topics are shown: {sorted(wanted)[:10]}")
+
     def partition(self, name: str, partition: int = 0) -> PartitionMetadata | None:
         """A partition as some broker sees it now; None if none answers or it is not there."""
         try:

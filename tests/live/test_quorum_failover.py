@@ -59,11 +59,11 @@ def test_killed_active_controller_is_succeeded_and_no_topic_is_lost(cluster: Clu
     assert after.leader_id != before.leader_id
     assert after.leader_epoch > before.leader_epoch
     made = maker.finish()
-    assert made <= Topics(cluster.bootstrap).names()
+    Topics(cluster.bootstrap).wait_names(made)
 
     cluster.restart(controller_name(before.leader_id))
     wait_whole(cluster)
-    assert made <= Topics(cluster.bootstrap).names()
+    Topics(cluster.bootstrap).wait_names(made)
 
 
 def test_clean_stop_of_the_active_controller_hands_over(cluster: Cluster) -> None:
@@ -103,7 +103,7 @@ def test_paused_active_controller_is_succeeded_and_follows_afterwards(cluster: C
     finally:
         cluster.signal(name, signal.SIGCONT)
     wait_whole(cluster)
-    assert "while-paused" in Topics(cluster.bootstrap).names()
+    Topics(cluster.bootstrap).wait_names({"while-paused"})
 
 
 def test_two_of_three_killed_is_no_quorum_until_one_returns(cluster: Cluster) -> None:
@@ -170,7 +170,7 @@ def test_all_controllers_killed_recover_everything_from_disk(cluster: Cluster) -
     )
     load.wait_more()
     load.finish()
-    assert known <= topics.names()
+    topics.wait_names(known)
     topics.create("after-recovery")
     assert_nothing_lost(load, cluster.bootstrap)
     topics.wait_isr("recovered", {101, 102, 103})

@@ -77,7 +77,7 @@ def test_one_voter_becomes_three_and_five_and_one_again_under_load(make) -> None
     assert voters(cluster) == [last]
 
     acknowledged = maker.finish()
-    assert acknowledged <= Topics(cluster.bootstrap).names()
+    Topics(cluster.bootstrap).wait_names(acknowledged)
     assert len(acknowledged) > 20
 
 
@@ -119,7 +119,7 @@ def test_wiped_disk_under_an_old_id_has_no_vote_until_it_is_added_again(make) ->
     after = cluster.replica(wiped)
     assert after is not None and after["directory_id"] != before["directory_id"]
     topics.create("after", replicas=1)
-    assert {"before", "after"} <= topics.names()
+    topics.wait_names({"before", "after"})
 
 
 def test_change_that_would_stop_the_quorum_is_refused(make) -> None:  # type: ignore[no-untyped-def]

@@ -30,7 +30,7 @@ def test_all_six_killed_at_once_and_started_again_lose_nothing(tmp_path) -> None
 
         cluster.start()
         assert cluster.document()["cluster_id"] == cluster_id
-        assert TOPIC in Topics(cluster.bootstrap).names()
+        Topics(cluster.bootstrap).wait_names({TOPIC})
         assert_nothing_lost(load, cluster.bootstrap)
 
 
