@@ -33,7 +33,11 @@ func (w *world) awaitRetention(topic, wanted string) string {
 
 func adminTopics(w *world) outcome {
 	topic := w.topic("admin-topics", 3, "retention.ms", "3600000")
-	found := must(w.admin.Metadata(w.ctx, topic)).Topics[topic]
+	var found kadm.TopicDetail
+	w.until("it is described", func() bool {
+		found = must(w.admin.Metadata(w.ctx, topic)).Topics[topic]
+		return len(found.Partitions) == 3
+	})
 	result := outcome{
 		"partitions": len(found.Partitions),
 		"replicas":   len(found.Partitions[0].Replicas),

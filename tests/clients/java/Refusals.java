@@ -34,7 +34,7 @@ final class Refusals {
     static Map<String, Object> adminTopics(World world) throws Exception {
         String topic = world.topic("admin-topics", 3, Map.of("retention.ms", "3600000"));
         var resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        var described = world.admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
+        var described = world.described(topic, 3);
         String retention = retention(world, resource);
         var change = new AlterConfigOp(
             new ConfigEntry("retention.ms", "7200000"), AlterConfigOp.OpType.SET);
@@ -43,14 +43,27 @@ final class Refusals {
         world.admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(5))).all().get();
         World.until("it has grown", () -> world.partitions(topic) == 5);
         world.admin.deleteTopics(List.of(topic)).all().get();
-        World.until("it is gone", () -> world.partitions(topic) == 0);
+        // Judge and keep one answer: the next broker that is asked may not know of it yet.
+        var gone = new Object[] {"NONE"};
+        World.until("it is gone", () -> {
+            gone[0] = errorOf(world, topic);
+            return !gone[0].equals("NONE");
+        });
         return World.outcome(
             "partitions", described.partitions().size(),
             "replicas", described.partitions().get(0).replicas().size(),
             "retention", retention,
             "altered", "7200000",
             "grown", 5,
-            "after_delete", describe(world, topic).get("error"));
+            "after_delete", gone[0]);
+    }
+
+    private static Object errorOf(World world, String topic) {
+        try {
+            return describe(world, topic).get("error");
+        } catch (Exception error) {
+            return "" + error;
+        }
     }
 
     private static Map<String, Object> describe(World world, String topic) throws Exception {

@@ -9,6 +9,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.function.BooleanSupplier;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -59,6 +60,20 @@ final class World {
 
     String topic(String of, int partitions) throws Exception {
         return topic(of, partitions, Map.of());
+    }
+
+    /** The first description by a broker that knows so many partitions of the topic. */
+    TopicDescription described(String topic, int partitions) throws InterruptedException {
+        var found = new TopicDescription[1];
+        until("it is described", () -> {
+            try {
+                found[0] = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
+                return found[0].partitions().size() == partitions;
+            } catch (ExecutionException | InterruptedException error) {
+                return false;
+            }
+        });
+        return found[0];
     }
 
     /** How many partitions with a leader the topic has; 0 if it is not known. */
