@@ -42,6 +42,7 @@ from kvorum.console.views import (
 from kvorum.launch.client_security import NONE, ClientSecurity
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.text import whole_number
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -376,7 +377,7 @@ def _by_text(processes: Any) -> Document:
 
 
 def _is_known(image: ClusterImage, kind: str, name: str) -> bool:
-    """Whether the metadata has a topic or broker; the name "" is of all brokers."""
+    """True if the metadata has the topic or broker; the name "" is of all brokers."""
     if kind == "topic":
         return image.topic(name) is not None
-    return not name or (name.isdecimal() and int(name) in image.brokers)
+    return not name or whole_number(name) in image.brokers

@@ -54,5 +54,5 @@ def address_problem(text: str) -> str:
 def reading_problem(error: OSError | UnicodeDecodeError) -> str:
     """Why a text file cannot be read, without its path."""
     if isinstance(error, UnicodeDecodeError):
-        return f"it is no UTF-8, see byte {error.start}"
+        return f"it is not UTF-8, see byte {error.start}"
     return error.strerror or str(error)

@@ -87,7 +87,8 @@ def _name_of(func: str, value: Any) -> str:
 
 def _not_one_step(names: list[str], item: dict[str, Any]) -> str:
     if not names:
-        return f"must be an action or a probe, got only {', '.join(map(str, item)) or 'nothing'}"
+        given = f", got only {', '.join(item)}" if item else ""
+        return f"must be an action or a probe{given}"
     for name in names:
         near = get_close_matches(name, _BESIDE, n=1)
         # `pause` with its arguments is an action, and no mistyped `pauses`.

@@ -13,7 +13,7 @@ import click
 
 from kvorum.cli.client_security import command_config_option
 from kvorum.cli.profiles import ENVIRONMENT_BOOTSTRAP, OUTPUTS, ProfileOption, profile_option
-from kvorum.cli.rights import Right, is_missing_right, way_out
+from kvorum.cli.rights import Right, is_missing_right, on_topic, way_out
 from kvorum.metadata.inspect import quorum_report
 from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable, ErrorCode
 from kvorum.runtime.text import address_problem, split_address
@@ -70,7 +70,7 @@ def check_topic(code: int, message: str | None, name: str, operation: str) -> No
     """Raise CommandFailed for the error code of a request that needs an operation on a topic."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise no_topic(name)
-    check(code, message, f"topic {name}", Right(operation, "topic", name))
+    check(code, message, f"topic {name}", on_topic(operation, name))
 
 
 def no_topic(name: str) -> CommandFailed:
@@ -180,14 +180,19 @@ def is_structured(output: str) -> bool:
     return output in STRUCTURED
 
 
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(OUTPUTS),
-    cls=ProfileOption,
-    default="table",
-    help="Format of the output; wide: a table with every column.",
-)
+def output_option_of(cls: type[ProfileOption]) -> Callable[[CommandT], CommandT]:
+    """-o with every format, as an option of this class."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(OUTPUTS),
+        cls=cls,
+        default="table",
+        help="Format of the output; wide: a table with every column.",
+    )
+
+
+output_option = output_option_of(ProfileOption)
 #: For a command whose answers are not rows.
 plain_output_option = click.option(
     "-o",

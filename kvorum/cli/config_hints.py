@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-_UNKNOWN = re.compile(r"Unknown (topic|group) config name: (\S+)")
+_UNKNOWN = re.compile(r"Unknown topic config name: (\S+)")
 
 
 def with_hint(message: str | None) -> str | None:
-    """The message; for an unknown config with the known one that is most like it, if there is."""
+    """The message, with the config most like the one that it calls unknown, if there is one."""
     found = _UNKNOWN.fullmatch(message or "")
     if found is None:
         return message
@@ -20,8 +20,7 @@ def with_hint(message: str | None) -> str | None:
     from difflib import get_close_matches
 
     from kvorum.metadata.configs.config_keys import CONFIGS_OF
-    from kvorum.metadata.image.image import RESOURCE_GROUP, RESOURCE_TOPIC
+    from kvorum.metadata.image.image import RESOURCE_TOPIC
 
-    kind = RESOURCE_TOPIC if found[1] == "topic" else RESOURCE_GROUP
-    near = get_close_matches(found[2], CONFIGS_OF[kind], n=1)
+    near = get_close_matches(found[1], CONFIGS_OF[RESOURCE_TOPIC], n=1)
     return f"{message}; did you mean {near[0]!r}?" if near else message

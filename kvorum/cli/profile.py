@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, refused, show
+from kvorum.cli.common import CommandFailed, output_option_of, refused, show
 from kvorum.cli.profiles import (
     KEYS,
-    OUTPUTS,
     PATHS,
     ProfileOption,
     Profiles,
@@ -34,14 +33,7 @@ class _OutputOption(ProfileOption):
             return click.Option.get_default(self, ctx, call=call)
 
 
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(OUTPUTS),
-    cls=_OutputOption,
-    default="table",
-    help="Format of the output; wide: a table with every column.",
-)
+output_option = output_option_of(_OutputOption)
 
 
 @click.group()

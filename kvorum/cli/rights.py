@@ -56,7 +56,7 @@ def is_missing_right(error: str) -> bool:
 
 
 def way_out(error: str, *rights: Right) -> str:
-    """What to do about an error of `is_missing_right`. rights: those that the request needs, as far
+    """The advice for an error of `is_missing_right`. rights: those that the request needs, as far
     as the command knows them."""
     needed = list(dict.fromkeys(rights))
     if needed:

@@ -372,6 +372,21 @@ def test_plain_whose_users_no_command_line_may_have_is_refused_with_the_way_to_a
     assert not (tmp_path / "c").exists()
 
 
+def test_plain_is_added_in_the_file_of_a_secure_broker(tmp_path):
+    assert kvorum("init", tmp_path / "c", "--secure", "--controllers", 1, "--brokers", 1)[0] == 0
+    loaded = load_node_file(str(tmp_path / "c" / "broker-101.toml"))
+    added = {
+        "sasl.enabled.mechanisms": f"{loaded['sasl.enabled.mechanisms']},PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="b";'
+        ),
+    }
+    config, _ = broker_config({**loaded, **added})
+    clients = next(each for each in config.listeners if each.name == "CLIENTS")
+    assert clients.sasl is not None
+    assert set(clients.sasl.mechanisms) == {"SCRAM-SHA-512", "PLAIN"}
+
+
 def test_a_static_quorum_cannot_have_a_first_user(tmp_path):
     code, _, err = kvorum("init", str(tmp_path / "c"), "--secure", "--static")
     assert (code, "--secure does not go with --static" in err) == (2, True)
