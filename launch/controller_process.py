@@ -16,6 +16,7 @@ from kvorum.launch.identity import (
 )
 from kvorum.launch.metadata_log import listener_complaint, metadata_directory, open_log
 from kvorum.launch.metrics.setup import NodeServer, serve_controller
+from kvorum.launch.new_directories import NewDirectories
 from kvorum.launch.properties import NodeConfig
 from kvorum.launch.reach import NodeLinks
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
@@ -67,6 +68,8 @@ class ControllerProcess:
         self._node: RaftNode | None = None
         self._metrics: NodeServer | None = None
         self._lock: DirectoryLock | None = None
+        self._new = NewDirectories(self._disk)
+        self._may_have_voted = False
         self._features = limited(config.node.metadata_version_max)
         self._tasks = TaskGroup(on_failure)
         self._links = NodeLinks(config)
@@ -77,6 +80,7 @@ class ControllerProcess:
     async def start(self) -> None:
         config = self._config
         claim = require_formatted if config.raft.is_dynamic else claim_directory
+        self._new.look(config.directory)
         directory_id = claim(
             self._disk,
             config.directory,
@@ -86,6 +90,7 @@ class ControllerProcess:
         )
         check_log_folder(self._disk, config.directory)
         self._lock = DirectoryLock(config.directory)
+        self._new.note(config.directory)
         loop = ControllerLoop(
             Controller(
                 self._controller_config,
@@ -122,6 +127,7 @@ class ControllerProcess:
         self._links.watch(self._tasks)
         await self._serve(loop, node)
         self._metrics = await serve_controller(config, node, loop, self._links)
+        self._may_have_voted = True
         node.start()
         registrar = Registrar(
             loop,
@@ -158,7 +164,7 @@ class ControllerProcess:
             features=self._features,
         )
 
-    async def stop(self) -> None:
+    async def stop(self, *, is_refused: bool = False) -> None:
         await self._tasks.stop()
         if self._metrics is not None:
             await self._metrics.stop()
@@ -168,6 +174,8 @@ class ControllerProcess:
             await self._server.stop(SERVER_STOP_GRACE_S)
         if self._node is not None:
             self._node.log.close()
+        if is_refused and not self._may_have_voted:
+            self._new.undo()
         if self._lock is not None:
             self._lock.release()
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from kvorum.broker.log_dirs.log_directories import FoundDirectory
 from kvorum.launch.identity import DirectoryLock, check_owner, claim_directory
+from kvorum.launch.new_directories import NewDirectories
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import ConfigError, CorruptData
 from kvorum.runtime.ids import uuid_text
@@ -37,7 +38,8 @@ class OwnDirectories:
         else UNCLEAN.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Disk) -> None:
+        self.new = NewDirectories(disk)
         self.found: dict[str, FoundDirectory] = {}
         self.metadata_id = b""
         self.epoch_before = UNCLEAN
@@ -144,10 +146,12 @@ class OwnDirectories:
     def lock(self, path: str) -> None:
         """Lock a directory. Raises ConfigError if another process holds the lock, OSError."""
         self._locks.append(DirectoryLock(path))
+        self.new.note(path)
 
     def claim(self, disk: Disk, path: str, *, owner: tuple[int, str], rng: random.Random) -> None:
         """Claim and lock a further directory (see `take_directories`)."""
         node_id, cluster_id = owner
+        self.new.look(path)
         try:
             disk.make_dirs(path)
             if check_owner(disk, path, node_id=node_id, cluster_id=cluster_id) is None:
@@ -188,19 +192,26 @@ def take_directories(
     Raises ConfigError with a directory that belongs to another node, is in use, or is a copy of
     another one; also if the metadata log's directory cannot be read.
     """
-    own = OwnDirectories()
+    own = OwnDirectories(disk)
     own.note_first_start(disk, metadata_directory)
-    # The metadata directory first, as it is required: an error there leaves the others untouched.
-    own.metadata_id = claim_directory(
-        disk, metadata_directory, node_id=node_id, cluster_id=cluster_id, rng=rng
-    )
-    own.lock(metadata_directory)
-    for path in data_directories:
-        if path == metadata_directory:
-            own.found[path] = FoundDirectory(directory_id=own.metadata_id)
-        else:
-            own.claim(disk, path, owner=(node_id, cluster_id), rng=rng)
-    _check_copies(own, metadata_directory)
+    own.new.look(metadata_directory)
+    try:
+        # The metadata directory first, as it is required: an error there leaves the others
+        # untouched.
+        own.metadata_id = claim_directory(
+            disk, metadata_directory, node_id=node_id, cluster_id=cluster_id, rng=rng
+        )
+        own.lock(metadata_directory)
+        for path in data_directories:
+            if path == metadata_directory:
+                own.found[path] = FoundDirectory(directory_id=own.metadata_id)
+            else:
+                own.claim(disk, path, owner=(node_id, cluster_id), rng=rng)
+        _check_copies(own, metadata_directory)
+    except ConfigError:
+        own.new.undo()
+        own.release()
+        raise
     own.warn_of_new(metadata_directory)
     own.read_markers(disk)
     return own

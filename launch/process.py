@@ -33,6 +33,9 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
+WITHDRAW_TIMEOUT_MS = 5_000
+"""Limit for the stop of a node whose start was refused."""
+
 
 class NodeProcess(Protocol):
     """A controller or a broker, as the process runs it."""
@@ -41,8 +44,12 @@ class NodeProcess(Protocol):
         """Return once the node is ready. Raises ConfigError if it refuses to start, CorruptData,
         OSError."""
 
-    async def stop(self) -> None:
-        """Hand over and close everything in order."""
+    async def stop(self, *, is_refused: bool = False) -> None:
+        """Hand over and close everything in order.
+
+        is_refused: the start was refused for good. New directories become empty again, so that the
+            next start may give them another identity.
+        """
 
 
 MakeNode = Callable[[Callable[[BaseException], None]], NodeProcess]
@@ -58,7 +65,7 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
     raise_file_limit()
     try:
         return asyncio.run(_run(make, ready))
-    except (ConfigError, CorruptData) as error:
+    except (ConfigError, CorruptData, NodeRefused) as error:
         # CorruptData here was found during the start, so the file and the reason are enough. Damage
         # found later goes through on_failure.
         logger.error("%s", error)
@@ -73,10 +80,13 @@ def _report_refusal(error: KvorumError) -> int:
     """
     sys.stderr.write(f"kvorum: {error}\n")
     sys.stderr.flush()
-    may_succeed_later = isinstance(error, CorruptData | DirectoryUnusable | QuorumNotReached) or (
+    return EXIT_FAILED if _may_succeed_later(error) else EXIT_USAGE
+
+
+def _may_succeed_later(error: KvorumError) -> bool:
+    return isinstance(error, CorruptData | DirectoryUnusable | QuorumNotReached) or (
         isinstance(error, NodeRefused) and error.may_succeed_later
     )
-    return EXIT_FAILED if may_succeed_later else EXIT_USAGE
 
 
 def raise_file_limit() -> None:
@@ -97,7 +107,14 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_asked.set)
 
+    refusal: asyncio.Future[None] = loop.create_future()
+    is_starting = True
+
     def on_failure(error: BaseException) -> None:
+        if is_starting and isinstance(error, NodeRefused | ConfigError):
+            if not refusal.done():
+                refusal.set_exception(error)
+            return
         # A core broke its own rules, or a disk failed: nothing may be written or answered any more.
         # The next start recovers from the disk.
         code = EXIT_FAILED
@@ -123,17 +140,42 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
     watchdog = asyncio.ensure_future(feed_watchdog())
     start = asyncio.ensure_future(_start(node, ready))
     stop = asyncio.ensure_future(stop_asked.wait())
-    await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
-    if start.done():
-        start.result()
-        await stop
-    else:
+    ends: set[asyncio.Future[Any]] = {start, stop, refusal}
+    first, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    is_starting = False
+    if not start.done():
         start.cancel()
         await asyncio.wait({start})
+    if first != {stop}:
+        if (refused := _refusal_of(refusal, start)) is not None:
+            if not _may_succeed_later(refused):
+                await _withdraw(node)
+            raise refused
+        start.result()
+        await stop
     notify("STOPPING=1")
     await node.stop()
     watchdog.cancel()
     return EXIT_OK
+
+
+def _refusal_of(*ended: asyncio.Future[None]) -> KvorumError | None:
+    """The refusal of a node while it starts, by its cluster or by itself; None if there is none."""
+    for future in ended:
+        error = future.exception() if future.done() and not future.cancelled() else None
+        if isinstance(error, ConfigError | CorruptData | NodeRefused):
+            return error
+    return None
+
+
+async def _withdraw(node: NodeProcess) -> None:
+    """Stop a node whose start was refused for good, and take back what the start made. The refusal
+    is what a person must read, so a failure of this is only logged."""
+    try:
+        if not await ended(node.stop(is_refused=True), WITHDRAW_TIMEOUT_MS):
+            logger.warning("the refused node did not stop within %d ms", WITHDRAW_TIMEOUT_MS)
+    except Exception:
+        logger.exception("the refused node did not stop in order")
 
 
 async def _start(node: NodeProcess, ready: Callable[[], None]) -> None:

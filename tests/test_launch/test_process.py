@@ -51,12 +51,13 @@ class Refusing:
 
     def __init__(self, error: Exception) -> None:
         self._error = error
+        self.stopped_as_refused = False
 
     async def start(self) -> None:
         raise self._error
 
-    async def stop(self) -> None:
-        raise AssertionError("it never started")
+    async def stop(self, *, is_refused: bool = False) -> None:
+        self.stopped_as_refused = is_refused
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,10 @@ def test_a_start_ends_with_2_for_the_configuration_and_with_1_for_a_disk(
 ) -> None:
     monkeypatch.setattr(process, "limit_collections", lambda: None)
     monkeypatch.setattr(process, "raise_file_limit", lambda: None)
-    assert run_node(lambda _: Refusing(error)) == code
+    node = Refusing(error)
+    assert run_node(lambda _: node) == code
+    # Only what is refused for good makes new directories empty again.
+    assert node.stopped_as_refused == (code == 2)
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("kvorum: "))
     assert line.startswith(f"kvorum: {said}")
 
@@ -101,10 +105,10 @@ def test_a_node_that_runs_ends_with_a_sentence_and_no_traceback(
 ) -> None:
     class Failing(Refusing):
         async def start(self) -> None:
-            on_failure[0](failure)
+            asyncio.get_running_loop().call_later(0.01, on_failure[0], failure)
 
-    class Ended(Exception):
-        pass
+    class Ended(SystemExit):
+        """The loop lets it through."""
 
     def end(code: int) -> None:
         raise Ended(code)
@@ -127,6 +131,55 @@ def test_a_node_that_runs_ends_with_a_sentence_and_no_traceback(
     assert said in record.getMessage()
     if failure is not FULL:
         assert capsys.readouterr().err.startswith(f"kvorum: {said}")
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (NodeRefused("node 1 leads already"), 2),
+        (NodeRefused("another took its place", may_succeed_later=True), 1),
+        (ConfigError("controller 3 cannot join"), 2),
+    ],
+)
+def test_a_node_that_is_refused_while_it_starts_stops_in_order(
+    refusal: Exception,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Waiting(Refusing):
+        async def start(self) -> None:
+            on_failure[0](refusal)
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(process, "limit_collections", lambda: None)
+    monkeypatch.setattr(process, "raise_file_limit", lambda: None)
+    node = Waiting(refusal)
+    on_failure = []
+
+    def make(failed):  # type: ignore[no-untyped-def]
+        on_failure.append(failed)
+        return node
+
+    assert run_node(make) == code
+    assert node.stopped_as_refused == (code == 2)
+    assert capsys.readouterr().err.startswith(f"kvorum: {refusal}")
+
+
+def test_a_refused_node_whose_stop_fails_ends_with_the_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Stuck(Refusing):
+        async def stop(self, *, is_refused: bool = False) -> None:
+            raise OSError(errno.EIO, "i/o error", "/data/meta.properties")
+
+    monkeypatch.setattr(process, "limit_collections", lambda: None)
+    monkeypatch.setattr(process, "raise_file_limit", lambda: None)
+    assert run_node(lambda _: Stuck(ConfigError("a port is taken"))) == 2
+    assert "kvorum: a port is taken" in capsys.readouterr().err
+    assert "did not stop in order" in caplog.text
 
 
 def claimed(directory: Path) -> bytes:
