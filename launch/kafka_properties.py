@@ -1,7 +1,8 @@
 """Properties in a node's file that no class in `launch.properties` binds.
 
 They come with files of Apache Kafka: other names of bound properties, configs without an effect
-here, configs of the other role, names of plug-ins. Pure: the node logs the lines.
+here or of earlier releases, configs of the other role, names of plug-ins. Pure: the node logs the
+lines.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from typing import Any
 from kvorum.broker.config.dynamic_config import text_of
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
 from kvorum.metadata.configs.config_keys import broker_key, broker_value_problem, ignored_config
+from kvorum.metadata.configs.earlier_keys import is_earlier_key
 from kvorum.metadata.configs.effective import in_finer_units
 from kvorum.runtime.config import Properties
 from kvorum.runtime.errors import ConfigError
 
 NODE_ID, BROKER_ID = "node.id", "broker.id"
+ALLOW_UNKNOWN = "kvorum.allow.unknown.properties"
 
 _ALMOST = 0.85
-"""Likeness to a property that makes an unknown name a mistake (see difflib). Less is no mistake:
-files have properties of plug-ins, and Kubernetes sets variables such as
-KVORUM_BROKER_PORT_9092_TCP."""
+"""Likeness to a property that makes a variable a mistake (see difflib). Less is no mistake:
+Kubernetes sets variables such as KVORUM_BROKER_PORT_9092_TCP."""
 
 
 def with_bound_names(properties: Mapping[str, Any]) -> Properties:
@@ -50,17 +52,25 @@ def with_bound_names(properties: Mapping[str, Any]) -> Properties:
 
 
 def unbound(
-    properties: Mapping[str, Any], bound: Collection[str], other: Collection[str], role: str
+    properties: Mapping[str, Any],
+    bound: Collection[str],
+    other: Collection[str],
+    role: str,
+    *,
+    allow_unknown: bool = False,
 ) -> tuple[str, ...]:
     """A log line for each property that this node does not bind, by name.
 
     bound: the names that it binds. other: names of the other role, which a shared file may have.
-        Raises ConfigError for invalid values, for settings that would be misleading if ignored, and
-        for a name that is almost another one. A name unlike all others may belong to a plug-in, and
-        files of Apache Kafka carry such names.
+    allow_unknown: names that neither Kafka nor Kvorum has or had get a line too. Kafka ignores
+        them, but a mistyped property is believed in until the day it is needed.
+
+    Raises ConfigError for invalid values, for settings that would be misleading if ignored, and for
+    unknown names that are not allowed.
     """
     lines = []
     problems = []
+    unheard_of = []
     for name in sorted(set(properties) - set(bound)):
         text = text_of(properties[name])
         problem = broker_value_problem(name, text)
@@ -70,10 +80,19 @@ def unbound(
             problems.append(f"process.roles={text!r} in the file of a {role}; make it {role!r}")
         elif name in other:
             lines.append(f"{name} is kept and changes nothing: a {role} does not read it")
-        elif broker_key(name) is None and (near := nearest_property(name, {*bound, *other})):
-            problems.append(f"unknown property {name!r}; did you mean {near!r}?")
         elif (line := ignored_config(name, text)) is not None:
-            lines.append(line + (_hint(name, {*bound, *other}) if broker_key(name) is None else ""))
+            if broker_key(name) is None and not is_earlier_key(name):
+                hint = _hint(name, {*bound, *other})
+                unheard_of.append(f"{name!r}{hint}")
+                line += hint
+            lines.append(line)
+    if unheard_of and not allow_unknown:
+        plural = len(unheard_of) > 1
+        problems.append(
+            f"unknown propert{'ies' if plural else 'y'} {', '.join(unheard_of)}; correct or remove "
+            f"{'them' if plural else 'it'}, or set {ALLOW_UNKNOWN}=true to ignore what belongs to "
+            "plug-ins of Kafka"
+        )
     if problems:
         raise ConfigError("; ".join(problems))
     return tuple(lines)

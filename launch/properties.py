@@ -137,15 +137,15 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
     _check_role(properties, "controller")
     given = with_preset(properties, CONTROLLER_NAMES)
     properties = with_bound_names(given)
-    config = dataclasses.replace(
-        _node_config(properties, CONTROLLER),
-        given=dict(given),
-        notes=(
-            *unbound(given, CONTROLLER_NAMES | of_controllers(given), BROKER_NAMES, "controller"),
-            *weak_secrets(given),
-        ),
+    config = _node_config(properties, CONTROLLER)
+    notes = unbound(
+        given,
+        CONTROLLER_NAMES | of_controllers(given),
+        BROKER_NAMES,
+        "controller",
+        allow_unknown=config.node.kvorum_allow_unknown_properties,
     )
-    config = _with_warnings(config)
+    config = _with_warnings(dataclasses.replace(config, given=dict(given), notes=notes))
     if len(config.data_directories) > 1 and not config.node.metadata_log_dir:
         raise ConfigError(
             f"log.dirs={config.node.log_dirs}: a controller keeps the metadata log alone, in one "
@@ -170,9 +170,11 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
 
 
 def _with_warnings(config: NodeConfig) -> NodeConfig:
-    """The configuration with a note of an authorizer that the controllers' listener goes around."""
+    """The configuration with notes of weak secrets, and of an authorizer that the controllers'
+    listener goes around."""
     text = "" if config.access is None else open_controllers(config.controller_listener)
-    return dataclasses.replace(config, notes=(*config.notes, text)) if text else config
+    more = (*weak_secrets(config.given), *([text] if text else ()))
+    return dataclasses.replace(config, notes=(*config.notes, *more))
 
 
 def _check_token_times(controller: ControllerConfig) -> None:
@@ -205,15 +207,15 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
     _check_role(properties, "broker")
     given = with_preset(properties, BROKER_NAMES)
     properties = with_bound_names(given)
-    config = dataclasses.replace(
-        _node_config(properties, BROKER),
-        given=dict(given),
-        notes=(
-            *unbound(given, BROKER_NAMES | of_listeners(given), CONTROLLER_NAMES, "broker"),
-            *weak_secrets(given),
-        ),
+    config = _node_config(properties, BROKER)
+    notes = unbound(
+        given,
+        BROKER_NAMES | of_listeners(given),
+        CONTROLLER_NAMES,
+        "broker",
+        allow_unknown=config.node.kvorum_allow_unknown_properties,
     )
-    config = _with_warnings(config)
+    config = _with_warnings(dataclasses.replace(config, given=dict(given), notes=notes))
     if config.node_id in config.controllers:
         raise ConfigError(
             f"node.id={config.node_id} is a controller in controller.quorum.voters; "

@@ -54,6 +54,8 @@ class NodeProperties:
     authorizer_class_name, super_users, allow_everyone_if_no_acl_found,
         kvorum_controller_principals, kvorum_broker_principals: see launch.access.
     kvorum_preset: the name of a set of properties (`launch.presets`); empty means none.
+    kvorum_allow_unknown_properties: names that neither Kafka nor Kvorum has are ignored with a
+        warning; otherwise they stop the start.
     """
 
     node_id: int
@@ -78,6 +80,7 @@ class NodeProperties:
     metrics_listener: str = ""
     metrics_names: str = "kvorum"
     kvorum_preset: str = ""
+    kvorum_allow_unknown_properties: bool = False
     kvorum_logging_format: str = "text"
     kvorum_logging_levels: str = ""
     kvorum_audit_file: str = ""

@@ -252,6 +252,12 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("rpc.keepalive.timeout.ms", _INT, "1000", "Time for something to arrive after that."),
     ("initial.broker.registration.timeout.ms", _INT, "60000", "Time that a start may wait."),
     ("kvorum.preset", ConfigType.STRING, "", "A set of properties: relaxed, or none."),
+    (
+        "kvorum.allow.unknown.properties",
+        ConfigType.BOOLEAN,
+        "false",
+        "Ignore names in the file that neither Kafka nor Kvorum has.",
+    ),
     ("controller.quorum.snapshot.chunk.bytes", _INT, "1048576", "Piece of a fetched snapshot."),
     ("metadata.log.segment.bytes", _INT, "8388608", "Size of a metadata segment."),
     (

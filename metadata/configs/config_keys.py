@@ -10,6 +10,7 @@ from kvorum.metadata.configs.client_metrics_keys import (
     CLIENT_METRICS_CONFIGS,
     client_metrics_problem,
 )
+from kvorum.metadata.configs.earlier_keys import is_earlier_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT
 from kvorum.metadata.configs.group_keys import GROUP_CONFIGS, group_config_problem
 from kvorum.metadata.configs.model import ConfigKey, Update, parse
@@ -127,7 +128,8 @@ def ignored_config(name: str, value: str) -> str | None:
     """A line for the log that says why a broker's config has no effect; None if it has one."""
     key = broker_key(name)
     if key is None:
-        return f"{name} is kept and changes nothing: no config of Kafka 4.3 or Kvorum has this name"
+        of = "Kafka 4.3 has it no more" if is_earlier_key(name) else "neither Kafka's nor Kvorum's"
+        return f"{name} is kept and changes nothing: {of}"
     if not key.ignored:
         return None
     shown = "<hidden>" if key.is_sensitive else value

@@ -52,6 +52,7 @@ SERVER_PROPERTIES = {
     "log.cleaner.threads": "2",
     "sasl.kerberos.min.time.before.relogin": "60000",
     "confluent.balancer.enable": "true",
+    "kvorum.allow.unknown.properties": "true",
 }
 """The lines of a real one, and a plug-in's."""
 
@@ -161,11 +162,27 @@ def test_broker_id_is_another_name_of_node_id():
     assert values["node.id"] == values["broker.id"] == StaticValue("7", True)
 
 
-def test_a_name_that_is_almost_a_propertys_is_refused_without_its_value():
+CONFIG_OF = pytest.mark.parametrize(
+    "config_of",
+    [
+        lambda given: broker_config({**BROKER, **given})[0],
+        lambda given: controller_config({**CONTROLLER, **given})[0],
+    ],
+    ids=["broker", "controller"],
+)
+ALLOW = {"kvorum.allow.unknown.properties": "true"}
+
+
+@CONFIG_OF
+def test_names_that_neither_kafka_nor_kvorum_has_are_refused_together_without_their_values(
+    config_of,
+):
     with pytest.raises(ConfigError) as error:
-        broker_config({**BROKER, "log.segment.byte": "hunter2"})
+        config_of({"log.segment.byte": "hunter2", "ranger.plugin.url": "hunter3"})
     assert str(error.value) == (
-        "unknown property 'log.segment.byte'; did you mean 'log.segment.bytes'?"
+        "unknown properties 'log.segment.byte' (did you mean 'log.segment.bytes'?), "
+        "'ranger.plugin.url'; correct or remove them, or set kvorum.allow.unknown.properties=true "
+        "to ignore what belongs to plug-ins of Kafka"
     )
 
 
@@ -175,20 +192,36 @@ def test_a_name_that_is_almost_a_propertys_is_refused_without_its_value():
         "confluent.support.metrics.enable",
         "strimzi.authorization.global.authorizer.prefix",
         "client.quota.callback.static.produce",
-        "zookeeper.connect",
-        "inter.broker.protocol.version",
-        "log.message.format.version",
         "cruise.control.metrics.reporter.bootstrap.servers",
     ],
 )
-def test_the_name_of_a_plug_in_or_of_an_older_kafka_is_a_note_without_its_value(name: str):
-    (note,) = broker_config({**BROKER, name: "hunter2"})[0].notes
-    assert f"{name} is kept and changes nothing" in note
+@CONFIG_OF
+def test_the_name_of_a_plug_in_is_a_note_if_unknown_names_are_allowed(config_of, name: str):
+    with pytest.raises(ConfigError, match="unknown property"):
+        config_of({name: "hunter2", "kvorum.allow.unknown.properties": "false"})
+    (note,) = config_of({**ALLOW, name: "hunter2"}).notes
+    assert f"{name} is kept and changes nothing: neither Kafka's nor Kvorum's" in note
     assert "hunter2" not in note
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "zookeeper.connect",
+        "zookeeper.ssl.keystore.password",
+        "inter.broker.protocol.version",
+        "log.message.format.version",
+        "port",
+    ],
+)
+@CONFIG_OF
+def test_a_property_of_an_older_kafka_is_a_note_without_its_value(config_of, name: str):
+    (note,) = config_of({name: "hunter2"}).notes
+    assert note == f"{name} is kept and changes nothing: Kafka 4.3 has it no more"
+
+
 def test_a_note_has_the_nearest_property():
-    (note,) = broker_config({**BROKER, "log.segment.size.mb": "5"})[0].notes
+    (note,) = broker_config({**BROKER, **ALLOW, "log.segment.size.mb": "5"})[0].notes
     assert "did you mean 'log.segment.bytes'?" in note
 
 

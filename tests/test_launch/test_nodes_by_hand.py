@@ -124,6 +124,7 @@ def test_port_in_use_is_refused(hand: Hand) -> None:
     done = run_kvorum("controller", "--config", hand.file("controller", directory=directory))
     assert done.returncode == 2
     assert f"cannot listen on 127.0.0.1:{hand.ports.controller}" in done.stderr.splitlines()[-1]
+    assert not directory.exists()
 
 
 @pytest.mark.live
@@ -136,6 +137,7 @@ def test_broker_whose_port_is_taken_does_not_join_the_cluster(hand: Hand) -> Non
     said = refused(hand, "broker", other)
     assert f"cannot listen on 127.0.0.1:{hand.ports.broker}, " in said
     assert "Address already in use" in said
+    assert not (hand.folder / "elsewhere").exists()
     done = run_kvorum("brokers", "list", "-b", hand.bootstrap, "-o", "json")
     assert [row["broker_id"] for row in json.loads(done.stdout)] == [101], done.stderr
 
@@ -158,7 +160,7 @@ def test_a_property_that_would_be_a_lie_ends_the_start(hand: Hand, role: str) ->
 @pytest.mark.parametrize("role", ["broker", "controller"])
 def test_a_mistyped_name_ends_the_start_and_leaves_nothing(hand: Hand, role: str) -> None:
     said = refused(hand, role, hand.file(role, more='"metrics.listner" = "127.0.0.1:0"\n'))
-    assert said.endswith("unknown property 'metrics.listner'; did you mean 'metrics.listener'?")
+    assert "unknown property 'metrics.listner' (did you mean 'metrics.listener'?); correct" in said
     assert not (hand.folder / role).exists()
 
 
