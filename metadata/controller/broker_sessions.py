@@ -57,6 +57,8 @@ class BrokerSessions:
         self._stream_grace_ms = stream_grace_ms
         self._sessions: dict[int, _Session] = {}
         self._streams: dict[int, _Streams] = {}
+        self._signs_ms: dict[int, int] = {}
+        """When each broker last gave a sign of life, also of brokers that were fenced since."""
 
     def reset(self, brokers: dict[int, int], now_ms: int) -> None:
         """Start as a new active controller: each registered broker (id -> broker epoch) gets a new
@@ -66,6 +68,8 @@ class BrokerSessions:
             broker_id: _Session(broker_epoch, deadline_ms, is_heard=False)
             for broker_id, broker_epoch in brokers.items()
         }
+        # What the earlier controller heard is not known here.
+        self._signs_ms = dict.fromkeys(brokers, now_ms)
         for streams in self._streams.values():
             streams.is_broken, streams.doublings = False, 0
 
@@ -76,6 +80,7 @@ class BrokerSessions:
             now_ms + self._session_timeout_ms,
             metadata_offset=metadata_offset,
         )
+        self._signs_ms[broker_id] = now_ms
         streams = self._streams.get(broker_id)
         if streams is not None and streams.is_broken and streams.broker_epoch == broker_epoch:
             # The process was not dead.
@@ -146,27 +151,41 @@ class BrokerSessions:
             self._postpone(late_ms, now_ms + self._stream_grace_ms)
 
     def _postpone(self, by_ms: int, least_ms: int) -> None:
+        for broker_id in self._signs_ms:
+            self._signs_ms[broker_id] += by_ms
         for session in self._sessions.values():
             session.deadline_ms = max(session.deadline_ms + by_ms, least_ms)
             if session.stream_deadline_ms != _NEVER_MS:
                 session.stream_deadline_ms = max(session.stream_deadline_ms + by_ms, least_ms)
 
     def drop(self, broker_id: int) -> None:
-        """Forget the session of a broker that was fenced; its next heartbeat starts another."""
+        """End the session of a broker that was fenced; its next heartbeat starts another."""
         self._sessions.pop(broker_id, None)
+
+    def forget(self, broker_id: int) -> None:
+        """Forget a broker that was unregistered."""
+        self.drop(broker_id)
+        self._signs_ms.pop(broker_id, None)
 
     def is_alive(self, broker_id: int, now_ms: int) -> bool:
         """True if this controller itself has heard from the process recently, and its stream is not
         broken.
 
-        A session that was only assumed at the claim does not refuse a registration. Otherwise,
-        after a crash of the whole cluster, the brokers' new processes would wait until the sessions
-        of dead ones end.
+        A session that was only assumed at the claim is not enough. Otherwise, after a crash of the
+        whole cluster, the brokers' new processes would wait until the sessions of dead ones end.
         """
         session = self._sessions.get(broker_id)
         if session is None or not session.is_heard or session.stream_deadline_ms != _NEVER_MS:
             return False
         return now_ms < session.deadline_ms
+
+    def may_be_alive(self, broker_id: int, now_ms: int) -> bool:
+        """False once the process has given no sign of life for a session timeout, which begins anew
+        with each active controller. True says little: a stream breaks, and a controller dies,
+        while the broker's process lives on.
+        """
+        sign_ms = self._signs_ms.get(broker_id)
+        return sign_ms is not None and now_ms < sign_ms + self._session_timeout_ms
 
     def expired(self, now_ms: int) -> list[tuple[int, str]]:
         """Brokers whose sessions have ended, with the cause, by ascending id."""

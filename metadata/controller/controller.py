@@ -401,7 +401,7 @@ class Controller:
             case RegisterBrokerRequest(), RegisteredBroker():
                 self.sessions.touch(request.broker_id, reply.broker_epoch, -1, now_ms)
             case UnregisterBrokerRequest(), UnregisteredBroker():
-                self.sessions.drop(request.broker_id)
+                self.sessions.forget(request.broker_id)
 
     def _decide(
         self, image: ClusterImage, request: Request, now_ms: int, wall_ms: int
@@ -411,8 +411,13 @@ class Controller:
             case Heartbeat():
                 return heartbeat(image, request, is_unclean_default=self._is_unclean_default)
             case RegisterBrokerRequest():
-                has_session = self.sessions.is_alive(request.broker_id, now_ms)
-                return register(image, request, self._context(), has_session=has_session)
+                return register(
+                    image,
+                    request,
+                    self._context(),
+                    has_session=self.sessions.is_alive(request.broker_id, now_ms),
+                    may_be_alive=self.sessions.may_be_alive(request.broker_id, now_ms),
+                )
             case CreateTopics():
                 return create_topics(image, request, self._context())
             case DeleteTopics():

@@ -62,6 +62,24 @@ def test_a_node_id_that_is_in_use_is_refused_by_the_controller(
     assert run_kvorum("health", "-b", made.bootstrap).returncode == 0
 
 
+def test_a_process_under_a_living_id_waits_in_vain_for_another_controller(
+    made: HandMade, tmp_path: Path
+) -> None:
+    """A new active controller has heard of no broker yet; the second process must not be quicker."""
+    node = Command("broker", "--config", broker_file(made, tmp_path), error_file=tmp_path / "err")
+    try:
+        eventually(lambda: "waits for the end of an earlier process" in node.errors(), "it waits")
+        made.kill("controller-1")
+        made.start("controller-1")
+        eventually(
+            lambda: run_kvorum("health", "-b", made.bootstrap).returncode == 0, "it is healthy"
+        )
+        assert node.is_running()
+        assert "registered broker_epoch" not in node.errors()
+    finally:
+        node.close()
+
+
 def test_a_broker_without_a_quorum_ends_so_that_a_supervisor_starts_it_again(
     made: HandMade, tmp_path: Path
 ) -> None:

@@ -36,8 +36,15 @@ MUTANTS = (
         "second-process-takes-the-place",
         "a second process cannot register while the broker's session lives",
         BROKERS,
+        "        if (has_session and known.is_active) or is_elsewhere:\n",
+        "        if is_elsewhere:\n",
+    ),
+    of_decisions(
+        "another-disk-takes-the-place-after-a-claim",
+        "a process with other directories cannot register within a session time-out",
+        BROKERS,
+        "        if (has_session and known.is_active) or is_elsewhere:\n",
         "        if has_session and known.is_active:\n",
-        "        if False and known.is_active:\n",
     ),
     of_decisions(
         "same-incarnation-registers-anew",

@@ -1,3 +1,4 @@
+from kvorum.metadata.controller.controller import ControllerConfig
 from kvorum.metadata.image.records import NO_LEADER
 from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest, UnregisteredBroker
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -41,6 +42,57 @@ def test_a_restarted_process_takes_over_at_once_when_the_old_stream_broke():
     # The epoch is the offset of the registration record itself, which follows the changes that it
     # caused.
     assert world.records[taken.broker_epoch].broker_id == leader
+
+
+X, Y, Z = (bytes([last]) * 16 for last in (200, 201, 202))
+SESSION_MS = ControllerConfig().broker_session_timeout_ms
+
+
+def claimed_anew(world, *, log_dirs):
+    """Broker 101 has these data directories; then another controller becomes active."""
+    world.epochs[101] = world.register(101, log_dirs=log_dirs).broker_epoch
+    world.heartbeat(101)
+    world.controller.claim(2, world.image.end_offset, world.now_ms)
+    world.records += world.controller.begin()
+    world.controller.note_committed(world.controller.speculative)
+
+
+def test_after_a_claim_a_restarted_process_takes_over_at_once_on_its_own_directories():
+    world = World(brokers=())
+    claimed_anew(world, log_dirs=(X, Y))
+    assert world.register(101, 2, log_dirs=(Y, Z)).broker_epoch > world.epochs[101]
+
+
+def test_after_a_claim_a_process_with_other_directories_waits_for_the_session_time():
+    world = World(brokers=())
+    claimed_anew(world, log_dirs=(X,))
+    world.now_ms = SESSION_MS - 1
+    refused = world.register(101, 2, log_dirs=(Z,))
+    assert refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert "stop it, or give this one a node.id of its own" in refused.message
+    world.now_ms = SESSION_MS
+    assert world.register(101, 2, log_dirs=(Z,)).broker_epoch > world.epochs[101]
+
+
+def test_a_process_with_other_directories_never_replaces_one_that_is_heard():
+    world = World(brokers=())
+    claimed_anew(world, log_dirs=(X,))
+    sessions = world.controller.sessions
+    for world.now_ms in range(0, 3 * SESSION_MS, SESSION_MS):
+        world.heartbeat(101)
+        # A link that flaps: the broker is fenced, and returns.
+        sessions.stream_broke(101, world.epochs[101], world.now_ms)
+        assert world.expire(world.now_ms + sessions.grace_ms(101, world.now_ms)) == [101]
+        refused = world.register(101, 2, log_dirs=(Z,))
+        assert refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert not world.heartbeat(101).is_fenced
+
+
+def test_an_unregistered_brokers_id_may_be_taken_with_other_directories_at_once():
+    world = World(brokers=())
+    claimed_anew(world, log_dirs=(X,))
+    assert isinstance(world.ask(UnregisterBrokerRequest(broker_id=101)), UnregisteredBroker)
+    assert world.register(101, 2, log_dirs=(Z,)).broker_epoch > world.epochs[101]
 
 
 def test_a_foreign_cluster_is_refused():

@@ -120,9 +120,9 @@ def few_topic_ids(rng):
     return bytes([0] * 15 + [rng.randrange(12)])
 
 
-def epoch_of_yesterday(image, request, context, *, has_session):
+def epoch_of_yesterday(image, request, context, **sessions):
     context = dataclasses.replace(context, next_offset=context.next_offset - 1)
-    return register(image, request, context, has_session=has_session)
+    return register(image, request, context, **sessions)
 
 
 def empty_isr(partition, broker_id, *, is_lost=False):

@@ -24,11 +24,21 @@ from kvorum.runtime.text import address_text
 
 
 def register(
-    image: ClusterImage, request: RegisterBrokerRequest, context: Context, *, has_session: bool
+    image: ClusterImage,
+    request: RegisterBrokerRequest,
+    context: Context,
+    *,
+    has_session: bool,
+    may_be_alive: bool = False,
 ) -> Decision[RegisteredBroker | Rejected]:
     """Register a broker process; its broker epoch is the offset of its registration record.
 
     has_session: a process with this id is alive. Another incarnation is then refused.
+    may_be_alive: it gave a sign of life within the session timeout. One incarnation then replaces
+        another only on the same data directories: their locks show that the earlier process is
+        gone. Bad sequence otherwise: 1. A broker is started elsewhere with the id of a live one. 2.
+        The active controller dies, and no session is certain. 3. The second process registers with
+        its empty directories, and the live one exits.
     """
     if request.cluster_id != context.cluster_id:
         return _refused(
@@ -54,7 +64,8 @@ def register(
     if known is not None:
         if known.incarnation_id == request.incarnation_id:
             return Decision((), RegisteredBroker(broker_epoch=known.broker_epoch))
-        if has_session and known.is_active:
+        is_elsewhere = may_be_alive and _has_other_directories(known, request)
+        if (has_session and known.is_active) or is_elsewhere:
             return _refused(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"another process is registered as broker {request.broker_id} and is alive, at "
@@ -81,6 +92,14 @@ def register(
         )
     )
     return Decision(tuple(records), RegisteredBroker(broker_epoch=broker_epoch))
+
+
+def _has_other_directories(known: BrokerImage, request: RegisterBrokerRequest) -> bool:
+    """True if no data directory of the request is of the registered broker. False if one of them
+    names no directories: a level of metadata.version may not record them."""
+    if not known.log_dirs or not request.log_dirs:
+        return False
+    return not set(known.log_dirs) & set(request.log_dirs)
 
 
 def heartbeat(
