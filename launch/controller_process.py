@@ -73,6 +73,7 @@ class ControllerProcess:
         self._features = limited(config.node.metadata_version_max)
         self._tasks = TaskGroup(on_failure)
         self._links = NodeLinks(config)
+        self._registrar: Registrar | None = None
         self._guard: ControllerGuard | None = None
         if config.access is not None:
             self._guard = ControllerGuard(config.access.authorizer(), nodes=config.access.nodes)
@@ -121,25 +122,26 @@ class ControllerProcess:
             logger.error("%s", complaint)
         loop.controller.first_records = await self._first_records()
         loop.attach(node)
-        if self._guard is not None:
-            loop.on_image = self._on_image
-        await loop.load(metadata_log.newest)
-        self._links.watch(self._tasks)
-        await self._serve(loop, node)
-        self._metrics = await serve_controller(config, node, loop, self._links)
-        self._may_have_voted = True
-        node.start()
-        registrar = Registrar(
+        registrar = self._registrar = Registrar(
             loop,
             self._registration(),
             on_refused=self._on_failure,
             channels=self._links.channels,
             call_timeout_ms=config.waits.controller_socket_timeout_ms,
         )
+        loop.on_image = self._on_image
+        await loop.load(metadata_log.newest)
+        self._links.watch(self._tasks)
+        await self._serve(loop, node)
+        self._metrics = await serve_controller(config, node, loop, self._links)
+        self._may_have_voted = True
+        node.start()
         self._tasks.spawn(registrar.run(), "registration")
         logger.info("controller=%d %s", config.node_id, node.core.summary())
 
     def _on_image(self, image: ClusterImage) -> None:
+        if self._registrar is not None:
+            self._registrar.on_image(image)
         if self._guard is not None and self._guard.update(image) and self._server is not None:
             self._server.check_conversations()
 

@@ -1,4 +1,5 @@
-"""The registration of a controller: sent to the active controller until the log has it."""
+"""The registration of a controller: sent to the active controller until the log has it, and watched
+from then on."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from collections.abc import Callable
 import grpc.aio
 
 from kvorum.metadata.controller.loop import ControllerLoop
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
 from kvorum.metadata.rpc.calls import REGISTER_CONTROLLER
 from kvorum.runtime.clock import monotonic_ms
-from kvorum.runtime.errors import ConfigError, ErrorCode
+from kvorum.runtime.errors import ConfigError, ErrorCode, NodeRefused
 from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
 from kvorum.runtime.text import address_text
 
@@ -25,7 +27,8 @@ CALL_TIMEOUT_MS = 1_000
 class Registrar:
     """`run` is a task from the start of the node; it ends once the log has the registration.
 
-    on_refused: called if this controller may not take part, as it cannot read a finalised level.
+    on_refused: called if this controller may not take part, as it cannot read a finalised level, or
+        as another process has registered under its id since.
     """
 
     def __init__(
@@ -42,6 +45,31 @@ class Registrar:
         self._loop = loop
         self._registration = registration
         self._on_refused = on_refused
+        self._has_been_shown = False
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Take the committed metadata. Ends this process if another one has taken its place.
+
+        A data directory's lock keeps a second process away, but not from a copy of the directory:
+        both would vote as one voter, and a quorum could have two leaders in one epoch.
+        """
+        own = self._registration
+        known = image.controllers.get(own.controller_id)
+        if known is None:
+            return
+        if known.incarnation_id == own.incarnation_id:
+            self._has_been_shown = True
+        elif self._has_been_shown:
+            self._has_been_shown = False
+            at = ", ".join(address_text(e.host, e.port) for e in known.endpoints)
+            self._on_refused(
+                NodeRefused(
+                    f"another process has registered as controller {own.controller_id}, at {at}: "
+                    "two processes must not vote as one; stop it, and give it no copy of this "
+                    "data directory",
+                    may_succeed_later=True,
+                )
+            )
 
     @property
     def is_registered(self) -> bool:

@@ -65,7 +65,7 @@ def test_a_node_id_that_is_in_use_is_refused_by_the_controller(
 def test_a_process_under_a_living_id_waits_in_vain_for_another_controller(
     made: HandMade, tmp_path: Path
 ) -> None:
-    """A new active controller has heard of no broker yet; the second process must not be quicker."""
+    """A new active controller has heard of no broker; the second process must not be quicker."""
     node = Command("broker", "--config", broker_file(made, tmp_path), error_file=tmp_path / "err")
     try:
         eventually(lambda: "waits for the end of an earlier process" in node.errors(), "it waits")

@@ -10,7 +10,7 @@ import pytest
 
 from kvorum.runtime.ids import new_uuid, uuid_text
 from tests.live.by_hand import HandMade
-from tests.live.cluster import run_kvorum
+from tests.live.cluster import Command, run_kvorum
 from tests.polling import eventually
 
 pytestmark = [pytest.mark.timeout(120)]
@@ -165,6 +165,36 @@ def test_copied_directory_is_no_second_voter(dynamic: HandMade) -> None:
     eventually(lambda: "controller=1 " in errors.read_text()[seen:], "it runs")
     # Its log says that only the disk it was copied from may vote.
     assert dynamic.try_quorum("status").returncode == 4
+
+
+def test_two_processes_on_copies_of_one_directory_do_not_both_vote_on(tmp_path: Path) -> None:
+    made = HandMade(tmp_path, controllers=3, brokers=0)
+    second = None
+    try:
+        names = ("controller-1", "controller-2", "controller-3")
+        made.start(*names)
+        eventually(lambda: made.try_quorum("status").returncode == 0, "it has a leader")
+        errors = made.running["controller-1"].errors
+        eventually(lambda: "controller=1 registered" in errors(), "it is registered")
+        copy = tmp_path / "copy"
+        shutil.copytree(made.data("controller-1"), copy, ignore=shutil.ignore_patterns(".lock"))
+        port = made.ports.controller + 7
+        options = ("--set", f"log.dirs={copy}", "--set", f"listeners=CONTROLLER://127.0.0.1:{port}")
+        file = str(made.file("controller-1"))
+        second = Command(
+            "controller", "--config", file, *options, error_file=tmp_path / "second.err"
+        )
+        eventually(lambda: not made.running["controller-1"].is_running(), "the first one ends")
+        assert made.running.pop("controller-1").wait() == 1
+        assert errors().splitlines()[-1] == (
+            f"kvorum: another process has registered as controller 1, at 127.0.0.1:{port}: two "
+            "processes must not vote as one; stop it, and give it no copy of this data directory"
+        )
+        assert second.is_running()
+    finally:
+        if second is not None:
+            second.close()
+        made.close()
 
 
 @pytest.mark.parametrize("option", ["--controllers", "--brokers", "--controller-port"])
