@@ -119,6 +119,8 @@ def _cannot(what: str, directory: str, failure: OSError) -> ConfigError:
         return ConfigError(f"{refused}: it is no directory; {_ANOTHER}")
     if failure.errno == errno.ENOTDIR:
         return ConfigError(f"{refused}: it, or a folder above it, is no directory; {_ANOTHER}")
+    if failure.errno in (errno.EACCES, errno.EPERM):
+        return ConfigError(f"{refused}: {failure.strerror}; {_ANOTHER}")
     text = f"{refused}: {failure.strerror}"
     is_full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
     way_out = "make room and start again" if is_full else _ANOTHER

@@ -43,6 +43,7 @@ from kvorum.launch.property_classes import (
     BROKER_CLASSES,
     BROKER_NAMES,
     CONTROLLER,
+    CONTROLLER_CLASSES,
     CONTROLLER_NAMES,
     NodeProperties,
     PatienceProperties,
@@ -56,7 +57,7 @@ from kvorum.metadata.controller.controller import ControllerConfig
 from kvorum.metadata.image.features import RELEASES
 from kvorum.raft.model import RaftConfig
 from kvorum.raft.snapshot_files import SnapshotPolicy
-from kvorum.runtime.config import bind
+from kvorum.runtime.config import bind, check_types
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import uuid_from_text
 from kvorum.runtime.tls import TlsSettings
@@ -267,6 +268,8 @@ def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:
 
 
 def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfig:
+    is_broker = listener_name == BROKER
+    check_types(BROKER_CLASSES if is_broker else CONTROLLER_CLASSES, properties)
     node = bind(NodeProperties, properties)
     quorum = bind(QuorumProperties, properties)
     _check_values(properties)
@@ -277,7 +280,6 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     bootstrap = bootstrap_servers(node.controller_quorum_bootstrap_servers)
     data_directories = _data_directories(node)
     overrides = peer_overrides(node.peer_address_overrides)
-    is_broker = listener_name == BROKER
     is_https = node.metrics_listener.startswith(f"{HTTPS}://")
     metrics = None
     if node.metrics_listener:
@@ -349,8 +351,8 @@ def _check_quorum(node: NodeProperties) -> None:
     if bool(node.controller_quorum_voters) == bool(node.controller_quorum_bootstrap_servers):
         raise ConfigError(
             "give either controller.quorum.voters (a static voter set) or "
-            "controller.quorum.bootstrap.servers (dynamic voters), and not both: got "
-            f"{node.controller_quorum_voters!r} and {node.controller_quorum_bootstrap_servers!r}"
+            "controller.quorum.bootstrap.servers (dynamic voters), "
+            + ("and not both" if node.controller_quorum_voters else "for a node to find its quorum")
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, get_type_hints
 
 from kvorum.runtime.errors import ConfigError
@@ -68,17 +68,39 @@ def property_names(*classes: type[Any]) -> list[str]:
 def bind(cls: type[DataclassT], properties: Mapping[str, Any]) -> DataclassT:
     """An instance of `cls` from the properties that are its fields; other properties are ignored.
 
-    Raises ConfigError with property, value and expected type, or for a missing required property.
+    Raises ConfigError with each property of a wrong type, its value and the expected type, and each
+    required property that is missing.
     """
+    values, problems = _converted(cls, properties)
+    if problems:
+        raise ConfigError("; ".join(problems))
+    return cls(**values)
+
+
+def check_types(classes: Iterable[type[Any]], properties: Mapping[str, Any]) -> None:
+    """Raise the ConfigError that `bind` of these classes would, with the problems of all."""
+    problems: dict[str, None] = {}
+    for cls in classes:
+        problems.update(dict.fromkeys(_converted(cls, properties)[1]))
+    if problems:
+        raise ConfigError("; ".join(problems))
+
+
+def _converted(cls: type[Any], properties: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The values of the fields of a dataclass, and the problems of those that have none."""
     hints = get_type_hints(cls)
     values: dict[str, Any] = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+    problems: list[str] = []
+    for field in dataclasses.fields(cls):
         name = _name(field)
         if name in properties:
-            values[field.name] = _convert(name, properties[name], hints[field.name])
+            try:
+                values[field.name] = _convert(name, properties[name], hints[field.name])
+            except ConfigError as error:
+                problems.append(str(error))
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ConfigError(f"property {name!r} is required")
-    return cls(**values)
+            problems.append(f"property {name!r} is required")
+    return values, problems
 
 
 def _name(field: dataclasses.Field[Any]) -> str:

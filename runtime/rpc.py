@@ -6,6 +6,7 @@ port. Generated stubs and servicers work on `runtime.http2` without knowing it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +106,8 @@ class RpcServer:
             await self._server.listen(host.strip("[]"), int(port))
         except OSError as error:
             raise ConfigError(
-                f"cannot listen on {address}: the address is in use or not ours ({error.strerror})"
+                f"cannot listen on {address}: {os.strerror(error.errno or 0)}; give this node a "
+                "free port and an address of this machine"
             ) from error
 
     def check_conversations(self) -> None:

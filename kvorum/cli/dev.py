@@ -208,6 +208,7 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     )
     from kvorum.launch.secret_properties import refuse_on_command_line
     from kvorum.runtime.config import load_properties, parse_assignment
+    from kvorum.runtime.errors import ConfigError
 
     _check_ready_file(options["ready_file"])
     settings = dict(parse_assignment(text) for text in options["settings"])
@@ -215,6 +216,7 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     if options["config"]:
         of_file = load_properties(options["config"])
         settings = {name: text_of(value) for name, value in of_file.items()} | settings
+    is_new_folder = not os.path.exists(options["data_dir"])
     known = read_cluster_file(options["data_dir"])
     shape = {name: options[name] for name in ("port", "controller_port")}
     for role in ("controller", "broker"):
@@ -231,8 +233,13 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
         links=read_links(options["links"]) if options["links"] else NO_LINKS,
         free_ports=[guard.getsockname()[1] for guard in guards],
     )
-    check_ports(plan)
-    check_nodes(plan)
+    try:
+        check_ports(plan)
+        check_nodes(plan)
+    except ConfigError:
+        if is_new_folder:
+            os.rmdir(plan.data_dir)
+        raise
     return plan
 
 

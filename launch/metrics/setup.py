@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,15 @@ from kvorum.launch.metrics.views import ControllerView
 from kvorum.launch.properties import NodeConfig
 from kvorum.raft.node import RaftNode
 from kvorum.runtime.certificates import TlsListener
+from kvorum.runtime.resolving import until_resolved
 
 if TYPE_CHECKING:
     from kvorum.broker.network.server import KafkaServer
     from kvorum.launch.reach import NodeLinks
     from kvorum.metadata.controller.loop import ControllerLoop
     from kvorum.metadata.rpc.client import ControllerClient
+
+_log = logging.getLogger("kvorum.node")
 
 
 class NodeServer:
@@ -36,6 +40,7 @@ class NodeServer:
         """Start the server and the test of the event loop. Raises ConfigError if the port cannot be
         used."""
         if config.metrics is not None:
+            await until_resolved(*config.metrics, _log)
             await self._server.start(*config.metrics, tls)
         self._watch.start()
 

@@ -144,6 +144,28 @@ def test_a_host_without_an_address_yet_is_waited_for(
         node.close()
 
 
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_a_host_of_the_metrics_without_an_address_yet_is_waited_for(
+    made: HandMade, tmp_path: Path, role: str
+) -> None:
+    properties = made.properties("broker-101" if role == "broker" else "controller-1")
+    name = str(properties["listeners"]).partition("://")[0]
+    at = f"127.0.0.1:{made.ports.broker + 6}"
+    properties |= {"listeners": f"{name}://{at}", "log.dirs": str(tmp_path / "d")}
+    properties |= {"node.id": 109, "metrics.listener": "HTTP://not-yet.invalid:9404"}
+    if role == "controller":
+        properties.pop("controller.quorum.bootstrap.servers")
+        properties["controller.quorum.voters"] = f"109@{at}"
+    (tmp_path / "node.toml").write_text(dump_properties(properties))
+    node = Command(role, "--config", str(tmp_path / "node.toml"), error_file=tmp_path / "err")
+    try:
+        words = "waits for an address of its host not-yet.invalid"
+        eventually(lambda: words in node.errors(), "the log says so")
+        assert node.is_running()
+    finally:
+        node.close()
+
+
 def test_controllers_without_an_address_yet_are_waited_for(made: HandMade, tmp_path: Path) -> None:
     servers = "c1.invalid:9192,c2.invalid:9192"
     file = broker_file(made, tmp_path, node_id=109, controller_quorum_bootstrap_servers=servers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,6 +160,11 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     data = ("--data-dir", str(tmp_path / "d"))
     done = run_kvorum("dev", "--background", *data, "--set", "log.dirz=x")
     assert (done.returncode, "unknown property 'log.dirz'" in done.stderr) == (2, True)
+    assert not (tmp_path / "d").exists()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        done = run_kvorum("dev", "--brokers", "1", *data, "--port", port)
+    assert (done.returncode, "cannot listen on" in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "d").exists()
     none = run_kvorum("dev", "stop", *data)
     assert (none.returncode, "there is no cluster in" in none.stderr) == (2, True)

@@ -20,7 +20,7 @@ from kvorum.launch.log_directories import UNCLEAN
 from kvorum.launch.properties import broker_config, controller_config
 from kvorum.launch.restore import ASIDE_SUFFIX, Restoration, restore
 from kvorum.runtime.disk import OsDisk
-from kvorum.runtime.errors import ConfigError, CorruptData
+from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable
 from kvorum.runtime.ids import uuid_text
 from kvorum.storage.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -432,5 +432,9 @@ def test_a_metadata_directory_that_cannot_be_entered_is_named(
         raise denied
 
     monkeypatch.setattr(OsDisk, "exists", refuse)
-    with pytest.raises(ConfigError, match=f"cannot use data directory {paths[0]}: Permission"):
+    with pytest.raises(
+        ConfigError, match=f"cannot use data directory {paths[0]}: Permission"
+    ) as error:
         take(*paths)
+    # No disk will heal by itself: a supervisor must not start the node again and again.
+    assert not isinstance(error.value, DirectoryUnusable)

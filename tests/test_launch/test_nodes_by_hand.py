@@ -123,7 +123,10 @@ def test_port_in_use_is_refused(hand: Hand) -> None:
     directory = hand.folder / "elsewhere"
     done = run_kvorum("controller", "--config", hand.file("controller", directory=directory))
     assert done.returncode == 2
-    assert f"cannot listen on 127.0.0.1:{hand.ports.controller}" in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1] == (
+        f"kvorum: cannot listen on 127.0.0.1:{hand.ports.controller}: Address already in use; give "
+        "this node a free port and an address of this machine"
+    )
     assert not directory.exists()
 
 
@@ -189,8 +192,10 @@ def test_missing_key_is_named(hand: Hand) -> None:
 
 
 def test_wrong_type_names_property_value_and_type(hand: Hand) -> None:
-    said = refused(hand, "broker", hand.file("broker", more='"log.segment.bytes" = "big"\n'))
-    assert "log.segment.bytes='big' must be a whole number" in said
+    more = '"log.segment.bytes" = "big"\n"controller.quorum.fetch.timeout.ms" = true\n'
+    said = refused(hand, "broker", hand.file("broker", more=more))
+    assert "property 'log.segment.bytes' must be a whole number, not 'big'" in said
+    assert "property 'controller.quorum.fetch.timeout.ms' must be a whole number, not True" in said
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,9 @@ def test_both_kinds_of_voters_or_none_are_refused(dynamic: HandMade) -> None:
     dynamic.change(
         "controller-1", controller_quorum_voters=None, controller_quorum_bootstrap_servers=None
     )
-    assert "give either controller.quorum.voters" in dynamic.refusal("controller-1")
+    said = dynamic.refusal("controller-1")
+    assert "give either controller.quorum.voters" in said
+    assert said.endswith("for a node to find its quorum")
 
 
 def test_dynamic_directory_under_a_static_configuration_is_refused(dynamic: HandMade) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from kvorum.runtime.config import (
     bind,
+    check_types,
     dump_properties,
     load_properties,
     parse_assignment,
@@ -40,6 +41,20 @@ def test_values_are_bound_and_defaults_fill_the_rest():
 def test_missing_required_property_is_named():
     with pytest.raises(ConfigError, match=r"property 'node\.id' is required"):
         bind(Example, {})
+
+
+def test_all_problems_are_told_at_once():
+    properties = {"rate": "fast", "is.enabled": 1}
+    problems = (
+        "property 'node.id' is required; property 'rate' must be a number, not 'fast'; "
+        "property 'is.enabled' must be a boolean (true or false), not 1"
+    )
+    with pytest.raises(ConfigError) as error:
+        bind(Example, properties)
+    assert str(error.value) == problems
+    with pytest.raises(ConfigError) as error:
+        check_types([Example, Example], properties)
+    assert str(error.value) == problems
 
 
 @pytest.mark.parametrize(
