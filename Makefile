@@ -6,7 +6,7 @@ SEEDS ?= 1000
 # Plots keep their font cache in the checkout.
 export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
-.PHONY: help setup demo test test-long lint deploy-check bench clients-vs-kafka sim soak mutants rpc clean
+.PHONY: help setup demo test test-long lint deploy-check bench clients-vs-kafka dashboard-picture sim soak mutants rpc clean
 
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-long  the others: Spark, Kafka's JVMs, browsers, whole experiments, wheels"
 	@echo "make bench   side by side with Apache Kafka 4.3 and etcd; writes bench/results.md, quorum.md, logs.md, metrics.md"
 	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.3 (docs/compat.md)"
+	@echo "make dashboard-picture  the Grafana dashboard with values of a live Prometheus (docs/images/dashboard.png)"
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
 	@echo "make soak    ten minutes of kill -9 of brokers, then two hundred kills and pauses of any node"
 	@echo "make mutants break the rules one by one; the tests must object; WORLD=partitions: only those"
@@ -58,6 +59,9 @@ clients-vs-kafka: setup
 	$(PYTHON) -m tests.clients.access_vs_kafka
 	$(PYTHON) -m tests.clients.logins_vs_kafka
 	$(PYTHON) -m tests.clients.compat
+
+dashboard-picture: setup
+	$(PYTHON) -m tests.live.dashboard_picture
 
 sim: setup
 	$(PYTHON) -m kvorum chaos sim --seed 0 --count $(SEEDS)

@@ -90,9 +90,20 @@ class Prometheus:
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The series of an instant query."""
-        text = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"{self._url}/api/v1/query?{text}") as answer:
-            return json.load(answer)["data"]["result"]
+        return self._get("query", query=expression)["result"]
+
+    def query_range(self, expression: str, start_s: int, end_s: int) -> list[dict[str, Any]]:
+        """The series of a query with a value for each second, both ends included."""
+        answer = self._get("query_range", query=expression, start=start_s, end=end_s, step=1)
+        return answer["result"]
+
+    def version(self) -> str:
+        return self._get("status/buildinfo")["version"]
+
+    def _get(self, path: str, **parameters: object) -> dict[str, Any]:
+        text = urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{text}") as answer:
+            return json.load(answer)["data"]
 
     def is_up(self, targets: int) -> bool:
         try:
