@@ -96,9 +96,10 @@ class ParkedFetch:
         self._services.deadlines.remove(self)
         if not is_cancelled:
             note_sent(self._services, state, answers)
+        self.respond(0, state.session_id, answers)
+        # Not before: the answer's bytes are counted with the replicas that the fetch watches.
         if state.session_id == 0:
             state.close()
-        self.respond(0, state.session_id, answers)
 
 
 def start_fetch(

@@ -130,3 +130,24 @@ def test_what_was_answered_before_garbage_came_goes_out(client: RawClient) -> No
     answer = client.answer("produce", 9)
     assert answer.responses[0].partition_responses[0].error_code is KioError.none
     assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize("session", [(0, -1), (0, 0)], ids=["without a session", "opens a session"])
+def test_what_consumers_read_is_counted_with_its_topic(
+    client: RawClient, harness: Harness, session: tuple[int, int]
+) -> None:
+    """librdkafka has no fetch sessions, Java's consumers do."""
+    counted = harness.cluster.replica(1, "t").metrics
+    requests, read_bytes = counted.fetch_requests, counted.bytes_out
+    answer = client.call("fetch", 12, fetch_values("t", 0, session=session))
+    size = len(bytes(answer.responses[0].partitions[0].records))
+    assert size > 0
+    assert (counted.fetch_requests, counted.bytes_out) == (requests + 1, read_bytes + size)
+
+
+def test_a_fetch_that_failed_is_counted_with_its_topic(client: RawClient, harness: Harness) -> None:
+    counted = harness.cluster.replica(1, "t").metrics
+    before = counted.failed_fetch_requests
+    answer = client.call("fetch", 12, fetch_values("t", 10_000))
+    assert answer.responses[0].partitions[0].error_code is KioError.offset_out_of_range
+    assert counted.failed_fetch_requests == before + 1
