@@ -28,7 +28,9 @@ _VOTER_SET = ByHand(
 )
 
 _MAPPERS: dict[type, MessageMapper[Any]] = {
-    m.FetchRequest: MessageMapper(m.FetchRequest, pb.FetchRequest, apart=("correlation_id",)),
+    m.FetchRequest: MessageMapper(
+        m.FetchRequest, pb.FetchRequest, apart=("correlation_id", "sent_at_ms")
+    ),
     m.VoteRequest: MessageMapper(m.VoteRequest, pb.VoteRequest),
     m.BeginQuorumEpochRequest: MessageMapper(
         m.BeginQuorumEpochRequest, pb.BeginQuorumEpochRequest, apart=("leader_address",)
@@ -62,14 +64,20 @@ _MAPPER_OF_MESSAGE = {getattr(pb, kind.__name__): mapper for kind, mapper in _MA
 
 
 def encode_request(
-    request: m.Request, correlation_id: int = 0, leader_address: Address | None = None
+    request: m.Request,
+    correlation_id: int = 0,
+    leader_address: Address | None = None,
+    *,
+    sent_at_ms: int = 0,
 ) -> Any:
-    """The protobuf message of a request; only fetches carry the correlation id.
+    """The protobuf message of a request; only fetches carry the correlation id and sent_at_ms, the
+    sender's wall clock.
 
     leader_address: the listener of the leader that sends a BeginQuorumEpoch.
     """
     if isinstance(request, m.FetchRequest):
-        return _MAPPERS[m.FetchRequest].encode(request, correlation_id=correlation_id)
+        mapper = _MAPPERS[m.FetchRequest]
+        return mapper.encode(request, correlation_id=correlation_id, sent_at_ms=sent_at_ms)
     if isinstance(request, m.BeginQuorumEpochRequest):
         mapper = _MAPPERS[m.BeginQuorumEpochRequest]
         return mapper.encode(request, leader_address=_address(leader_address))

@@ -132,7 +132,10 @@ class RaftNode:
         self.timeline: deque[str] = deque(maxlen=TIMELINE_LINES)
         self.metrics = RaftMetrics(config.node_id)
         self.servicer = RaftServicer(
-            self._deliver, peer_address=self.address_of, note_address=self._note_address
+            self._deliver,
+            peer_address=self.address_of,
+            note_address=self._note_address,
+            clock=clock,
         )
         self._listener = listener
         self._on_failure = on_failure
@@ -143,6 +146,7 @@ class RaftNode:
             note_address=self._note_address,
             own_address=config.address,
             request_timeout_ms=config.request_timeout_ms,
+            clock=clock,
             channels=channels,
             deliver=self._deliver,
             tasks=self._tasks,

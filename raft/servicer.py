@@ -19,6 +19,7 @@ from kvorum.raft.events import CallerGone, Event, RequestReceived
 from kvorum.raft.transport import NoteAddress, PeerAddress
 from kvorum.rpc import raft_pb2 as pb
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
+from kvorum.runtime.clock import SYSTEM_CLOCK, Clock
 from kvorum.runtime.errors import WireError
 
 NO_TOKEN = 0
@@ -34,8 +35,12 @@ class RaftServicer(pb_grpc.RaftServicer):
         *,
         peer_address: PeerAddress,
         note_address: NoteAddress,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._deliver = deliver
+        self._clock = clock
+        self.clocks_ahead_ms: dict[int, int] = {}
+        """How far each replica's wall clock was ahead of this node's at its last fetch, in ms."""
         self._peer_address = peer_address
         self._note_address = note_address
         self._next_token = 0
@@ -108,6 +113,11 @@ class RaftServicer(pb_grpc.RaftServicer):
 
     # Functions for the streams of fetches.
 
+    def note_clock(self, replica_id: int, sent_at_ms: int) -> None:
+        """Note the wall clock of a replica that fetches; 0 if its build sends none."""
+        if sent_at_ms:
+            self.clocks_ahead_ms[replica_id] = sent_at_ms - self._clock.wall_ms()
+
     def ask(self, request: m.Request, caller: asyncio.Future[m.Response] | _Fetches) -> int:
         """Pass a request to the node and return the token of its reply. Raises _Stopping."""
         if self._is_stopped:
@@ -154,6 +164,7 @@ class _Fetches:
             raise WireError("a fetch while the one before it is under way")
         request = codec.decode(message)
         self._correlation_id = message.correlation_id
+        self._servicer.note_clock(message.replica_id, message.sent_at_ms)
         self.is_answered.clear()
         self._token = self._servicer.ask(request, self)
 

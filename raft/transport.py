@@ -16,6 +16,7 @@ from kvorum.raft import codec
 from kvorum.raft import messages as m
 from kvorum.raft.events import Event, RequestFailed, ResponseReceived
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
+from kvorum.runtime.clock import SYSTEM_CLOCK, Clock
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.refusals import Refusals
 from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
@@ -61,6 +62,7 @@ class RaftTransport:
         note_address: NoteAddress,
         own_address: Address | None,
         request_timeout_ms: int,
+        clock: Clock = SYSTEM_CLOCK,
         channels: Channels = USUAL_CHANNELS,
         deliver: Callable[[Event], None],
         tasks: TaskGroup,
@@ -69,6 +71,7 @@ class RaftTransport:
         self._note_address = note_address
         self._own_address = own_address
         self._timeout_s = request_timeout_ms / 1000
+        self._clock = clock
         self._channels = channels
         self._deliver = deliver
         self._tasks = tasks
@@ -87,7 +90,9 @@ class RaftTransport:
                 # The core gave up the earlier fetch. Its stream may hang, so a new one is opened.
                 peer.close_stream()
             if peer.fetches is None:
-                peer.fetches = _FetchStream(peer, self._deliver, self._note_address, self._tasks)
+                peer.fetches = _FetchStream(
+                    peer, self._deliver, self._note_address, self._tasks, self._clock
+                )
             peer.fetches.send(correlation_id, request)
         else:
             coroutine = self._call(peer, correlation_id, request)
@@ -155,8 +160,10 @@ class _FetchStream:
         deliver: Callable[[Event], None],
         note_address: NoteAddress,
         tasks: TaskGroup,
+        clock: Clock,
     ) -> None:
         self._peer = peer
+        self._clock = clock
         self._deliver = deliver
         self._note_address = note_address
         self._tasks = tasks
@@ -169,7 +176,7 @@ class _FetchStream:
         """Send a fetch; only allowed while none is under way."""
         self.is_busy = True
         self._correlation_id = correlation_id
-        message = codec.encode_request(request, correlation_id)
+        message = codec.encode_request(request, correlation_id, sent_at_ms=self._clock.wall_ms())
         name = f"fetch-{self._peer.node_id}"
         if self._listener is None:
             self._listener = self._tasks.spawn(self._run(message), name)

@@ -210,4 +210,5 @@ def _replica(replica: pb.QuorumReplica) -> Row:
         "log_end_offset": replica.log_end_offset,
         "last_fetch_timestamp": replica.last_fetch_timestamp_ms,
         "last_caught_up_timestamp": replica.last_caught_up_timestamp_ms,
+        "clock_ahead_ms": replica.clock_ahead_ms if replica.HasField("clock_ahead_ms") else None,
     }

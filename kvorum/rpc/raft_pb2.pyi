@@ -113,7 +113,7 @@ class QuorumEpochResponse(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., leader_id: _Optional[int] = ..., error: _Optional[int] = ..., leader_address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("cluster_id", "epoch", "replica_id", "fetch_offset", "last_fetched_epoch", "high_watermark", "correlation_id", "replica_directory_id", "address")
+    __slots__ = ("cluster_id", "epoch", "replica_id", "fetch_offset", "last_fetched_epoch", "high_watermark", "correlation_id", "replica_directory_id", "address", "sent_at_ms")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +123,7 @@ class FetchRequest(_message.Message):
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICA_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SENT_AT_MS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     epoch: int
     replica_id: int
@@ -132,7 +133,8 @@ class FetchRequest(_message.Message):
     correlation_id: int
     replica_directory_id: bytes
     address: Address
-    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., replica_id: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., correlation_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
+    sent_at_ms: int
+    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., replica_id: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., correlation_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., sent_at_ms: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("epoch", "leader_id", "error", "high_watermark", "diverging", "snapshot", "records", "correlation_id", "leader_address")

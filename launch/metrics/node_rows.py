@@ -83,6 +83,8 @@ NODE_ROWS = (
         "Records that a voter or observer is behind, on the leader."),
     Row("kvorum_raft_follower_fetch_age_seconds", GAUGE, "follower", "fetch_age_s",
         "Time since the last fetch of a voter or observer, on the leader."),
+    Row("kvorum_raft_follower_clock_ahead_seconds", GAUGE, "follower", "clock_ahead_s",
+        "Wall clock of a voter or observer ahead of the leader's, at its last fetch."),
     Row("kvorum_snapshot_bytes", GAUGE, "node", "snapshot.size_bytes",
         "Size of the newest snapshot of the metadata; none without one.",
         "kafka.server:type=SnapshotEmitter,name=LatestSnapshotGeneratedBytes",

@@ -26,9 +26,12 @@ class _Role:
 
 
 class _FollowerProgress:
-    __slots__ = ("fetch_age_s", "lag_records")
+    __slots__ = ("clock_ahead_s", "fetch_age_s", "lag_records")
 
-    def __init__(self, progress: ReplicaProgress, end_offset: int, now_ms: int) -> None:
+    def __init__(
+        self, progress: ReplicaProgress, end_offset: int, now_ms: int, clock_ahead_ms: int | None
+    ) -> None:
+        self.clock_ahead_s = None if clock_ahead_ms is None else clock_ahead_ms / 1000
         self.lag_records = max(end_offset - max(progress.end_offset, 0), 0)
         is_heard = progress.last_fetch_ms >= 0
         self.fetch_age_s = (now_ms - progress.last_fetch_ms) / 1000 if is_heard else None
@@ -107,9 +110,12 @@ class RaftView:
     def followers(self) -> Iterator[Item]:
         """The scope of the replicas that fetch from this leader; empty on another node."""
         role, now_ms = self._core.role, monotonic_ms()
+        ahead_ms = self._node.servicer.clocks_ahead_ms
         if isinstance(role, Leader):
             for progress in [*role.voters.values(), *role.observers.values()]:
-                item = _FollowerProgress(progress, self.log_end_offset, now_ms)
+                item = _FollowerProgress(
+                    progress, self.log_end_offset, now_ms, ahead_ms.get(progress.node_id)
+                )
                 yield (str(progress.node_id),), item
 
 

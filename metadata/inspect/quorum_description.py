@@ -37,7 +37,7 @@ def fill(message: pb.DescribeQuorumReply, node: RaftNode, configured: dict[int, 
         return
     for voter in core.voter_set.voters:
         progress = ReplicaProgress(voter.node_id, voter.directory_id)
-        message.voters.append(_replica(progress, node.clock.wall_ms()))
+        message.voters.append(_replica(progress, node.clock.wall_ms(), None))
 
 
 def _add_leader_view(message: pb.DescribeQuorumReply, node: RaftNode, role: Leader) -> None:
@@ -49,14 +49,18 @@ def _add_leader_view(message: pb.DescribeQuorumReply, node: RaftNode, role: Lead
         last_caught_up_timestamp_ms=now_wall_ms,
         directory_id=node.config.directory_id,
         address=_text(node.config.address),
+        clock_ahead_ms=0,
     )
+    ahead_ms = node.servicer.clocks_ahead_ms
     # A leader that was removed leads without a vote until its removal is committed.
     (message.voters if node.core.is_voter else message.observers).append(own)
-    message.voters.extend(_replica(p, now_wall_ms) for p in role.voters.values())
-    message.observers.extend(_replica(p, now_wall_ms) for p in role.observers.values())
+    for replicas, seen in ((message.voters, role.voters), (message.observers, role.observers)):
+        replicas.extend(_replica(p, now_wall_ms, ahead_ms.get(p.node_id)) for p in seen.values())
 
 
-def _replica(progress: ReplicaProgress, now_wall_ms: int) -> pb.QuorumReplica:
+def _replica(
+    progress: ReplicaProgress, now_wall_ms: int, clock_ahead_ms: int | None
+) -> pb.QuorumReplica:
     # Progress has times of the monotonic clock; people and tools read the wall clock.
     shift_ms = now_wall_ms - monotonic_ms()
     return pb.QuorumReplica(
@@ -66,6 +70,7 @@ def _replica(progress: ReplicaProgress, now_wall_ms: int) -> pb.QuorumReplica:
         last_caught_up_timestamp_ms=_wall(progress.last_caught_up_ms, shift_ms),
         directory_id=progress.directory_id,
         address=_text(progress.address),
+        clock_ahead_ms=clock_ahead_ms,
     )
 
 

@@ -114,23 +114,38 @@ def not_back(view: ClusterView, image: ClusterImage, before: RollNode) -> str | 
 
 
 def clock_of(view: ClusterView, now_ms: int) -> Finding:
-    """The leader's clock beside the one of the machine that asks. now_ms: milliseconds since 1970.
+    """The leader's clock beside the one of the machine that asks, and the other nodes' beside the
+    leader's. now_ms: milliseconds since 1970.
 
-    Records get the brokers' times, and retention, transactions and groups go by them. The leader
-    stands for the others, whose clocks no request shows.
+    Records get the brokers' times, and retention, transactions, tokens and certificates go by them.
+    The leader sees the clock of each node that fetches from it. Kafka's DescribeQuorum has no field
+    for that, so brokers cannot tell it.
     """
     leader = None if view.quorum is None else _replica(view.quorum, view.quorum["leader_id"])
     if view.quorum is None or leader is None or leader["last_caught_up_timestamp"] < 0:
-        return Finding(check="clock", is_healthy=True, detail="unknown without a leader")
+        return Finding(check="clock", is_healthy=False, detail="not known without a leader")
+    leader_id = view.quorum["leader_id"]
     ahead_ms = int(leader["last_caught_up_timestamp"]) - now_ms
-    way = "ahead of" if ahead_ms > 0 else "behind"
-    detail = (
-        f"controller {view.quorum['leader_id']} is {abs(ahead_ms) / 1000:,.1f} s {way} this machine"
-    )
-    is_healthy = abs(ahead_ms) <= CLOCK_MS_MAX
+    details = [f"controller {leader_id} is {_ahead(ahead_ms)} this machine"]
+    others = {
+        replica["node_id"]: replica["clock_ahead_ms"]
+        for replica in (*view.quorum["voters"], *view.quorum["observers"])
+        if replica["node_id"] != leader_id and replica.get("clock_ahead_ms") is not None
+    }
+    wrong = {i: ms for i, ms in sorted(others.items()) if abs(ms) > CLOCK_MS_MAX}
+    details += [f"node {i} is {_ahead(ms)} controller {leader_id}" for i, ms in wrong.items()]
+    is_healthy = abs(ahead_ms) <= CLOCK_MS_MAX and not wrong
     if not is_healthy:
-        detail += "; let NTP set both clocks"
-    return Finding(check="clock", is_healthy=is_healthy, detail=detail)
+        details.append("let NTP set the clocks")
+    elif others:
+        details.append(f"{len(others)} other nodes are within {CLOCK_MS_MAX // 1000} s")
+    else:
+        details.append("for the other nodes' clocks ask with --bootstrap-controller")
+    return Finding(check="clock", is_healthy=is_healthy, detail="; ".join(details))
+
+
+def _ahead(ahead_ms: int) -> str:
+    return f"{abs(ahead_ms) / 1000:,.1f} s {'ahead of' if ahead_ms > 0 else 'behind'}"
 
 
 def is_registered_again(image: ClusterImage, before: RollNode) -> bool:

@@ -170,8 +170,8 @@ def test_a_node_is_restarted_only_in_a_healthy_cluster(image):
     [
         (0, True, "controller 1 is 0.0 s behind this machine"),
         (CLOCK_MS_MAX, True, "10.0 s ahead of this machine"),
-        (-3_600_000, False, "3,600.0 s behind this machine; let NTP set both clocks"),
-        (CLOCK_MS_MAX + 1, False, "ahead of this machine; let NTP set both clocks"),
+        (-3_600_000, False, "3,600.0 s behind this machine; let NTP set the clocks"),
+        (CLOCK_MS_MAX + 1, False, "ahead of this machine; let NTP set the clocks"),
     ],
 )
 def test_a_clock_that_is_off_is_told_with_the_way_out(image, off_ms, is_healthy, words):
@@ -180,6 +180,36 @@ def test_a_clock_that_is_off_is_told_with_the_way_out(image, off_ms, is_healthy,
     assert words in found.detail
 
 
-def test_without_a_leader_no_clock_is_judged(image):
+def with_clocks(found, **ahead_ms):
+    """A view in which nodes' clocks are ahead of the leader's; None: their builds do not tell."""
+    for replica in (*found.quorum["voters"], *found.quorum["observers"]):
+        replica["clock_ahead_ms"] = ahead_ms.get(f"node_{replica['node_id']}", 0)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("node_id", "role"), [(2, "a voter"), (102, "an observer")], ids=["controller", "broker"]
+)
+def test_the_clock_of_each_node_is_held_against_the_leaders(image, node_id, role):
+    off = with_clocks(view(image.end_offset), **{f"node_{node_id}": 7_200_000})
+    found = clock_of(off, NOW_MS)
+    assert not found.is_healthy, role
+    assert found.detail.endswith(
+        f"node {node_id} is 7,200.0 s ahead of controller 1; let NTP set the clocks"
+    )
+    level = clock_of(with_clocks(view(image.end_offset), node_2=-CLOCK_MS_MAX), NOW_MS)
+    assert level.is_healthy
+    assert level.detail.endswith("5 other nodes are within 10 s")
+
+
+def test_clocks_that_are_not_known_are_not_called_well(image):
+    told = with_clocks(view(image.end_offset), node_2=None, node_101=None)
+    assert clock_of(told, NOW_MS).detail.endswith("3 other nodes are within 10 s")
+    untold = clock_of(view(image.end_offset), NOW_MS)
+    assert untold.detail.endswith("for the other nodes' clocks ask with --bootstrap-controller")
+
+
+def test_without_a_leader_no_clock_is_well(image):
     nobody = dataclasses.replace(view(image.end_offset), quorum=None, no_quorum="none")
-    assert clock_of(nobody, 0).is_healthy
+    found = clock_of(nobody, 0)
+    assert (found.is_healthy, found.detail) == (False, "not known without a leader")

@@ -19,6 +19,7 @@ from kvorum.raft.servicer import RaftServicer
 from kvorum.raft.transport import RaftTransport
 from kvorum.rpc import raft_pb2 as pb
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
+from kvorum.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
 from kvorum.runtime.rpc import RpcServer, open_channel
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.storage.format.batch import build_batch
@@ -47,13 +48,13 @@ def answer(records: bytes = b"", *, high_watermark: int = 0) -> FetchResponse:
 class Leader:
     """A servicer behind a real server. asked: tokens and offsets; gone: tokens of CallerGone."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.asked: list[tuple[int, int]] = []
         self.gone: list[int] = []
         self.answers_at_once = False
         self.address = ("127.0.0.1", free_port())
         self.servicer = RaftServicer(
-            self._deliver, peer_address=lambda _: None, note_address=lambda *_: None
+            self._deliver, peer_address=lambda _: None, note_address=lambda *_: None, clock=clock
         )
         self._server = RpcServer()
 
@@ -85,7 +86,7 @@ class Leader:
 class Follower:
     """A transport. events: those that its node got; next_offset: fetched from within an answer."""
 
-    def __init__(self, leader: tuple[str, int]) -> None:
+    def __init__(self, leader: tuple[str, int], clock: Clock) -> None:
         self.events: list[Event] = []
         self.failures: list[BaseException] = []
         self.until_offset = -1
@@ -95,6 +96,7 @@ class Follower:
             note_address=lambda *_: None,
             own_address=None,
             request_timeout_ms=1_000,
+            clock=clock,
             deliver=self._deliver,
             tasks=self._tasks,
         )
@@ -115,10 +117,12 @@ class Follower:
 
 
 @asynccontextmanager
-async def nodes() -> AsyncIterator[tuple[Leader, Follower]]:
-    leader = Leader()
+async def nodes(
+    *, clocks: tuple[Clock, Clock] = (SYSTEM_CLOCK, SYSTEM_CLOCK)
+) -> AsyncIterator[tuple[Leader, Follower]]:
+    leader = Leader(clocks[0])
     await leader.start()
-    follower = Follower(leader.address)
+    follower = Follower(leader.address, clocks[1])
     try:
         yield leader, follower
     finally:
@@ -140,6 +144,40 @@ async def raw_fetches(leader: Leader) -> AsyncIterator[Any]:
 
 def message(offset: int) -> Any:
     return codec.encode_request(fetch(offset), offset)
+
+
+class StoppedClock(SystemClock):
+    """Its wall clock shows one time for ever."""
+
+    def __init__(self, wall_ms: int) -> None:
+        self._stopped_ms = wall_ms
+
+    def wall_ms(self) -> int:  # type: ignore[override]
+        return self._stopped_ms
+
+
+@pytest.mark.parametrize("ahead_ms", [7_200_000, -3])
+def test_a_leader_sees_how_far_a_followers_clock_is_ahead(ahead_ms: int) -> None:
+    async def case() -> None:
+        clocks = (StoppedClock(10_000_000), StoppedClock(10_000_000 + ahead_ms))
+        async with nodes(clocks=clocks) as (leader, follower):
+            leader.answers_at_once = True
+            follower.fetch(1)
+            await until(lambda: bool(follower.events), "the answer arrives")
+            assert leader.servicer.clocks_ahead_ms == {2: ahead_ms}
+
+    run(case())
+
+
+def test_a_follower_of_an_earlier_build_tells_no_clock() -> None:
+    async def case() -> None:
+        async with nodes() as (leader, _), raw_fetches(leader) as call:
+            leader.answers_at_once = True
+            await call.write(message(1))
+            await until(lambda: bool(leader.asked), "the fetch arrives")
+            assert leader.servicer.clocks_ahead_ms == {}
+
+    run(case())
 
 
 def test_the_next_fetch_leaves_from_within_the_answer() -> None:
