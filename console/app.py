@@ -127,9 +127,7 @@ class Console:
         first: Document = {"session": self._session_document(request)}
         name = PAGES[request.url.path]
         if name and desk.cluster.value is not None:
-            with contextlib.suppress(
-                NotThere, BadParameter, CommandFailed
-            ):  # the page asks, and hears why
+            with contextlib.suppress(BadParameter, CommandFailed):  # the page asks, and hears why
                 document = await desk.view(name, request.query_params)
                 query = urlencode(list(request.query_params.multi_items()))
                 first |= {"view": name, "query": query, "document": document}
@@ -164,8 +162,15 @@ class Console:
         }
 
     async def _view(self, request: Request) -> Response:
-        name, parameters = request.path_params["name"], request.query_params
-        return _json(await self._desk_of(request).view(name, parameters))
+        """The view. A refusal has the view's `meta` too: the cluster may be well nevertheless."""
+        name, desk = request.path_params["name"], self._desk_of(request)
+        try:
+            document = await desk.view(name, request.query_params)
+        except (NotThere, BadParameter, CommandFailed) as error:
+            return _json({"error": str(error), "meta": desk.meta(name)}, _status_of(error))
+        if "absent" in document:
+            return _json({"error": document["absent"], **document}, 404)
+        return _json(document)
 
     async def _events(self, request: Request) -> Response:
         name, parameters = request.path_params["name"], dict(request.query_params)
@@ -187,7 +192,8 @@ class Console:
         parameters: dict[str, str],
         session: Session | None = None,
     ) -> AsyncIterator[bytes]:
-        """The whole view once, then a merge patch for each change."""
+        """The whole view once, then a merge patch for each change. A topic or group may be deleted
+        and created again meanwhile. "gone" tells that the view is refused from now on."""
         self._viewers += 1
         try:
             with desk.watching(name) as feeds:
@@ -196,9 +202,11 @@ class Console:
                     versions = [feed.version for feed in feeds]
                     try:
                         now = desk.document(name, parameters)
-                    except (NotThere, BadParameter) as error:
-                        # The topic was deleted while it was watched.
-                        yield _event("gone", {"error": str(error)})
+                        if "absent" in now and "absent" not in (before or {}):
+                            # Deleted, or the user has lost the right to see it.
+                            await desk.check_access(name, parameters)
+                    except (BadParameter, CommandFailed):
+                        yield _event("gone", {})
                         return
                     if before is None:
                         yield _event("whole", now)
@@ -360,16 +368,21 @@ def _in_sentences(answer: Answer) -> Answer:
     async def answered(request: Request) -> Response:
         try:
             return await answer(request)
-        except NotThere as error:
-            return _problem(404, str(error))
-        except BadParameter as error:
-            return _problem(400, str(error))
-        except CommandFailed as error:
-            return _problem(_STATUS_OF.get(error.exit_code, 502), str(error))
-        except (KvorumError, OSError) as error:
-            return _problem(409, str(error))
+        except (CommandFailed, KvorumError, OSError) as error:
+            return _problem(_status_of(error), str(error))
 
     return answered
+
+
+def _status_of(error: Exception) -> int:
+    """The HTTP status for a failure."""
+    if isinstance(error, NotThere):
+        return 404
+    if isinstance(error, BadParameter):
+        return 400
+    if isinstance(error, CommandFailed):
+        return _STATUS_OF.get(error.exit_code, 502)
+    return 409
 
 
 async def _body(request: Request) -> Any:
@@ -385,13 +398,13 @@ async def _body(request: Request) -> Any:
         raise BadParameter("the body is not JSON") from None
 
 
-def _json(document: Any) -> Response:
-    return JSONResponse(document, headers={"cache-control": "no-store"})
+def _json(document: Any, status: int = 200) -> Response:
+    headers = {"cache-control": "no-store"}
+    return JSONResponse(document, status_code=status, headers=headers)
 
 
 def _problem(status: int, reason: str) -> Response:
-    headers = {"cache-control": "no-store"}
-    return JSONResponse({"error": reason}, status_code=status, headers=headers)
+    return _json({"error": reason}, status)
 
 
 def _sentence(refused: guard.Refused, path: str) -> Response:

@@ -125,20 +125,19 @@ class Desk:
     # --- views --------------------------------------------------------------------------------
 
     async def view(self, name: str, parameters: Parameters) -> Document:
-        """A view with its `meta`. Raises NotThere, BadParameter, and CommandFailed if the user may
-        not describe the topic or group."""
+        """A view with its `meta`. Raises NotThere for an unknown view, BadParameter, and
+        CommandFailed if the user may not describe the topic or group."""
         for feed in self._feeds(name):
             is_first, was_idle, version = feed.version == 0, feed.is_idle, feed.version
             feed.ask()
             if is_first or was_idle:
                 await feed.next(version, FIRST_WAIT_S if is_first else FRESH_WAIT_S)
-        try:
-            return self.document(name, parameters)
-        except NotThere:
-            await self._check_access(name, parameters)
-            raise
+        document = self.document(name, parameters)
+        if "absent" in document:
+            await self.check_access(name, parameters)
+        return document
 
-    async def _check_access(self, name: str, parameters: Parameters) -> None:
+    async def check_access(self, name: str, parameters: Parameters) -> None:
         """Raise CommandFailed if the user may not describe the thing that a view is about."""
         if self._security is None and current_security() is NONE:
             return  # without security there is nothing that a user may not describe
@@ -182,9 +181,9 @@ class Desk:
             yield feeds
 
     def document(self, name: str, parameters: Parameters) -> Document:
-        """The view as of now. meta: status (waiting, live or stale), error, taken_ms, lab_error.
-        Raises NotThere, BadParameter."""
-        meta = without_nulls(self._meta(name))
+        """The view as of now, with its `meta`. Raises NotThere for an unknown view,
+        BadParameter."""
+        meta = self.meta(name)
         look = self.cluster.value
         if look is None:
             processes = {} if self.processes is None else self.processes.value or {}
@@ -215,7 +214,9 @@ class Desk:
             groups_left_out=0 if groups is None else groups.left_out,
         )
 
-    def _meta(self, name: str) -> Document:
+    def meta(self, name: str) -> Document:
+        """The reading behind a view: status (waiting, live or stale), error, taken_ms,
+        lab_error."""
         feed: Feed[Any] = self.cluster
         error = feed.error
         if name in OF_GROUPS:
@@ -227,12 +228,10 @@ class Desk:
             status = "waiting"
         elif error or is_old:
             status = "stale"
-        return {
-            "status": status,
-            "error": error or None,
-            "taken_ms": feed.taken_ms,
-            "lab_error": None if self.processes is None else self.processes.error or None,
-        }
+        lab_error = "" if self.processes is None else self.processes.error
+        meta = {"status": status, "error": error or None, "lab_error": lab_error or None}
+        shown: Document = without_nulls({**meta, "taken_ms": feed.taken_ms})
+        return shown
 
     # --- questions of one page ----------------------------------------------------------------
 
@@ -262,7 +261,7 @@ class Desk:
             try:
                 document = await asyncio.to_thread(self._as_user, lambda: act(newer.image))
             except NoSuchTopic:
-                await self._check_access("topic", {"name": topic})
+                await self.check_access("topic", {"name": topic})
                 raise
         stripped: Document = without_nulls(document)
         return stripped
@@ -337,7 +336,8 @@ class Desk:
         try:
             names = [str(row["group"]) for row in client.list_groups([])]
             before = {} if self.groups.value is None else self.groups.value.rows
-            rows, problem = described_groups(client, names[:GROUPS_MAX], before)
+            lost = sorted(set(before) - set(names))
+            rows, problem = described_groups(client, names[:GROUPS_MAX], before, lost)
             left_out = max(len(names) - GROUPS_MAX, 0)
             return Groups(rows=rows, left_out=left_out, problem=problem)
         finally:
@@ -346,9 +346,15 @@ class Desk:
 
 
 def described_groups(
-    client: GroupClient, names: Sequence[str], before: Mapping[str, Document]
+    client: GroupClient,
+    names: Sequence[str],
+    before: Mapping[str, Document],
+    lost: Sequence[str] = (),
 ) -> tuple[dict[str, Document], str]:
     """Descriptions by name, and the reason why some are those of `before`, or missing.
+
+    lost: groups of `before` that no broker lists any more. A broker that becomes their coordinator
+    does not list them at once, so only their coordinator's answer shows that they are deleted.
 
     A broker that is gone ends the reading: it may hang, and each request to it would wait for the
     whole timeout. The next reading asks again.
@@ -356,7 +362,7 @@ def described_groups(
     rows: dict[str, Document] = {}
     problem = ""
     is_gone = False
-    for name in names:
+    for name in (*names, *lost):
         try:
             if not is_gone:
                 rows[name] = client.describe([name])[0]
@@ -364,6 +370,8 @@ def described_groups(
         except NoSuchGroup:
             continue  # it was deleted between the two requests
         except CommandFailed as error:
+            if name in lost and error.exit_code == EXIT_NOT_AUTHORIZED:
+                continue  # the user has lost the right to see it
             problem = problem or str(error)
             is_gone = isinstance(error, BrokerGone)
         if name in before:

@@ -59,8 +59,8 @@ class Lab:
         return cluster
 
     def processes(self) -> Mapping[int, Document]:
-        """By node id: name, state, pid, and reason, that of a death. state: running, starting,
-        paused, stopped or dead. is_cut: its links are cut; None if no links are known."""
+        """By node id: name, is_broker, state, pid, and reason, that of a death. state: running,
+        starting, paused, stopped or dead. is_cut: its links are cut; None if no links are known."""
         cluster = self.cluster()
         cut = self.links.cut_nodes() if self.links is not None else None
         rows = {}
@@ -72,6 +72,7 @@ class Lab:
                     state = "starting"
             rows[entry.id] = {
                 "name": entry.name,
+                "is_broker": "broker" in entry.roles,
                 "state": state,
                 "pid": entry.pid,
                 "reason": entry.reason or None,

@@ -32,7 +32,7 @@ class BadParameter(KvorumError):
 
 
 class NotThere(KvorumError):
-    """The thing that a page is about does not exist."""
+    """The thing that was asked for does not exist."""
 
 
 class NoSuchTopic(NotThere):
@@ -58,7 +58,7 @@ View = Callable[[Facts, Parameters], Document]
 def quorum_view(facts: Facts, _: Parameters) -> Document:
     """Voters and observers with roles, epochs and lag; elections; the cluster in numbers."""
     sample = facts.sample
-    rows = {str(node.node_id): _quorum_row(node, facts) for node in sample.nodes}
+    rows = {str(node.node_id): _quorum_row(node, facts) for node in _quorum_nodes(facts)}
     return {
         "cluster_id": sample.cluster_id,
         "leader_id": sample.leader_id if sample.leader_id >= 0 else None,
@@ -141,12 +141,13 @@ def topics_view(facts: Facts, parameters: Parameters) -> Document:
 
 
 def topic_view(facts: Facts, parameters: Parameters) -> Document:
-    """A page of the partitions of the topic `name`. only: `problems`."""
+    """A page of the partitions of the topic `name`, or `absent`. only: `problems`."""
     name = parameters.get("name", "")
     topic = facts.sample.image.topic(name)
     summary = facts.summaries.topics.get(name)
+    news = [row for row in news_rows(facts.news) if name in row["text"]]
     if topic is None or summary is None:
-        raise NotThere(f"the cluster has no topic {name!r}")
+        return {"absent": f"the cluster has no topic {name!r}", "news": news}
     numbers = sorted(topic.partitions)
     if parameters.get("only") == "problems":
         numbers = [n for n in numbers if state_of(topic.partitions[n], summary.min_isr) != "ok"]
@@ -161,7 +162,7 @@ def topic_view(facts: Facts, parameters: Parameters) -> Document:
         "limit": limit,
         "rows": {str(n): _partition_row(n, topic.partitions[n], summary.min_isr) for n in shown},
         "order": [str(n) for n in shown],
-        "news": [row for row in news_rows(facts.news) if name in row["text"]],
+        "news": news,
     }
 
 
@@ -185,14 +186,17 @@ def groups_view(facts: Facts, parameters: Parameters) -> Document:
 
 
 def group_view(facts: Facts, parameters: Parameters) -> Document:
-    """The group `name`: its members, and the lag of each partition."""
+    """The group `name`: its members, and the lag of each partition; or `absent`."""
     name = parameters.get("name", "")
     if facts.groups is None:
         return {"is_waiting": True}
     group = facts.groups.get(name)
     if group is None:
         more = f" among the first {len(facts.groups)}" if facts.groups_left_out else ""
-        raise NotThere(f"the cluster has no group {name!r}{more}")
+        return {
+            "absent": f"the cluster has no group {name!r}{more}",
+            "left_out": facts.groups_left_out or None,
+        }
     start, limit = window(parameters)
     offsets = {f"{row['topic']}-{row['partition']}": row for row in group["offsets"]}
     shown = list(offsets)[start : start + limit]
@@ -231,7 +235,8 @@ OF_GROUPS = frozenset({"groups", "group"})
 
 
 def document_of(name: str, facts: Facts, parameters: Parameters) -> Document:
-    """The view of this name, without nulls. Raises NotThere, BadParameter."""
+    """The view of this name, without nulls. A view of one topic or group that does not exist has
+    `absent`, a sentence, in place of rows. Raises NotThere for an unknown view, BadParameter."""
     view = VIEWS.get(name)
     if view is None:
         raise NotThere(f"there is no view {name!r}; there are {', '.join(VIEWS)}")
@@ -279,8 +284,22 @@ def _totals(facts: Facts) -> Document:
     }
 
 
+def _quorum_nodes(facts: Facts) -> list[QuorumNode]:
+    """Voters, then observers. A new leader does not know observers that died before its election:
+    those of a lab are added, so that their buttons stay."""
+    known = {node.node_id for node in facts.sample.nodes}
+    voters = [node for node in facts.sample.nodes if node.kind == "voter"]
+    observers = [node for node in facts.sample.nodes if node.kind != "voter"]
+    observers += [
+        QuorumNode(node_id=node_id, kind="observer")
+        for node_id in facts.processes
+        if known and node_id not in known
+    ]
+    return voters + sorted(observers, key=lambda node: node.node_id)
+
+
 def _quorum_row(node: QuorumNode, facts: Facts) -> Document:
-    sample = facts.sample
+    sample, process = facts.sample, facts.processes.get(node.node_id)
     answer = sample.answers.get(node.node_id)
     broker = sample.image.brokers.get(node.node_id)
     address = sample.addresses.get(node.node_id)
@@ -289,7 +308,7 @@ def _quorum_row(node: QuorumNode, facts: Facts) -> Document:
     return {
         "id": node.node_id,
         "kind": node.kind,
-        "is_broker": broker is not None,
+        "is_broker": broker is not None or bool(process and process.get("is_broker")),
         "role": _role_of(node, sample),
         "epoch": None if answer is None else answer.epoch,
         "address": address,
@@ -297,7 +316,7 @@ def _quorum_row(node: QuorumNode, facts: Facts) -> Document:
         "lag": _lag_of(node, sample),
         "fetch_age_ms": _age(node.last_fetch_ms, sample),
         "caught_up_age_ms": _age(node.last_caught_up_ms, sample),
-        "process": facts.processes.get(node.node_id),
+        "process": process,
     }
 
 
@@ -312,7 +331,9 @@ def _role_of(node: QuorumNode, sample: Sample) -> str:
         return "unreachable"
     # A broker has no service to ask; its fetches tell whether it follows.
     age_ms = _age(node.last_fetch_ms, sample)
-    return "silent" if age_ms is not None and age_ms > SILENT_AFTER_MS else "observer"
+    if age_ms is None:  # never under this leader, or there is none that could tell
+        return "observer" if sample.leader_id < 0 else "silent"
+    return "silent" if age_ms > SILENT_AFTER_MS else "observer"
 
 
 def _lag_of(node: QuorumNode, sample: Sample) -> int | None:

@@ -44,6 +44,7 @@ let meta = null;
 let receivedAt = 0;
 let problem = "";
 let trouble = "";
+let absence = "";
 
 function say(text) {
   announcer.textContent = "";
@@ -67,6 +68,13 @@ function setProblem(text) {
   drawBanner();
 }
 
+/** The topic or group of the page is not there, or not for this user: nothing old stays on the page. */
+function setAbsence(text, { isHiding = Boolean(text) } = {}) {
+  absence = text && sentence(text);
+  main.classList.toggle("absent", isHiding);
+  showStatus();
+}
+
 /** The state of the reading that the page shows, with its age. */
 function showStatus() {
   if (meta === null) return;
@@ -84,9 +92,17 @@ function showStatus() {
   main.classList.toggle("stale", text === "stale");
   const waiting = "No answer from the cluster yet; the console keeps trying. ";
   const prefix = { waiting, stale: "The page shows the last state. ", lost: "The page shows the last state. " };
-  trouble = meta.error ? (prefix[meta.status] ?? "") + sentence(meta.error) : "";
-  if (meta.lab_error) trouble = `${trouble} ${sentence(meta.lab_error)}`.trim();
+  const reason = meta.error && (prefix[meta.status] ?? "") + sentence(meta.error);
+  trouble = [absence, reason, meta.lab_error && sentence(meta.lab_error)].filter(Boolean).join(" ");
   drawBanner();
+}
+
+function setMeta(newest) {
+  // The console's clock may differ from the browser's: only the time since the arrival counts.
+  const isNew = meta === null || meta.taken_ms !== newest.taken_ms;
+  meta = { ...newest, age_ms: isNew ? 0 : (meta.age_ms ?? 0) };
+  if (isNew) receivedAt = Date.now();
+  showStatus();
 }
 
 function staleMs() {
@@ -102,12 +118,13 @@ function sentence(text) {
 /** What a page gets: its place, its parameters, and ways to ask that end with the page. */
 function contextOf(path, parameters) {
   let told = null;
+  let wasShown = false;
   const onStatus = (document) => {
-    // The console's clock may differ from the browser's: only the time since the arrival counts.
-    const isNew = meta === null || meta.taken_ms !== document.meta.taken_ms;
-    meta = { ...document.meta, age_ms: isNew ? 0 : (meta.age_ms ?? 0) };
-    if (isNew) receivedAt = Date.now();
-    showStatus();
+    setMeta(document.meta);
+    // Groups beyond the console's limit are not known to be deleted.
+    const isDeleted = document.absent && wasShown && !document.left_out;
+    setAbsence(isDeleted ? `${document.absent}; it was deleted while this page showed it` : (document.absent ?? ""));
+    wasShown ||= Boolean(document.rows);
     const news = document.news ?? [];
     if (told !== null) {
       const fresh = news.filter((item) => item.at_ms > told).map((item) => item.text);
@@ -126,10 +143,16 @@ function contextOf(path, parameters) {
       const stop = watch(view, query, {
         onDocument(document) {
           onStatus(document);
-          onDocument(document);
+          if (!document.absent) onDocument(document);
         },
-        onProblem(text) {
-          meta = { ...(meta ?? { taken_ms: 0, age_ms: 0 }), status: meta?.taken_ms ? "lost" : "waiting", error: text };
+        onProblem(error) {
+          if (error.answer?.meta) {
+            // The console answers, and refuses this view. A wrong parameter is mended on the page itself.
+            setMeta(error.answer.meta);
+            setAbsence(error.message, { isHiding: error.status !== 400 });
+            return;
+          }
+          meta = { ...(meta ?? { taken_ms: 0, age_ms: 0 }), status: meta?.taken_ms ? "lost" : "waiting", error: error.message };
           showStatus();
         },
       });
@@ -153,6 +176,7 @@ async function show({ isFirst = false } = {}) {
   stops = [];
   meta = null;
   trouble = "";
+  setAbsence("");
   setProblem("");
   state.textContent = "connecting";
   ageOfState.textContent = "";

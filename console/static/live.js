@@ -6,7 +6,7 @@ const RETRY_MS = 1500;
 /** What came within the page itself: the session, and the view that the address shows, if any. */
 export const first = JSON.parse(document.getElementById("first").textContent);
 
-/** The document at an address. Throws an Error with the server's sentence. */
+/** The document at an address. Throws an Error with the server's sentence, `status` and `answer`. */
 export async function ask(address, options) {
   let answer;
   try {
@@ -17,7 +17,7 @@ export async function ask(address, options) {
   }
   if (answer.status === 401 && first.session.user) location.assign("/sign-in"); // the session is over
   const document = await answer.json().catch(() => ({ error: `HTTP status ${answer.status}` }));
-  if (!answer.ok) throw new Error(document.error);
+  if (!answer.ok) throw Object.assign(new Error(document.error), { status: answer.status, answer: document });
   return document;
 }
 
@@ -39,11 +39,17 @@ function isObject(value) {
 }
 
 /**
- * Watches a view. onDocument(document) at each change; onProblem(sentence) when the console or the
- * thing itself is gone. Returns a function that ends it.
+ * Watches a view. onDocument(document) at each change; onProblem(error) when the console does not
+ * answer, or refuses the view. Returns a function that ends it.
  */
 export function watch(view, parameters, { onDocument, onProblem }) {
   const query = new URLSearchParams(parameters).toString();
+  // A thing that is not there is a document too: the stream tells when it appears.
+  const look = () =>
+    ask(`/api/view/${view}?${query}`).catch((error) => {
+      if (error.answer?.absent) return error.answer;
+      throw error;
+    });
   let source = null;
   let timer = null;
   let isOver = false;
@@ -58,33 +64,30 @@ export function watch(view, parameters, { onDocument, onProblem }) {
     source.addEventListener("patch", (event) => {
       if (held !== null) onDocument(merge(held, JSON.parse(event.data)));
     });
-    source.addEventListener("gone", (event) => {
-      onProblem(JSON.parse(event.data).error);
-      again();
-    });
-    source.addEventListener("error", again);
+    source.addEventListener("gone", () => again(0));
+    source.addEventListener("error", () => again());
   };
 
   // The browser's own way to try again gives up after some answers, and hides the reason.
-  const again = () => {
+  const again = (waitMs = RETRY_MS) => {
     source.close();
     if (isOver) return;
     clearTimeout(timer);
     timer = setTimeout(async () => {
       try {
-        await ask(`/api/view/${view}?${query}`);
+        await look();
         if (!isOver) open();
       } catch (error) {
         if (isOver) return;
-        onProblem(error.message);
+        onProblem(error);
         again();
       }
-    }, RETRY_MS);
+    }, waitMs);
   };
 
   const given = first.view === view && first.query === query ? first.document : null;
   first.view = null; // it is right for one moment only
-  (given ? Promise.resolve(given) : ask(`/api/view/${view}?${query}`))
+  (given ? Promise.resolve(given) : look())
     .then((document) => {
       if (isOver) return;
       onDocument(document);
@@ -92,7 +95,7 @@ export function watch(view, parameters, { onDocument, onProblem }) {
     })
     .catch((error) => {
       if (isOver) return;
-      onProblem(error.message);
+      onProblem(error);
       source = { close() {} };
       again();
     });

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.live.chromium import Tab, chromium, tab
 from tests.live.clients import Topics, settings
@@ -182,6 +182,26 @@ def test_leader_that_is_paused_loses_the_lead_on_the_page(cluster: Cluster, desk
     old.locator(".chip", has_text="follower").wait_for()
 
 
+def test_dead_broker_keeps_its_button_under_a_leader_that_never_heard_it(
+    cluster: Cluster, desk: Tab
+) -> None:
+    page = desk.page
+    dead = page.locator("tr[data-key='103']")
+    dead.get_by_role("button", name="kill broker-103").click()
+    restart = dead.get_by_role("button", name="restart broker-103")
+    restart.wait_for()
+    old = page.locator(".card.leads").get_attribute("data-node")
+    card = page.locator(f".card[data-node='{old}']")
+    card.get_by_role("button", name=f"pause controller-{old}").click()
+    page.locator(f".card.leads:not([data-node='{old}'])").wait_for()
+    dead.locator(".chip", has_text="silent").wait_for()
+    assert dead.locator("td").first.inner_text() == "broker 103"
+    card.get_by_role("button", name=f"resume controller-{old}").click()
+    restart.click()
+    dead.locator(".chip", has_text="observer").wait_for()
+    assert cluster.nodes()["broker-103"]["state"] == "running"
+
+
 def test_keyboard_alone_walks_through_the_page(desk: Tab) -> None:
     page = desk.open("/topics?internal=1")
     shows(page, "orders")
@@ -291,8 +311,46 @@ def test_wrong_question_is_answered_on_the_page(browser: Any, console: Console) 
     with tab(browser, console.address, is_quiet=False) as opened:
         page = opened.open("/messages?topic=orders&partition=0&from=offset&value=99999")
         page.locator("#banner", has_text="has no offset 99999; it has 0 to 99").wait_for()
-        page = opened.open("/topic?name=none")
-        page.locator("#banner", has_text="The cluster has no topic 'none'").wait_for()
+        for kind in ("topic", "group"):
+            page = opened.open(f"/{kind}?name=none")
+            banner = page.locator("#banner", has_text=f"The cluster has no {kind} 'none'.")
+            banner.wait_for()
+            is_live(page)
+            assert banner.inner_text() == f"The cluster has no {kind} 'none'."
+        page = opened.open("/topics?start=x")
+        page.locator("#banner", has_text="Start=x is not a whole number").wait_for()
+        is_live(page)
+
+
+def test_topic_is_deleted_and_created_again_while_its_page_is_open(
+    cluster: Cluster, desk: Tab
+) -> None:
+    topics = Topics(cluster.bootstrap)
+    topics.create("brief", partitions=2)
+    page = desk.open("/topic?name=brief")
+    page.locator(".replica.in").first.wait_for()
+    assert cluster.cli("topics", "delete", "brief").returncode == 0
+    gone = "The cluster has no topic 'brief'; it was deleted while this page showed it."
+    page.locator("#banner", has_text=gone).wait_for()
+    is_live(page)
+    assert page.locator(".replica.in").first.is_hidden()
+    assert page.locator("#main").inner_text() == "brief"
+    topics.create("brief", partitions=3)
+    page.locator(".replica.in").nth(8).wait_for()
+    assert page.locator("#banner").is_hidden()
+
+
+def test_group_that_is_deleted_is_told_on_its_page(cluster: Cluster, desk: Tab) -> None:
+    consumer = Consumer(settings(cluster.bootstrap, group_id="brief"))
+    consumer.commit(offsets=[TopicPartition("orders", 0, 5)], asynchronous=False)
+    consumer.close()
+    page = desk.open("/group?name=brief")
+    shows(page, "orders-0")
+    assert cluster.cli("groups", "delete", "brief").returncode == 0
+    gone = "The cluster has no group 'brief'; it was deleted while this page showed it."
+    page.locator("#banner", has_text=gone).wait_for()
+    is_live(page)
+    assert page.locator("#main").inner_text() == "brief"
 
 
 def test_report_of_a_run_opens_without_any_rights(desk: Tab) -> None:

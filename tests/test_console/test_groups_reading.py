@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvorum.cli.common import CommandFailed
+from kvorum.cli.common import EXIT_NOT_AUTHORIZED, CommandFailed
 from kvorum.cli.group_client import NoSuchGroup
 from kvorum.cli.kafka_client import BrokerGone
 from kvorum.console.desk import described_groups
@@ -26,8 +26,8 @@ class Coordinators:
 BEFORE = {name: {"group": name, "age": "old"} for name in ("a", "b", "c")}
 
 
-def read(client):
-    rows, problem = described_groups(client, ["a", "b", "c", "d"], BEFORE)
+def read(client, names=("a", "b", "c", "d"), lost=()):
+    rows, problem = described_groups(client, names, BEFORE, lost)
     return {name: row["age"] for name, row in rows.items()}, problem
 
 
@@ -48,3 +48,13 @@ def test_broker_that_hangs_is_asked_once():
     assert client.asked == ["a", "b"]
     assert ages == {"a": "new", "b": "old", "c": "old"}
     assert problem == "broker 127.0.0.1:1 did not answer within 6 s"
+
+
+def test_group_that_no_broker_lists_is_gone_only_if_its_coordinator_says_so():
+    client = Coordinators(
+        a=CommandFailed("group a: COORDINATOR_NOT_AVAILABLE"),
+        b=NoSuchGroup("group b: GROUP_ID_NOT_FOUND"),
+        c=CommandFailed("group c: GROUP_AUTHORIZATION_FAILED", EXIT_NOT_AUTHORIZED),
+    )
+    ages, problem = read(client, names=["d"], lost=["a", "b", "c"])
+    assert (ages, problem) == ({"d": "new", "a": "old"}, "group a: COORDINATOR_NOT_AVAILABLE")

@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 import pytest
 from starlette.testclient import TestClient
 
-from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
+from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
 from kvorum.console.app import PAGES, Console
 from kvorum.console.desk import Desk
 from kvorum.console.guard import Rules
@@ -132,7 +132,7 @@ def test_one_sample_answers_many_pages():
         ("/api/view/nothing", 404, "no view 'nothing'"),
         ("/api/view/topic?name=none", 404, "no topic 'none'"),
         ("/api/view/topics?start=x", 400, "start=x"),
-        ("/api/events/topic?name=none", 404, "no topic 'none'"),
+        ("/api/events/nothing", 404, "no view 'nothing'"),
         ("/api/configs?kind=user", 400, "kind=user"),
         ("/api/metadata?at=999", 400, "reaches 0 to 10"),
         ("/api/metadata?path=/nothing", 404, "/nothing"),
@@ -197,6 +197,16 @@ def test_topic_that_is_younger_than_the_sample_is_found():
     # The topic was found. The error is about its leader, which this test does not run.
     assert answer.status_code == 503
     assert "no broker reachable" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("topic?name=none", 404), ("topics?start=x", 400), ("nothing", 404)],
+)
+def test_refused_view_says_that_the_cluster_is_well(path, status):
+    with opened() as client:
+        answer = client.get(f"/api/view/{path}")
+    assert (answer.status_code, answer.json()["meta"]["status"]) == (status, "live")
 
 
 def test_names_that_no_address_allows_are_refused():
@@ -301,26 +311,36 @@ def test_secrets_of_the_metadata_are_hidden():
             assert "[hidden]" in text or "entries" in text
 
 
-def test_watcher_gets_the_whole_and_then_what_changed():
-    source = StandingSource()
+def watched(source, name, parameters, on_event):
+    """The events of a view: (kind, document). on_event: called with each document; a true answer
+    ends the stream."""
     with opened(source) as client:
         console = Console(Desk(source, timeout_s=1.0, lab=None, runs=None), Rules())
 
         async def events():
             found = []
             async with console._desk.running(pytest.fail):
-                async for chunk in console._stream(console._desk, "quorum", {}):
-                    if chunk.startswith(b"event"):
-                        kind, data = chunk.decode().strip().split("\n")
-                        found.append((kind.split(": ")[1], json.loads(data[6:])))
-                    if any("leader_id" in document for _, document in found):
-                        if len(found) == 1 or found[-1][1].get("leader_id") == 2:
-                            source.sample = sample_with(leader_id=1, leader_epoch=6)
-                        if found[-1][1].get("leader_id") == 1:
-                            return found
+                async for chunk in console._stream(console._desk, name, parameters):
+                    if not chunk.startswith(b"event"):
+                        continue
+                    kind, data = chunk.decode().strip().split("\n")
+                    found.append((kind.split(": ")[1], json.loads(data[6:])))
+                    if on_event(found[-1][1]):
+                        return found
             return found
 
-        found = client.portal.call(events)
+        return client.portal.call(events)
+
+
+def test_watcher_gets_the_whole_and_then_what_changed():
+    source = StandingSource()
+
+    def elect(document):
+        if document.get("leader_id") == 2:
+            source.sample = sample_with(leader_id=1, leader_epoch=6)
+        return document.get("leader_id") == 1
+
+    found = watched(source, "quorum", {}, elect)
     kinds = [kind for kind, _ in found]
     assert kinds[0] == "whole"
     assert set(kinds[1:]) == {"patch"}
@@ -328,3 +348,37 @@ def test_watcher_gets_the_whole_and_then_what_changed():
     assert last["leader_epoch"] == 6
     assert "totals" not in last
     assert any(item["text"] == "controller 1 leads in epoch 6" for item in last["news"])
+
+
+def test_watcher_of_a_topic_sees_it_deleted_and_created_again():
+    source = StandingSource()
+    without = sample_with(image_with(*list(cluster_records())[:6]))
+    shown = []
+
+    def change(document):
+        if "rows" in document or "absent" in document:
+            shown.append(document)
+            source.sample = without if len(shown) == 1 else sample_with()
+        return len(shown) == 3
+
+    watched(source, "topic", {"name": "orders"}, change)
+    first, deleted, created = shown
+    assert deleted["absent"] == "the cluster has no topic 'orders'"
+    assert deleted["rows"] is None
+    assert (created["absent"], created["rows"]) == (None, first["rows"])
+    assert all("error" not in document.get("meta", {}) for document in shown)
+
+
+def test_view_that_is_refused_while_it_is_watched_ends(monkeypatch):
+    async def refuse(*_):
+        raise CommandFailed("TOPIC_AUTHORIZATION_FAILED", EXIT_NOT_AUTHORIZED)
+
+    monkeypatch.setattr(Desk, "check_access", refuse)
+    source = StandingSource()
+
+    def hide(document):
+        if "rows" in document:
+            source.sample = sample_with(image_with(*list(cluster_records())[:6]))
+
+    kinds = [kind for kind, _ in watched(source, "topic", {"name": "orders"}, hide)]
+    assert (kinds[0], kinds[-1], kinds.count("gone")) == ("whole", "gone", 1)

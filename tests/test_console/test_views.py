@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvorum.console.patch import difference, without_nulls
+from kvorum.console.sample import QuorumNode
 from kvorum.console.topics_summary import TopicBook, state_of, summary_of, totals_of
 from kvorum.console.views import BadParameter, NotThere, document_of, whole, window
 from kvorum.metadata.image.image import RESOURCE_TOPIC
@@ -85,6 +86,21 @@ def test_quorum_without_a_leader_says_why_and_knows_no_lag():
     assert all("lag" not in row for row in view["nodes"].values())
 
 
+def test_dead_broker_of_a_lab_stays_on_the_quorum_page_under_a_leader_that_never_heard_it():
+    dead = {"name": "broker-102", "is_broker": True, "state": "dead"}
+    heard = sample_with()
+    nodes = tuple(node for node in heard.nodes if node.node_id != 102)
+    unheard = sample_with(nodes=(*nodes, QuorumNode(node_id=103, kind="observer")))
+    views = [
+        document_of("quorum", facts_with(sample, processes={102: dead}), {})
+        for sample in (heard, unheard)
+    ]
+    rows = [view["nodes"]["102"] for view in views]
+    assert [(row["role"], row["kind"]) for row in rows] == [("silent", "observer")] * 2
+    assert [(row["is_broker"], row["process"]) for row in rows] == [(True, dead)] * 2
+    assert views[1]["order"] == ["1", "2", "3", "101", "102", "103"]
+
+
 def test_brokers_show_what_they_lead_and_what_is_out_of_sync():
     change = PartitionChange(topic_id=ORDERS, partition_id=1, isr=(101, 103))
     image = image_with(change, base=image_with(*cluster_records()))
@@ -142,8 +158,8 @@ def test_topic_shows_each_partition_with_its_isr():
 
 @pytest.mark.parametrize("name", ["", "nothing", "../etc/passwd", "<b>", "x" * 5_000])
 def test_topic_that_does_not_exist_is_named(name):
-    with pytest.raises(NotThere, match="no topic"):
-        document_of("topic", facts_with(), {"name": name})
+    view = document_of("topic", facts_with(), {"name": name})
+    assert view == {"absent": f"the cluster has no topic {name!r}", "news": []}
 
 
 def test_groups_are_waiting_until_they_were_read():
@@ -161,8 +177,12 @@ def test_groups_are_waiting_until_they_were_read():
     one = document_of("group", facts, {"name": "g/1", "limit": "2"})
     assert one["order"] == ["orders-0", "orders-1"]
     assert one["matched"] == 3
-    with pytest.raises(NotThere, match="no group 'g/2'"):
-        document_of("group", facts, {"name": "g/2"})
+    assert document_of("group", facts, {"name": "g/2"}) == {
+        "absent": "the cluster has no group 'g/2'"
+    }
+    some = facts_with(groups={"g/1": group}, groups_left_out=7)
+    view = document_of("group", some, {"name": "g/2"})
+    assert view == {"absent": "the cluster has no group 'g/2' among the first 1", "left_out": 7}
 
 
 @pytest.mark.parametrize("text", ["-1", "1e3", "²", "9" * 30, "9" * 5_000, "1 ", "0x1"])
