@@ -12,7 +12,7 @@ help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    the tests of every day, with ruff, mypy and import-linter among them"
 	@echo "make test-long  the others: Spark, Kafka's JVMs, browsers, whole experiments, wheels"
-	@echo "make bench   side by side with Apache Kafka 4.3 and etcd; writes bench/results.md, quorum.md, logs.md, metrics.md"
+	@echo "make bench   side by side with Apache Kafka 4.3 and etcd; writes bench/results.md, quorum.md, logs.md, metrics.md, metrics_cost.md"
 	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.3 (docs/compat.md)"
 	@echo "make dashboard-picture  the Grafana dashboard with values of a live Prometheus (docs/images/dashboard.png)"
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
@@ -53,6 +53,7 @@ bench: setup
 	$(PYTHON) -m bench.quorum --with-etcd
 	$(PYTHON) -m bench.logs
 	$(PYTHON) -m bench.metrics
+	$(PYTHON) -m bench.metrics_cost
 
 clients-vs-kafka: setup
 	$(PYTHON) -m tests.clients.vs_kafka

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench import encryption
@@ -25,7 +26,11 @@ class KvorumCluster:
 
     side = KVORUM
 
-    def __init__(self, *, directory: Path, port: int) -> None:
+    def __init__(
+        self, *, directory: Path, port: int, metrics: Mapping[str, str] | None = None
+    ) -> None:
+        """metrics: host:port of the metrics page by node name; none by default."""
+        self._metrics = metrics or {}
         self._directory = directory
         self._data_dir = directory / "data"
         self._log_file = directory / "dev.log"
@@ -51,6 +56,11 @@ class KvorumCluster:
             file = self._directory / "tls.toml"
             file.write_text(dump_properties(properties), encoding="utf-8")
             command += ["--config", str(file)]
+        if self._metrics:
+            links = self._directory / "links.json"
+            pages = {name: {"metrics": address} for name, address in self._metrics.items()}
+            links.write_text(json.dumps(pages), encoding="utf-8")
+            command += ["--links", str(links)]
         self._launcher = start_process(command, log_file=str(self._log_file))
 
     def processes(self) -> list[ClusterProcess]:
