@@ -90,6 +90,14 @@ def _node_id(text: str) -> int:
     show_default=True,
     help="Seconds that a node and the cluster have to be well again.",
 )
+@click.option(
+    "--settle",
+    "settle_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait so long after a broker, for clients to connect to it again; by default 3 times as "
+    "long as it was away, and 10 s at most.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the order, and restart nothing.")
 @cluster_options
 def roll(
@@ -97,6 +105,7 @@ def roll(
     template: str | None,
     data_dir: str | None,
     timeout_s: float,
+    settle_s: float | None,
     dry_run: bool,
     **options: Any,
 ) -> None:
@@ -112,7 +121,8 @@ def roll(
     docker compose restart {node}
     """
     from kvorum.cli.profiles import is_bootstrap_given
-    from kvorum.cli.roll import Roll, restarter
+    from kvorum.cli.restarting import restarter
+    from kvorum.cli.roll import Roll
     from kvorum.launch.cluster_file import cluster_in
 
     try:
@@ -125,7 +135,14 @@ def roll(
             # A profile or the environment may name another cluster.
             if not is_bootstrap_given(click.get_current_context()):
                 options |= {"bootstrap_server": own.bootstrap, "bootstrap_controller": None}
-        rolling = Roll(options, restart, asked=asked, timeout_s=timeout_s, cluster_id=cluster_id)
+        rolling = Roll(
+            options,
+            restart,
+            asked=asked,
+            timeout_s=timeout_s,
+            settle_s=settle_s,
+            cluster_id=cluster_id,
+        )
         if dry_run:
             show(options["output"], rolling.planned(), _COLUMNS[:3])
             return

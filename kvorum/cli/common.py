@@ -41,10 +41,15 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 class CommandFailed(Exception):
-    """A command ends here: one sentence on stderr and an exit code."""
+    """A command ends here: one sentence on stderr and an exit code.
 
-    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
-        super().__init__(message)
+    hint: the end of the sentence, for an operator whose options may be wrong. reason: the sentence
+    without it.
+    """
+
+    def __init__(self, reason: str, exit_code: int = EXIT_FAILED, *, hint: str = "") -> None:
+        super().__init__(f"{reason}{hint}")
+        self.reason = reason
         self.exit_code = exit_code
 
 

@@ -259,7 +259,9 @@ class BlockingControllerClient:
             connection_hint(self._security, problem, is_controller=True) for problem in problems
         )
         raise CommandFailed(
-            f"no controller reachable at {', '.join(problems)}{''.join(hints)}", EXIT_UNREACHABLE
+            f"no controller reachable at {', '.join(problems)}",
+            EXIT_UNREACHABLE,
+            hint="".join(hints),
         )
 
     def _probe_round(self, is_leader_enough: bool) -> tuple[Replies, list[str], bool]:

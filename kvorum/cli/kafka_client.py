@@ -34,8 +34,8 @@ ALIVE_WITHIN_S = 1.0
 class BrokerGone(CommandFailed):
     """A broker that cannot be reached, went away or does not answer; another one may do."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, EXIT_UNREACHABLE)
+    def __init__(self, reason: str, *, hint: str = "") -> None:
+        super().__init__(reason, EXIT_UNREACHABLE, hint=hint)
 
 
 class KafkaConnection:
@@ -76,7 +76,7 @@ class KafkaConnection:
                 problems.append(f"{address_text(host, port)} ({reason})")
                 hint = connection_hint(self._security, reason, in_handshake=in_handshake)
                 hints[hint] = None
-        raise BrokerGone(f"no broker reachable at {', '.join(problems)}{''.join(hints)}")
+        raise BrokerGone(f"no broker reachable at {', '.join(problems)}", hint="".join(hints))
 
     def _log_in(self) -> None:
         """Authenticate as the command's user. Raises CommandFailed, OSError."""
@@ -165,7 +165,7 @@ class KafkaConnection:
             is_end = isinstance(error, ssl.SSLEOFError)
             reason = "it closed the connection" if is_end else _reason(error)
             hint = "" if self._has_answered else connection_hint(self._security, reason)
-            return BrokerGone(f"broker {self._address} went away: {reason}{hint}")
+            return BrokerGone(f"broker {self._address} went away: {reason}", hint=hint)
         waited_s = self._timeout_s + ANSWER_SLACK_S
         return BrokerGone(
             f"broker {self._address} did not answer within {waited_s:g} s; its log says "

@@ -3,15 +3,11 @@ rules."""
 
 from __future__ import annotations
 
-import shlex
-import string
-import subprocess
 import time
 from collections.abc import Callable, Collection
 from typing import Any
 
 from kvorum.cli.common import (
-    EXIT_FAILED,
     EXIT_NO_QUORUM,
     CommandFailed,
     Row,
@@ -20,6 +16,7 @@ from kvorum.cli.common import (
     warn,
 )
 from kvorum.cli.health import read_view
+from kvorum.cli.restarting import Restart
 from kvorum.cli.watch import one_answer
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.health import ClusterView
@@ -29,7 +26,9 @@ from kvorum.metadata.inspect.roll import (
     is_registered_again,
     nodes_of,
     not_back,
+    not_registered,
     roll_order,
+    settle_s,
 )
 from kvorum.runtime.errors import ConfigError, required
 from kvorum.runtime.text import address_text
@@ -37,113 +36,33 @@ from kvorum.runtime.text import address_text
 PAUSE_S = 0.25
 """Pause between two looks at a cluster that is not healthy yet."""
 
-FIELDS = ("node", "id", "role", "host", "short_host")
-_OF_ONE_NODE = {"node", "id", "host", "short_host"}
 
-Restart = Callable[[RollNode, float], None]
-"""Restarts a node; the number is the time it has, in seconds. Raises CommandFailed."""
+def until(look: Callable[[], str | None], deadline: float) -> str | None:
+    """Call `look` until it finds no obstacle; return None, or the obstacle at the deadline.
 
-
-def restarter(template: str | None, data_dir: str | None, *, is_needed: bool) -> Restart | None:
-    """The function that restarts nodes; None if no way is given and none is needed. Raises
-    ConfigError for a template that cannot work, if two ways are given, and if a needed one is
-    missing."""
-    if template is not None and data_dir is not None:
-        raise ConfigError("give --restart-command or --data-dir, not both")
-    if template is not None:
-        words = _checked_words(template)
-        return lambda node, timeout_s: _run_command(words, node, timeout_s)
-    if data_dir is not None:
-        folder = data_dir
-        return lambda node, timeout_s: _ask_launcher(folder, node, timeout_s)
-    if is_needed:
-        raise ConfigError(
-            "how is a node restarted? give --restart-command, such as 'ssh {host} systemctl "
-            "restart kvorum-{role}@{id}', or --data-dir of a cluster of kvorum dev"
-        )
-    return None
-
-
-def _checked_words(template: str) -> list[str]:
-    """The words of a restart command. Raises ConfigError."""
-    try:
-        words = shlex.split(template)
-        fields = {field for word in words for _, field, _, _ in string.Formatter().parse(word)}
-    except ValueError as error:
-        raise ConfigError(f"--restart-command={template!r}: {error}") from error
-    fields.discard(None)
-    unknown = sorted(str(field) for field in fields if field not in FIELDS)
-    if unknown:
-        raise ConfigError(
-            f"--restart-command={template!r} has {{{unknown[0]}}}; there are "
-            f"{', '.join(f'{{{name}}}' for name in FIELDS)}"
-        )
-    if not words or not fields & _OF_ONE_NODE:
-        raise ConfigError(
-            f"--restart-command={template!r} names no node, so it would restart the same one each "
-            "time; use {node}, {id} or {host} in it"
-        )
-    return words
-
-
-def command_for(words: list[str], node: RollNode) -> list[str]:
-    """The command that restarts the node."""
-    values = {
-        "node": node.name,
-        "id": node.node_id,
-        "role": node.role,
-        "host": node.host,
-        "short_host": node.short_host,
-    }
-    return [word.format(**values) for word in words]
-
-
-def _run_command(words: list[str], node: RollNode, timeout_s: float) -> None:
-    command = command_for(words, node)
-    text = shlex.join(command)
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout_s,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise CommandFailed(f"{text}: there is no {error.filename}", EXIT_FAILED) from error
-    except OSError as error:
-        raise CommandFailed(f"{text}: {error.strerror}", EXIT_FAILED) from error
-    except subprocess.TimeoutExpired as error:
-        raise CommandFailed(f"{text}: still running after {timeout_s:g} s", EXIT_FAILED) from error
-    if done.returncode != 0:
-        lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
-        said = f": {lines[-1]}" if lines else ""
-        raise CommandFailed(f"{text}: exit code {done.returncode}{said}", EXIT_FAILED)
-
-
-def _ask_launcher(data_dir: str, node: RollNode, timeout_s: float) -> None:
-    from kvorum.launch.control import (
-        LauncherDidNotAnswer,
-        NotReady,
-        request_restart,
-        wait_restarted,
-    )
-
-    try:
-        (asked,) = request_restart(data_dir, [node.name], stop_running=True)
-        deadline_ms = int((time.monotonic() + timeout_s) * 1000)
-        wait_restarted(data_dir, asked.name, deadline_ms=deadline_ms, starts_before=asked.starts)
-    except (NotReady, LauncherDidNotAnswer, ConfigError) as error:
-        raise CommandFailed(str(error), EXIT_FAILED) from error
+    A connection that fails meanwhile is one to a node that restarts. A hint at TLS or a login would
+    be wrong: the cluster has answered this command before.
+    """
+    with each_warning_once():
+        while True:
+            try:
+                with one_answer():
+                    found = look()
+            except CommandFailed as error:
+                found = error.reason
+            if found is None or time.monotonic() >= deadline:
+                return found
+            warn(f"waiting: {found}")
+            time.sleep(PAUSE_S)
 
 
 class Roll:
     """One run over the nodes. Use: `planned`, or `run`; `rows` has what was done.
 
-    asked: ids of the nodes to restart; none for all. cluster_id: of the cluster whose nodes
-    `restart` restarts, if it is known. Raises CommandFailed if no node of the cluster can be
-    reached, and for a node that it does not have; ConfigError if it is another cluster.
+    asked: ids of the nodes to restart; none for all. settle_s: the pause after a broker in front of
+    the next one; None for the rule's. cluster_id: of the cluster whose nodes `restart` restarts, if
+    it is known. Raises CommandFailed if no node of the cluster can be reached, and for a node that
+    it does not have; ConfigError if it is another cluster.
     """
 
     def __init__(
@@ -153,12 +72,15 @@ class Roll:
         *,
         asked: Collection[int],
         timeout_s: float,
+        settle_s: float | None = None,
         cluster_id: str | None = None,
     ) -> None:
         self._options = dict(options)
         self._cluster_id = cluster_id
         self._restart = restart
         self._timeout_s = timeout_s
+        self._settle_s = settle_s
+        self._restart_began = 0.0
         self.rows: list[Row] = []
         self._nodes = nodes_of(self._read_image())
         known = {node.node_id for node in self._nodes}
@@ -189,26 +111,44 @@ class Roll:
                 return failure
             self._done.add(node.node_id)
             warn(f"{node.name} restarted after {row['seconds']} s ({len(self.rows)}/{self._total})")
+            self._settle(node)
         return None
 
+    def _settle(self, node: RollNode) -> None:
+        """Wait until clients are connected to the restarted node again."""
+        left = roll_order(self._nodes, -1, self._done)
+        pause_s = settle_s(node, left, time.monotonic() - self._restart_began)
+        if pause_s and self._settle_s is not None:
+            pause_s = self._settle_s
+        if pause_s:
+            warn(f"waiting {pause_s:.1f} s for clients to connect to {node.name} again")
+            time.sleep(pause_s)
+
     def _roll_one(self, node: RollNode, deadline: float) -> CommandFailed | None:
-        reason = self._until(lambda: self._not_safe(node), deadline)
+        reason = until(lambda: self._not_safe(node), deadline)
+        within = f"{self._timeout_s:g} s"
         if reason is not None:
-            return self._stopped(node, f"{node.name} was not restarted: {reason}", EXIT_NO_QUORUM)
+            what = f"{node.name} was not restarted: {reason} after {within}"
+            return self._stopped(node, what, EXIT_NO_QUORUM)
         restart = required(self._restart, "a roll that restarts nodes was told how")
+        self._restart_began = time.monotonic()
         try:
-            restart(node, max(deadline - time.monotonic(), 1.0))
+            restart.run(node, max(deadline - self._restart_began, 1.0))
         except CommandFailed as failed:
             return self._stopped(node, f"{node.name}: {failed}", failed.exit_code)
         images: list[ClusterImage] = []
-        reason = self._until(lambda: self._not_back(node, images), deadline)
+        reason = until(lambda: self._not_back(node, images), deadline)
         if reason is None:
             return None
-        return self._stopped(node, f"{node.name} was restarted: {reason}", EXIT_NO_QUORUM)
+        what = f"{node.name} was restarted: {reason} after {within}"
+        if not restart.is_ready and reason == not_registered(node):
+            what = (
+                f"the command for {node.name} succeeded, but {reason} within {within}; see that "
+                "the command restarts it"
+            )
+        return self._stopped(node, what, EXIT_NO_QUORUM)
 
     def _stopped(self, node: RollNode, what: str, exit_code: int) -> CommandFailed:
-        if exit_code == EXIT_NO_QUORUM:
-            what += f" after {self._timeout_s:g} s"
         left = [n.node_id for n in roll_order(self._nodes, -1, self._done)]
         rest = [str(node_id) for node_id in left if node_id != node.node_id]
         return CommandFailed(
@@ -216,20 +156,6 @@ class Roll:
             f"health and the node's log, then run it again for {' '.join(map(str, left))}",
             exit_code,
         )
-
-    def _until(self, look: Callable[[], str | None], deadline: float) -> str | None:
-        """Call `look` until it finds no obstacle; return None, or the obstacle at the deadline."""
-        with each_warning_once():
-            while True:
-                try:
-                    with one_answer():
-                        found = look()
-                except CommandFailed as error:
-                    found = str(error)
-                if found is None or time.monotonic() >= deadline:
-                    return found
-                warn(f"waiting: {found}")
-                time.sleep(PAUSE_S)
 
     def _not_safe(self, node: RollNode) -> str | None:
         return "; ".join(hazards_of_start(self._read_view(), node)) or None

@@ -22,6 +22,10 @@ from kvorum.metadata.inspect.health import (
 CLOCK_MS_MAX = 10_000
 """Clocks further apart than this are reported; the answer itself takes a second at most."""
 
+SETTLE_FACTOR = 3
+SETTLE_S_MAX = 10.0
+"""Of `settle_s`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollNode:
@@ -89,6 +93,11 @@ def hazards_of_start(view: ClusterView, node: RollNode) -> list[str]:
     return unhealthy or restart_hazards(view, node.node_id)
 
 
+def not_registered(node: RollNode) -> str:
+    """The obstacle of a restarted node whose new process is not in the metadata log yet."""
+    return f"{node.name} has not registered again"
+
+
 def not_back(view: ClusterView, image: ClusterImage, before: RollNode) -> str | None:
     """The check that a restarted node and its cluster do not pass yet; None once the next node may
     follow.
@@ -100,7 +109,7 @@ def not_back(view: ClusterView, image: ClusterImage, before: RollNode) -> str | 
     it has stopped, so the next voter could stop before this one has caught up.
     """
     if not is_registered_again(image, before):
-        return f"{before.name} has not registered again"
+        return not_registered(before)
     if view.quorum is not None:
         replica = _replica(view.quorum, before.node_id)
         if replica is None:
@@ -111,6 +120,25 @@ def not_back(view: ClusterView, image: ClusterImage, before: RollNode) -> str | 
                 f"needs {image.end_offset}"
             )
     return next((f"{f.check}: {f.detail}" for f in health_of(view) if not f.is_healthy), None)
+
+
+def settle_s(node: RollNode, left: Collection[RollNode], away_s: float) -> float:
+    """The pause after a node that was away so long, in seconds: clients must be connected to it
+    before the next broker hands its leaderships over. left: the nodes that are still to restart.
+
+    Bad sequence without the pause:
+    1. Broker A stops. A producer of librdkafka fails to connect to A, at once and again later.
+    2. A is back. The producer still waits before its next attempt.
+    3. Broker B stops, and A leads its partitions. The producer has no connection to A: silence.
+
+    librdkafka doubles its back-off as an attempt begins and again as it fails. Each pause is four
+    times the one before, so the next attempt comes within about 3 times the absence, and within
+    reconnect.backoff.max.ms, which is 10 s by default. A client that needs nothing of A does not
+    connect, but its back-off is over by then.
+    """
+    if node.role != "broker" or not any(n.role == "broker" for n in left):
+        return 0.0
+    return min(SETTLE_FACTOR * away_s, SETTLE_S_MAX)
 
 
 def clock_of(view: ClusterView, now_ms: int) -> Finding:

@@ -92,14 +92,16 @@ def test_a_roll_that_stalls_names_node_check_and_way_out_and_touches_no_more(
     done = cluster.cli("cluster", "roll", "102", "103", *arguments)
     assert done.returncode == 4
     assert done.stderr.splitlines()[-1] == (
-        "kvorum: the roll stopped: broker-102 was restarted: broker-102 has not registered again "
-        "after 1 s; not touched: 103; see kvorum health and the node's log, then run it again for "
-        "102 103"
+        "kvorum: the roll stopped: the command for broker-102 succeeded, but broker-102 has not "
+        "registered again within 1 s; see that the command restarts it; not touched: 103; see "
+        "kvorum health and the node's log, then run it again for 102 103"
     )
     assert pids(cluster) == before
     # The roll can be run again.
-    again = cluster.cli("cluster", "roll", "102", "103", *launcher_of(cluster))
+    again = cluster.cli("cluster", "roll", "102", "103", *launcher_of(cluster), "--settle", "0.1")
     assert again.returncode == 0, again.stderr
+    pauses = [line for line in again.stderr.splitlines() if "clients" in line]
+    assert pauses == ["kvorum: waiting 0.1 s for clients to connect to broker-102 again"]
 
 
 def test_a_restart_command_that_fails_ends_the_roll_with_its_words(cluster: Cluster) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+
+import click
 import pytest
 
 from kvorum.cli.common import CommandFailed
-from kvorum.cli.roll import command_for, restarter
+from kvorum.cli.kafka_client import BrokerGone
+from kvorum.cli.restarting import command_for, restarter
+from kvorum.cli.roll import until
 from kvorum.metadata.inspect.roll import RollNode
 from tests.command import kvorum
+from tests.live.cluster import is_alive
+from tests.polling import eventually
 
 NODE = RollNode(
     node_id=101, role="broker", host="kvorum-broker-1.kvorum.svc", incarnation_id=b"a" * 16
@@ -60,13 +70,82 @@ def test_a_dry_run_needs_no_command():
     assert restarter(None, None, is_needed=False) is None
 
 
+def by_command(template):
+    restart = restarter(template, None, is_needed=True)
+    assert restart is not None
+    return restart.run
+
+
 def test_a_command_that_the_system_cannot_start_stops_the_roll_with_a_sentence(tmp_path):
     file = tmp_path / "restart"
     file.write_bytes(b"\0no program")
-    restart = restarter(f"{file} {{node}}", None, is_needed=True)
-    assert restart is not None
+    restart = by_command(f"{file} {{node}}")
     with pytest.raises(CommandFailed, match="Permission denied"):
         restart(NODE, 1.0)
     file.chmod(0o700)
     with pytest.raises(CommandFailed, match="Exec format error"):
         restart(NODE, 1.0)
+
+
+@pytest.fixture
+def hangs(tmp_path):
+    """A command that waits for its child, as a shell waits for ssh, and the child's pid."""
+    file = tmp_path / "pid"
+
+    def pid():
+        eventually(lambda: file.exists() and file.read_text().endswith("\n"), "the child runs")
+        return int(file.read_text())
+
+    return f"sh -c '{{}} sleep 77 & echo $! > {file}; wait' {{{{node}}}}", pid
+
+
+@pytest.mark.parametrize("first", ["", "trap : TERM;", 'trap "" TERM;'])
+def test_a_command_that_takes_too_long_is_killed_with_its_children(hangs, first, monkeypatch):
+    monkeypatch.setattr("kvorum.cli.restarting.GRACE_S", 0.2)
+    template, child = hangs
+    with pytest.raises(CommandFailed, match="still running after 1 s and was killed") as failed:
+        by_command(template.format(first))(NODE, 0.99)
+    assert failed.value.exit_code == 4
+    assert not is_alive(child())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_roll_that_is_ended_leaves_no_command_behind(hangs, capsys, number):
+    template, child = hangs
+
+    def send():
+        child()
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with pytest.raises(KeyboardInterrupt):
+        by_command(template.format(""))(NODE, 60.0)
+    sender.join()
+    assert not is_alive(child())
+    assert "killed before its end; see whether broker-101 runs" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_command_may_leave_the_node_running(tmp_path):
+    file = tmp_path / "pid"
+    by_command(f"sh -c 'sleep 77 & echo $! > {file}' {{node}}")(NODE, 60.0)
+    pid = int(file.read_text())
+    assert is_alive(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_node_that_restarts_brings_no_hint_at_security(capsys, monkeypatch):
+    monkeypatch.setattr("kvorum.cli.roll.PAUSE_S", 0.0)
+    gone = BrokerGone("broker h1:9092 went away", hint="; if it asks for TLS, give a file")
+    assert str(gone) == "broker h1:9092 went away; if it asks for TLS, give a file"
+
+    def look(failures):
+        if failures:
+            raise failures.pop()
+
+    with click.Context(click.Command("roll")):
+        assert until(lambda: look([gone]), time.monotonic()) == "broker h1:9092 went away"
+        failures = [gone]
+        assert until(lambda: look(failures), time.monotonic() + 60) is None
+    assert capsys.readouterr().err == "kvorum: waiting: broker h1:9092 went away\n"

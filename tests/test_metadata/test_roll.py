@@ -13,12 +13,14 @@ from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.inspect.health import ClusterView
 from kvorum.metadata.inspect.roll import (
     CLOCK_MS_MAX,
+    SETTLE_S_MAX,
     RollNode,
     clock_of,
     hazards_of_start,
     nodes_of,
     not_back,
     roll_order,
+    settle_s,
 )
 from tests.test_metadata.worlds import World
 
@@ -213,3 +215,12 @@ def test_without_a_leader_no_clock_is_well(image):
     nobody = dataclasses.replace(view(image.end_offset), quorum=None, no_quorum="none")
     found = clock_of(nobody, 0)
     assert (found.is_healthy, found.detail) == (False, "not known without a leader")
+
+
+def test_clients_have_time_to_connect_to_a_broker_before_the_next_one_is_restarted():
+    controller, broker, last = NODES[0], NODES[3], NODES[5]
+    assert settle_s(broker, [last], 1.5) == 4.5
+    assert settle_s(broker, [last], 60.0) == SETTLE_S_MAX
+    assert settle_s(last, [], 1.5) == 0
+    # No client is connected to a controller.
+    assert settle_s(controller, NODES[1:], 1.5) == 0
