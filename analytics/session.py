@@ -25,6 +25,11 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+#: For a driver of seconds, in which Java's second compiler takes more time than it saves. Without
+#: that compiler Java has a fifth of the usual space for code, which the code that Spark generates
+#: fills up: "Out of space in CodeCache".
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+
 #: Parquet of about five million rows of history.
 SMALL_BYTES = 64_000_000
 
@@ -81,7 +86,7 @@ def open_session(
         ):
             builder = builder.config(key, value)
         if is_short:
-            builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+            builder = builder.config("spark.driver.extraJavaOptions", QUICK_JAVA)
     session: SparkSession = builder.getOrCreate()
     return session
 

@@ -125,6 +125,7 @@ def _raft() -> SimpleNamespace:
         config=config,
         core=core,
         metrics=RaftMetrics(BROKER_ID),
+        servicer=SimpleNamespace(clocks_ahead_ms={}),
         files=SimpleNamespace(newest=lambda: None),
         log=SimpleNamespace(size_bytes=0),
         clock=SYSTEM_CLOCK,

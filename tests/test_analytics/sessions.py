@@ -10,6 +10,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from kvorum.analytics.session import QUICK_JAVA
+
 
 @contextlib.contextmanager
 def spark_session(folder: Path) -> Iterator[SparkSession]:
@@ -22,8 +24,7 @@ def spark_session(folder: Path) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "1g")
-        # Java's second compiler takes more time than it saves in seconds.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", QUICK_JAVA)
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.ui.enabled", "false")

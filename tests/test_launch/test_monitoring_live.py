@@ -136,6 +136,9 @@ def test_the_figures_agree_with_the_cluster(watched: Watched) -> None:
 
     assert value("sum(kvorum_controller_is_active)") == 1
     assert value("count(kvorum_raft_state)") == NODES
+    clocks = "kvorum_raft_follower_clock_ahead_seconds"
+    assert value(f"count({clocks})") == NODES - 1  # all but the leader, on the leader
+    assert value(f"max(abs({clocks}))") < 10
     cluster, led = "max(kvorum_metadata_partitions)", "sum(kvorum_broker_replicas_led)"
     eventually(lambda: value(led) == value(cluster) >= 5, "each partition is led by one broker")
     errors = 'sum(kvorum_request_errors_total{api="Produce", error="INVALID_RECORD"})'
