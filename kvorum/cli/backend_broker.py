@@ -363,6 +363,8 @@ def _replica(replica: Any) -> Row:
         "log_end_offset": replica.log_end_offset,
         "last_fetch_timestamp": _timestamp(replica.last_fetch_timestamp),
         "last_caught_up_timestamp": _timestamp(replica.last_caught_up_timestamp),
+        # Kafka's answer has no field for it; a controller tells it.
+        "clock_ahead_ms": None,
     }
 
 

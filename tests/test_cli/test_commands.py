@@ -23,7 +23,7 @@ STATUS_KEYS = [
 IDENTITY_KEYS = ["node_id", "directory_id", "endpoints"]
 REPLICA_KEYS = [
     "node_id", "directory_id", "log_end_offset", "last_fetch_timestamp",
-    "last_caught_up_timestamp", "lag", "status",
+    "last_caught_up_timestamp", "clock_ahead_ms", "lag", "status",
 ]  # fmt: skip
 
 
