@@ -20,6 +20,14 @@ API_VERSIONS_KEY = 18
 
 _HEAD = struct.Struct(">hhih")
 _SIZE = struct.Struct(">i")
+#: The first bytes of peers that have the wrong port or protocol.
+_SPOKEN = {
+    b"PRI ": "HTTP/2, as nodes do to a controller's listener, and not Kafka's protocol",
+    b"GET ": "HTTP, and not Kafka's protocol",
+    b"HEAD": "HTTP, and not Kafka's protocol",
+    b"POST": "HTTP, and not Kafka's protocol",
+}
+_TLS_HANDSHAKE = b"\x16\x03"
 _RESPONSE_V0 = struct.Struct(">ii")
 _RESPONSE_V1 = struct.Struct(">iib")
 
@@ -41,7 +49,11 @@ def frame_size(buffer: bytes | bytearray | memoryview, position: int, size_max: 
     """
     size: int = _SIZE.unpack_from(buffer, position)[0]
     if size < _HEAD.size or size > size_max:
-        raise WireError(f"a frame of {size} bytes is outside {_HEAD.size}..{size_max}")
+        spoken = _SPOKEN.get(bytes(buffer[position : position + 4]))
+        if spoken is None and bytes(buffer[position : position + 2]) == _TLS_HANDSHAKE:
+            spoken = "TLS, and this listener is in clear text"
+        said = f"; the peer speaks {spoken}" if spoken else ""
+        raise WireError(f"a frame of {size} bytes is outside {_HEAD.size}..{size_max}{said}")
     return size
 
 

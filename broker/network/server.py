@@ -190,8 +190,9 @@ class KafkaServer:
         self._closing_lines.closed(connection.peer, text, address=connection.address)
 
     def on_protocol_error(self, connection: Connection, failure: WireError) -> None:
-        """Log a connection that is about to be closed because its peer broke the protocol."""
-        self._closing_lines.closed(connection.peer, str(failure))
+        """Log a connection that is about to be closed because its peer broke the protocol; at most
+        once a minute for the same failure of an address, for such a peer comes back at once."""
+        self._closing_lines.closed(connection.peer, str(failure), address=connection.address)
 
     def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
         if delta is None or delta.changed_quotas:

@@ -116,16 +116,33 @@ def test_a_client_that_speaks_tls_is_named_in_the_log(
     (line,) = warnings(caplog)
     assert f"peer={local}" in line
     assert "a frame of 369295616 bytes" in line
+    assert line.endswith("; the peer speaks TLS, and this listener is in clear text")
+
+
+def send(harness: Harness, frame_size: int) -> None:
+    """Send the head of a frame of that size, over a connection of its own, and leave once the
+    broker closes it."""
+    address = ("127.0.0.1", harness.cluster.brokers[1].port)
+    with socket.create_connection(address, timeout=10) as sock:
+        sock.sendall(frame_size.to_bytes(4, "big", signed=True))
+        assert sock.recv(1) == b""
+
+
+def test_a_peer_that_repeats_its_garbage_leaves_one_line(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        send(harness, -1)
+    (line,) = warnings(caplog)
+    assert "a frame of -1 bytes" in line
 
 
 def test_a_flood_of_garbage_leaves_a_few_lines_and_a_number(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    port = harness.cluster.brokers[1].port
     count = 5 * LINES_PER_SECOND_MAX
-    for _ in range(count):
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
-            sock.sendall(TLS_HELLO)
+    for number in range(count):
+        send(harness, -2 - number)
 
     def told() -> int:
         numbers = [line for line in warnings(caplog) if " more within" in line]

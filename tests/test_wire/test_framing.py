@@ -65,6 +65,20 @@ def test_insane_frame_sizes_are_wire_errors(size: int) -> None:
         frame_size(size.to_bytes(4, "big", signed=True), 0, 1000)
 
 
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (b"PRI * HTTP/2.0", "HTTP/2, as nodes do to a controller's listener"),
+        (b"GET /metrics HTTP/1.1", "the peer speaks HTTP"),
+        (b"\x16\x03\x01\x02\x00", "the peer speaks TLS, and this listener is in clear text"),
+    ],
+)
+def test_a_peer_that_has_the_wrong_port_is_named_by_its_protocol(first: bytes, words: str) -> None:
+    for buffer in (first, bytearray(first), memoryview(first)):
+        with pytest.raises(WireError, match=words):
+            frame_size(buffer, 0, 1000)
+
+
 @given(st.binary(max_size=60))
 def test_garbage_headers_never_raise_anything_but_wire_error(data: bytes) -> None:
     try:
