@@ -243,6 +243,16 @@ def test_compacted_topic_without_the_newest_record_of_a_key_lost_it():
     assert [f.value for f in outcome(history, "lost-write", compacted).findings] == [1]
 
 
+def test_a_compacted_topic_to_which_nothing_was_written_for_sure_has_lost_nothing():
+    """Seed 710837 of the partitions' world."""
+    history = HistoryBuilder()
+    history.add("p", "invoke", "send", ops=(Send(TOPIC, 0, 0, key="a"),))
+    history.add("p", "info", "send", ops=(Send(TOPIC, 0, 0, key="a"),))
+    history.final(0, [])
+    compacted = Rules(compacted_topics=frozenset({TOPIC}))
+    assert broken(history, compacted) == set()
+
+
 def test_records_below_the_start_of_a_trimmed_log_are_not_lost():
     history = HistoryBuilder()
     for value in range(3):

@@ -56,7 +56,7 @@ def _is_newest_of_its_key(partition: PartitionEvidence) -> Bools:
     acknowledged ones and those of the final read."""
     values, keys = partition.keys
     acked_offsets = partition.acked_offsets
-    if not len(values):
+    if not len(values) or not len(acked_offsets):
         return np.ones(len(acked_offsets), dtype=np.bool_)
     offsets = np.concatenate((acked_offsets, partition.final_offsets))
     own = np.concatenate((partition.acked_values, partition.final_values))
