@@ -68,6 +68,8 @@ def cost_of(pairs: Sequence[tuple[float, float]]) -> float:
 def results(pairs: Sequence[tuple[float, float]]) -> str:
     """The table of the pairs, in MB/s."""
     verdict = "met" if cost_of(pairs) <= GOAL else "missed"
+    if len(pairs) < PAIRS:
+        verdict = f"fewer than {PAIRS} pairs prove nothing"
     lines = [
         "# The cost of metrics\n",
         f"`python -m bench.metrics_cost`: acks=all, {LARGE_RECORD_BYTES:,} B, into {PARTITIONS} "

@@ -327,7 +327,7 @@ class BrokerProcess:
         if lost is not None:
             raise DirectoryUnusable(f"{lost}; repair the disk, or take it out of log.dirs")
 
-    async def stop(self, *, is_refused: bool = False) -> None:
+    async def stop(self, *, is_withdrawn: bool = False) -> None:
         if self._is_serving:
             logger.info("broker=%d shuts down: leadership is handed over", self._config.node_id)
             problem = await self._lifecycle.shut_down(
@@ -353,7 +353,7 @@ class BrokerProcess:
             # them.
             self._mark_clean(item for item in self._replicas.directories.items if item.is_closed)
         if self._own is not None:
-            if is_refused and self._lifecycle.broker_epoch < 0:
+            if is_withdrawn and self._lifecycle.broker_epoch < 0:
                 self._own.new.undo()
             self._own.release()
 

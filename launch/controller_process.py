@@ -166,7 +166,7 @@ class ControllerProcess:
             features=self._features,
         )
 
-    async def stop(self, *, is_refused: bool = False) -> None:
+    async def stop(self, *, is_withdrawn: bool = False) -> None:
         await self._tasks.stop()
         if self._metrics is not None:
             await self._metrics.stop()
@@ -176,7 +176,7 @@ class ControllerProcess:
             await self._server.stop(SERVER_STOP_GRACE_S)
         if self._node is not None:
             self._node.log.close()
-        if is_refused and not self._may_have_voted:
+        if is_withdrawn and not self._may_have_voted:
             self._new.undo()
         if self._lock is not None:
             self._lock.release()

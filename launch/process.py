@@ -44,11 +44,12 @@ class NodeProcess(Protocol):
         """Return once the node is ready. Raises ConfigError if it refuses to start, CorruptData,
         OSError."""
 
-    async def stop(self, *, is_refused: bool = False) -> None:
+    async def stop(self, *, is_withdrawn: bool = False) -> None:
         """Hand over and close everything in order.
 
-        is_refused: the start was refused for good. New directories become empty again, so that the
-            next start may give them another identity.
+        is_withdrawn: the start was refused for good, or ended by a signal. Unless the cluster may
+            know the node, new directories become empty again, so that the next start may give them
+            another identity.
         """
 
 
@@ -154,7 +155,7 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
         start.result()
         await stop
     notify("STOPPING=1")
-    await node.stop()
+    await node.stop(is_withdrawn=first == {stop})
     watchdog.cancel()
     return EXIT_OK
 
@@ -172,7 +173,7 @@ async def _withdraw(node: NodeProcess) -> None:
     """Stop a node whose start was refused for good, and take back what the start made. The refusal
     is what a person must read, so a failure of this is only logged."""
     try:
-        if not await ended(node.stop(is_refused=True), WITHDRAW_TIMEOUT_MS):
+        if not await ended(node.stop(is_withdrawn=True), WITHDRAW_TIMEOUT_MS):
             logger.warning("the refused node did not stop within %d ms", WITHDRAW_TIMEOUT_MS)
     except Exception:
         logger.exception("the refused node did not stop in order")

@@ -7,6 +7,7 @@ It decides nothing. The calling side is `raft.transport`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -19,8 +20,10 @@ from kvorum.raft.events import CallerGone, Event, RequestReceived
 from kvorum.raft.transport import NoteAddress, PeerAddress
 from kvorum.rpc import raft_pb2 as pb
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
-from kvorum.runtime.clock import SYSTEM_CLOCK, Clock
+from kvorum.runtime.clock import CLOCK_MS_MAX, SYSTEM_CLOCK, Clock
 from kvorum.runtime.errors import WireError
+
+logger = logging.getLogger("kvorum.raft")
 
 NO_TOKEN = 0
 """The token that belongs to no request."""
@@ -114,9 +117,20 @@ class RaftServicer(pb_grpc.RaftServicer):
     # Functions for the streams of fetches.
 
     def note_clock(self, replica_id: int, sent_at_ms: int) -> None:
-        """Note the wall clock of a replica that fetches; 0 if its build sends none."""
-        if sent_at_ms:
-            self.clocks_ahead_ms[replica_id] = sent_at_ms - self._clock.wall_ms()
+        """Note the wall clock of a replica that fetches; 0 if its build sends none. A clock that is
+        off has a line in the log, once until it is right again."""
+        if not sent_at_ms:
+            return
+        ahead_ms = sent_at_ms - self._clock.wall_ms()
+        before_ms = self.clocks_ahead_ms.get(replica_id, 0)
+        self.clocks_ahead_ms[replica_id] = ahead_ms
+        if abs(ahead_ms) > CLOCK_MS_MAX >= abs(before_ms):
+            logger.warning(
+                "the clock of node %d is %.1f s %s this node's; let NTP set the clocks",
+                replica_id,
+                abs(ahead_ms) / 1000,
+                "ahead of" if ahead_ms > 0 else "behind",
+            )
 
     def ask(self, request: m.Request, caller: asyncio.Future[m.Response] | _Fetches) -> int:
         """Pass a request to the node and return the token of its reply. Raises _Stopping."""

@@ -25,6 +25,10 @@ REARM_MS = 100
 fires and checks the deadline. Under load, deadlines move with every message."""
 
 
+CLOCK_MS_MAX = 10_000
+"""Wall clocks of two machines that are further apart than this are reported."""
+
+
 class Clock(Protocol):
     """The two times of this module, for one node."""
 

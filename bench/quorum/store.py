@@ -253,7 +253,7 @@ class StoreProcess:
         server.add_service(_add_to_server, self._store)
         await server.listen(self._options.listen)
 
-    async def stop(self, *, is_refused: bool = False) -> None:
+    async def stop(self, *, is_withdrawn: bool = False) -> None:
         if self._node is not None:
             await self._node.stop()
         await self._store.stop()

@@ -114,7 +114,7 @@ class BrokerLifecycleManager:
     async def _register(self) -> None:
         deadline_ms = monotonic_ms() + self._registration_timeout_ms
         answer: Answer[RegisteredBroker] | Rejected | None = None
-        has_warned = False
+        duplicate: Rejected | None = None
         while (left_ms := deadline_ms - monotonic_ms()) > 0:
             answer = await self._client.request(REGISTER_BROKER, self._registration, left_ms)
             if not isinstance(answer, Rejected):
@@ -127,15 +127,18 @@ class BrokerLifecycleManager:
                 return
             if answer.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 break
-            if not has_warned:
-                has_warned = True
+            if duplicate is None:
                 logger.warning(
                     "broker=%d waits for the end of an earlier process, %d s at most: %s",
                     self._registration.broker_id,
                     left_ms // 1000,
                     answer.message,
                 )
+            duplicate = answer
             await asyncio.sleep(REGISTRATION_BACKOFF_MS / 1000)
+        if isinstance(answer, Rejected) and answer.code is ErrorCode.REQUEST_TIMED_OUT:
+            # The time ended during a question; the answers before it say why.
+            answer = duplicate or answer
         if isinstance(answer, Rejected) and answer.code is not ErrorCode.REQUEST_TIMED_OUT:
             raise RegistrationFailed(f"cannot join the cluster: {answer.message}")
         reason = answer.message if isinstance(answer, Rejected) else "there was no time to ask"

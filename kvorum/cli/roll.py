@@ -22,6 +22,7 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.health import ClusterView
 from kvorum.metadata.inspect.roll import (
     RollNode,
+    gone_controllers,
     hazards_of_start,
     is_registered_again,
     nodes_of,
@@ -83,6 +84,8 @@ class Roll:
         self._restart_began = 0.0
         self.rows: list[Row] = []
         self._nodes = nodes_of(self._read_image())
+        if not asked:
+            self._leave_out_gone()
         known = {node.node_id for node in self._nodes}
         unknown = sorted(set(asked) - known)
         if unknown:
@@ -91,6 +94,13 @@ class Roll:
         self._done = known - set(asked) if asked else set[int]()
         self._total = len(known) - len(self._done)
         self._know_all_brokers()
+
+    def _leave_out_gone(self) -> None:
+        with one_answer():
+            gone = gone_controllers(self._read_view(), self._nodes)
+        for node in gone:
+            warn(f"{node.name} neither votes nor follows the quorum: it is left out")
+        self._nodes = [node for node in self._nodes if node not in gone]
 
     def planned(self) -> list[Row]:
         """The order as it is now; it changes if another controller is elected meanwhile."""

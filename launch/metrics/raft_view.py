@@ -108,11 +108,18 @@ class RaftView:
         yield (self.role,), _Role(True)
 
     def followers(self) -> Iterator[Item]:
-        """The scope of the replicas that fetch from this leader; empty on another node."""
+        """The scope of the replicas that fetch from this leader; empty on another node.
+
+        A node that lost its disk, or a second process of its id, is there twice for a while, under
+        two directory ids. The one that has fetched last has the series.
+        """
         role, now_ms = self._core.role, monotonic_ms()
         ahead_ms = self._node.servicer.clocks_ahead_ms
         if isinstance(role, Leader):
-            for progress in [*role.voters.values(), *role.observers.values()]:
+            found = sorted(
+                [*role.voters.values(), *role.observers.values()], key=lambda p: p.last_fetch_ms
+            )
+            for progress in {p.node_id: p for p in found}.values():
                 item = _FollowerProgress(
                     progress, self.log_end_offset, now_ms, ahead_ms.get(progress.node_id)
                 )

@@ -12,9 +12,10 @@ from typing import Any
 
 from kvorum.raft.quorum import majority
 
-VOTER_LAG_MS_MAX = 5_000
+VOTER_LAG_MS_MAX = 1_500
 """A voter that was level with the leader at most this long ago counts toward a majority. An idle
-voter is level at each of its fetches, several a second; a slow machine needs room."""
+voter is level at each of its fetches, two a second at least. For so long a dead voter counts, too:
+much more, and a second one would be restarted meanwhile."""
 
 NAMES_SHOWN_MAX = 5
 """Partitions named in one finding; the others are counted."""

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.health import (
+    VOTER_LAG_MS_MAX,
     ClusterView,
     Finding,
     Row,
     health_of,
     restart_hazards,
 )
-
-CLOCK_MS_MAX = 10_000
-"""Clocks further apart than this are reported; the answer itself takes a second at most."""
+from kvorum.runtime.clock import CLOCK_MS_MAX
 
 SETTLE_FACTOR = 3
 SETTLE_S_MAX = 10.0
@@ -85,6 +84,26 @@ def roll_order(
         left,
         key=lambda node: (node.role == "broker", node.node_id == leader_id, node.node_id),
     )
+
+
+def gone_controllers(view: ClusterView, nodes: Sequence[RollNode]) -> list[RollNode]:
+    """The registered controllers that do not vote and do not follow the quorum any more.
+
+    No request takes a controller out of the metadata, so one that was removed as a voter and
+    stopped would be waited for in every roll. Empty without a leader.
+    """
+    if view.quorum is None:
+        return []
+    here = (
+        {int(row["node_id"]) for row in view.quorum["voters"]}
+        | {view.quorum["leader_id"]}
+        | {
+            node_id
+            for node_id, row in _followers(view.quorum).items()
+            if _is_heard(view.quorum, row)
+        }
+    )
+    return [n for n in nodes if n.role == "controller" and n.node_id not in here]
 
 
 def hazards_of_start(view: ClusterView, node: RollNode) -> list[str]:
@@ -157,8 +176,8 @@ def clock_of(view: ClusterView, now_ms: int) -> Finding:
     details = [f"controller {leader_id} is {_ahead(ahead_ms)} this machine"]
     others = {
         replica["node_id"]: replica["clock_ahead_ms"]
-        for replica in (*view.quorum["voters"], *view.quorum["observers"])
-        if replica["node_id"] != leader_id and replica.get("clock_ahead_ms") is not None
+        for replica in _followers(view.quorum).values()
+        if replica.get("clock_ahead_ms") is not None and _is_heard(view.quorum, replica)
     }
     wrong = {i: ms for i, ms in sorted(others.items()) if abs(ms) > CLOCK_MS_MAX}
     details += [f"node {i} is {_ahead(ms)} controller {leader_id}" for i, ms in wrong.items()]
@@ -182,6 +201,23 @@ def is_registered_again(image: ClusterImage, before: RollNode) -> bool:
         n.node_id == before.node_id and n.incarnation_id != before.incarnation_id
         for n in nodes_of(image)
     )
+
+
+def _followers(quorum: Row) -> dict[int, Row]:
+    """The replicas but the leader by node id. A node that lost its disk is there twice for a while:
+    the one that has fetched last counts."""
+    rows: list[Row] = sorted(
+        (*quorum["voters"], *quorum["observers"]), key=lambda row: row["last_fetch_timestamp"]
+    )
+    return {int(row["node_id"]): row for row in rows if row["node_id"] != quorum["leader_id"]}
+
+
+def _is_heard(quorum: Row, row: Row) -> bool:
+    """True if the replica has fetched within VOTER_LAG_MS_MAX, by the leader's clock."""
+    leader = _replica(quorum, quorum["leader_id"])
+    if leader is None:
+        return False
+    return bool(row["last_fetch_timestamp"] >= leader["last_fetch_timestamp"] - VOTER_LAG_MS_MAX)
 
 
 def _replica(quorum: Row, node_id: int) -> Row | None:

@@ -140,6 +140,7 @@ def test_a_host_without_an_address_yet_is_waited_for(
         assert node.is_running()
         node.send(signal.SIGTERM)
         assert node.wait() == 0, node.errors()
+        assert not (tmp_path / "d").exists()
     finally:
         node.close()
 

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from kvorum.broker.controller.lifecycle import BrokerLifecycleManager
+from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, RegistrationFailed
 from kvorum.broker.controller.quorum_wait import FIRST_WORD_S, PAUSE_S_MAX, QuorumWait
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.image.records import Endpoint
@@ -64,6 +64,32 @@ def test_a_broker_waits_for_a_controller_that_hangs() -> None:
             return await left(link_to(silent.getsockname()[1], free_port()), 1_500)
 
     assert asyncio.run(run()) == "within 1500 ms"
+
+
+@pytest.mark.parametrize("last", [ErrorCode.REQUEST_TIMED_OUT, None])
+def test_a_broker_under_a_living_id_hears_of_that_also_if_the_last_question_has_no_answer(
+    monkeypatch: pytest.MonkeyPatch, last: ErrorCode | None
+) -> None:
+    duplicate = Rejected(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "broker 101 is alive")
+    answers = [duplicate] if last is None else [duplicate, Rejected(last, "no active controller")]
+
+    async def run() -> None:
+        link = link_to(free_port())
+
+        async def request(*_: object) -> Rejected:
+            answer = answers.pop(0)
+            if not answers and last is None:
+                monkeypatch.setattr(link, "_registration_timeout_ms", 0)
+                monkeypatch.setattr("kvorum.broker.controller.lifecycle.monotonic_ms", lambda: 1e12)
+            return answer
+
+        monkeypatch.setattr(link._client, "request", request)
+        with pytest.raises(RegistrationFailed, match="broker 101 is alive") as failed:
+            await link.register()
+        assert not failed.value.may_succeed_later
+        await link._client.close()
+
+    asyncio.run(run())
 
 
 class Leaderless(ControllerClient):

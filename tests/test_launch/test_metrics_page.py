@@ -9,16 +9,21 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.observed import Observed
 from kvorum.launch.metrics.page import SLICE_STEPS_MAX, lines, send_slices
+from kvorum.launch.metrics.raft_view import RaftView
 from kvorum.launch.metrics.row import HISTOGRAM, KAFKA, OWN, number
 from kvorum.launch.metrics.rows import ROWS
 from kvorum.launch.metrics.views import ControllerView, NodeView
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.raft.progress import ReplicaProgress
+from kvorum.raft.roles.states import Leader
 from kvorum.runtime.certificates import CertificateWatch, TlsCaller, TlsListener
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.principals import PrincipalRules
@@ -270,3 +275,19 @@ def test_every_source_can_be_read(role: str) -> None:
 )
 def test_numbers_are_written_as_prometheus_reads_them(value: float, written: str) -> None:
     assert number(value) == written
+
+
+def test_a_node_that_has_fetched_under_two_directory_ids_has_one_series():
+    """Its disk was lost, or a second process had its id: the one that fetched last counts."""
+    keys = [(101, bytes([n]) * 16) for n in (1, 2, 3)]
+    progress = {
+        key: ReplicaProgress(101, key[1], end_offset=at, last_fetch_ms=at)
+        for key, at in zip(keys, (5, 9, 7), strict=True)
+    }
+    role = Leader(leader_id=1, epoch_start_offset=0, elected_at_ms=0, voters={}, observers=progress)
+    core: Any = SimpleNamespace(role=role, log=SimpleNamespace(end_offset=10))
+    node: Any = SimpleNamespace(core=core, servicer=SimpleNamespace(clocks_ahead_ms={101: -3}))
+    view = object.__new__(RaftView)
+    view._core, view._node, view.log_end_offset = core, node, 10
+    ((labels, item),) = view.followers()
+    assert (labels, item.lag_records, item.clock_ahead_s) == (("101",), 1, -0.003)

@@ -27,7 +27,7 @@ async def withdrawn(process: BrokerProcess | ControllerProcess) -> None:
     try:
         await process.start()
     finally:
-        await process.stop(is_refused=True)
+        await process.stop(is_withdrawn=True)
 
 
 def content(folder: Path) -> set[str]:

@@ -56,8 +56,8 @@ class Refusing:
     async def start(self) -> None:
         raise self._error
 
-    async def stop(self, *, is_refused: bool = False) -> None:
-        self.stopped_as_refused = is_refused
+    async def stop(self, *, is_withdrawn: bool = False) -> None:
+        self.stopped_as_refused = is_withdrawn
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_refused_node_whose_stop_fails_ends_with_the_refusal(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Stuck(Refusing):
-        async def stop(self, *, is_refused: bool = False) -> None:
+        async def stop(self, *, is_withdrawn: bool = False) -> None:
             raise OSError(errno.EIO, "i/o error", "/data/meta.properties")
 
     monkeypatch.setattr(process, "limit_collections", lambda: None)

@@ -53,7 +53,7 @@ class Node:
             self.said.append(await asyncio.to_thread(self._manager.heard))
         os.kill(os.getpid(), signal.SIGTERM)
 
-    async def stop(self, *, is_refused=False):
+    async def stop(self, *, is_withdrawn=False):
         while not self.said or self.said[-1] != "STOPPING=1":
             self.said.append(await asyncio.to_thread(self._manager.heard))
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from kvorum.metadata.image.image import ControllerImage
 from kvorum.metadata.image.records import Endpoint
-from kvorum.metadata.inspect.health import ClusterView
+from kvorum.metadata.inspect.health import VOTER_LAG_MS_MAX, ClusterView
 from kvorum.metadata.inspect.roll import (
     CLOCK_MS_MAX,
     SETTLE_S_MAX,
     RollNode,
     clock_of,
+    gone_controllers,
     hazards_of_start,
     nodes_of,
     not_back,
@@ -59,6 +60,7 @@ def view(end_offset, *, behind=None, missing=None, fenced=(), isr=(101, 102, 103
         offset = end_offset - 1 if node_id == behind else end_offset
         return {
             "node_id": node_id, "log_end_offset": offset, "last_caught_up_timestamp": NOW_MS,
+            "last_fetch_timestamp": NOW_MS,
         }  # fmt: skip
 
     return ClusterView(
@@ -202,6 +204,32 @@ def test_the_clock_of_each_node_is_held_against_the_leaders(image, node_id, role
     level = clock_of(with_clocks(view(image.end_offset), node_2=-CLOCK_MS_MAX), NOW_MS)
     assert level.is_healthy
     assert level.detail.endswith("5 other nodes are within 10 s")
+
+
+def test_a_node_that_fetches_no_more_has_no_clock(image):
+    off = with_clocks(view(image.end_offset), node_102=7_200_000)
+    gone = next(row for row in off.quorum["observers"] if row["node_id"] == 102)
+    gone["last_fetch_timestamp"] = NOW_MS - VOTER_LAG_MS_MAX - 1
+    assert clock_of(off, NOW_MS).is_healthy
+    # It lost its disk: the same id fetches under another directory id.
+    off.quorum["observers"].insert(0, {**gone, "last_fetch_timestamp": NOW_MS, "clock_ahead_ms": 5})
+    found = clock_of(off, NOW_MS)
+    assert found.is_healthy and found.detail.endswith("5 other nodes are within 10 s")
+
+
+def test_a_roll_leaves_out_controllers_that_neither_vote_nor_follow(image):
+    removed = [*NODES, dataclasses.replace(NODES[0], node_id=4)]
+    assert gone_controllers(view(image.end_offset), NODES) == []
+    assert gone_controllers(view(image.end_offset), removed) == [removed[-1]]
+    follows = view(image.end_offset)
+    row = {"node_id": 4, "log_end_offset": 1, "last_caught_up_timestamp": -1}
+    follows.quorum["observers"].append({**row, "last_fetch_timestamp": NOW_MS})
+    assert gone_controllers(follows, removed) == []
+    follows.quorum["observers"][-1]["last_fetch_timestamp"] -= VOTER_LAG_MS_MAX + 1
+    assert gone_controllers(follows, removed) == [removed[-1]]
+    # A voter belongs to the quorum also while it is down.
+    follows.quorum["voters"][1]["last_fetch_timestamp"] = -1
+    assert gone_controllers(follows, NODES) == []
 
 
 def test_clocks_that_are_not_known_are_not_called_well(image):

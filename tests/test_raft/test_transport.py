@@ -156,17 +156,32 @@ class StoppedClock(SystemClock):
         return self._stopped_ms
 
 
-@pytest.mark.parametrize("ahead_ms", [7_200_000, -3])
-def test_a_leader_sees_how_far_a_followers_clock_is_ahead(ahead_ms: int) -> None:
+@pytest.mark.parametrize(
+    ("ahead_ms", "words"),
+    [
+        (
+            7_200_000,
+            ["the clock of node 2 is 7200.0 s ahead of this node's; let NTP set the clocks"],
+        ),
+        (-20_000, ["the clock of node 2 is 20.0 s behind this node's; let NTP set the clocks"]),
+        (-3, []),
+    ],
+)
+def test_a_leader_sees_how_far_a_followers_clock_is_ahead(
+    ahead_ms: int, words: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     async def case() -> None:
         clocks = (StoppedClock(10_000_000), StoppedClock(10_000_000 + ahead_ms))
         async with nodes(clocks=clocks) as (leader, follower):
             leader.answers_at_once = True
+            follower.until_offset = 3
             follower.fetch(1)
-            await until(lambda: bool(follower.events), "the answer arrives")
+            await until(lambda: len(follower.events) == 3, "the answers arrive")
             assert leader.servicer.clocks_ahead_ms == {2: ahead_ms}
 
     run(case())
+    # Once, however often it fetches.
+    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == words
 
 
 def test_a_follower_of_an_earlier_build_tells_no_clock() -> None:
