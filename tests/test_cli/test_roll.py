@@ -106,7 +106,8 @@ def test_a_command_that_takes_too_long_is_killed_with_its_children(hangs, first,
     with pytest.raises(CommandFailed, match="still running after 1 s and was killed") as failed:
         by_command(template.format(first))(NODE, 0.99)
     assert failed.value.exit_code == 4
-    assert not is_alive(child())
+    # A killed process ends a moment after the signal was sent.
+    eventually(lambda: not is_alive(child()), "the child has ended")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -122,7 +123,8 @@ def test_a_roll_that_is_ended_leaves_no_command_behind(hangs, capsys, number):
     with pytest.raises(KeyboardInterrupt):
         by_command(template.format(""))(NODE, 60.0)
     sender.join()
-    assert not is_alive(child())
+    # A killed process ends a moment after the signal was sent.
+    eventually(lambda: not is_alive(child()), "the child has ended")
     assert "killed before its end; see whether broker-101 runs" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
