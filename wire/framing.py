@@ -32,6 +32,10 @@ _RESPONSE_V0 = struct.Struct(">ii")
 _RESPONSE_V1 = struct.Struct(">iib")
 
 
+class BadFrame(WireError):
+    """Bytes that begin no frame: the peer speaks another protocol, or has lost its place."""
+
+
 class RequestHeader(NamedTuple):
     """body_position: start of the request body in the buffer."""
 
@@ -45,7 +49,7 @@ class RequestHeader(NamedTuple):
 def frame_size(buffer: bytes | bytearray | memoryview, position: int, size_max: int) -> int:
     """Size of the frame whose length field is at `position`, without that field.
 
-    Raises WireError for a size that is too small or above size_max.
+    Raises BadFrame for a size that is too small or above size_max.
     """
     size: int = _SIZE.unpack_from(buffer, position)[0]
     if size < _HEAD.size or size > size_max:
@@ -53,7 +57,7 @@ def frame_size(buffer: bytes | bytearray | memoryview, position: int, size_max: 
         if spoken is None and bytes(buffer[position : position + 2]) == _TLS_HANDSHAKE:
             spoken = "TLS, and this listener is in clear text"
         said = f"; the peer speaks {spoken}" if spoken else ""
-        raise WireError(f"a frame of {size} bytes is outside {_HEAD.size}..{size_max}{said}")
+        raise BadFrame(f"a frame of {size} bytes is outside {_HEAD.size}..{size_max}{said}")
     return size
 
 

@@ -43,7 +43,7 @@ from kvorum.runtime.limited_lines import LimitedLines
 from kvorum.runtime.sockets import listening_sockets
 from kvorum.runtime.tls import client_failure_text
 from kvorum.runtime.tracing import Span
-from kvorum.wire.framing import API_VERSIONS_KEY, parse_request_header
+from kvorum.wire.framing import API_VERSIONS_KEY, BadFrame, parse_request_header
 from kvorum.wire.kio_codec import read_request
 from kvorum.wire.versions import Api
 
@@ -190,9 +190,13 @@ class KafkaServer:
         self._closing_lines.closed(connection.peer, text, address=connection.address)
 
     def on_protocol_error(self, connection: Connection, failure: WireError) -> None:
-        """Log a connection that is about to be closed because its peer broke the protocol; at most
-        once a minute for the same failure of an address, for such a peer comes back at once."""
-        self._closing_lines.closed(connection.peer, str(failure), address=connection.address)
+        """Log a connection that is about to be closed because its peer broke the protocol.
+
+        An address that speaks another protocol comes back at once, and has one line a minute. A
+        refused login has a line each.
+        """
+        address = connection.address if isinstance(failure, BadFrame) else ""
+        self._closing_lines.closed(connection.peer, str(failure), address=address)
 
     def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
         if delta is None or delta.changed_quotas:
